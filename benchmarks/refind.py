@@ -1,0 +1,222 @@
+"""One site, undone: is it found, is it fixed, and is the fixed text sound?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from build import Outcome
+from classes import parse
+from unfix import CONTAINERS, SUPER_INIT, Site
+
+import modellint
+from modellint.diagnostic import Applicability, Diagnostic, Edit
+from modellint.source.fix import Fixed, fix_text
+from modellint.source.text import SourceText
+
+CODES = {
+    "ModuleList": {"REG001", "REG003"},
+    "ModuleDict": {"REG002"},
+    "ParameterList": {"REG004"},
+    "ParameterDict": {"REG005"},
+    SUPER_INIT: {"REG008"},
+}
+
+Key = tuple[str, str | None, str | None]
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of one site."""
+
+    tree: str
+    path: str
+    site: Site
+    line: str
+    found: bool = False
+    excluded: str = ""
+    new: tuple[str, ...] = ()
+    """Codes and rows of all findings that the original text does not have."""
+    tried_fix: bool = False
+    applicability: str = ""
+    parses: bool = False
+    stable: bool = False
+    outside_identical: bool = False
+    gone: bool = False
+    same_structure: bool = False
+    problem: str = ""
+    fixed: str | None = None
+    built: Outcome | None = None
+
+
+class Checker:
+    """Checks the sites of one file; the original text is checked once."""
+
+    def __init__(self, source: SourceText, path: Path, tree: str) -> None:
+        self.source = source
+        self.path = path
+        self.tree = tree
+
+    def findings(self, text: str) -> tuple[Diagnostic, ...]:
+        return tuple(modellint.check_source(text, filename=str(self.path)).diagnostics)
+
+    @cached_property
+    def before(self) -> set[Key]:
+        """The findings of the original, by what they are about."""
+        return {_key(finding) for finding in self.findings(self.source.text)}
+
+    def new(self, text: str) -> list[Diagnostic]:
+        """The findings of a text that the original does not have."""
+        return [finding for finding in self.findings(text) if _key(finding) not in self.before]
+
+    def result(self, site: Site, fix: bool, keep: bool) -> Result:
+        text = site.undo(self.source.text)
+        result = Result(self.tree, str(self.path), site, self.source.line(site.row))
+        if any(self._is_about(key, site) for key in self.before):
+            result.excluded = "reported in the original"
+            return result
+        new = self.new(text)
+        hits = [finding for finding in new if _hits(finding, site, text, self.source.text)]
+        result.found = bool(hits)
+        result.new = tuple(f"{finding.code} {finding.span.row if finding.span else '?'}" for finding in new)
+        if fix and hits:
+            self._fix(result, text, hits)
+            if not keep:
+                result.fixed = None
+        return result
+
+    def _is_about(self, key: Key, site: Site) -> bool:
+        code, cls, attribute = key
+        if code not in CODES[site.kind]:
+            return False
+        if site.kind == SUPER_INIT:
+            return _same_class(cls, site.class_name)
+        return any(_same_class(cls, binding.class_name) and attribute == binding.attribute for binding in site.bindings)
+
+    def _fix(self, result: Result, text: str, hits: list[Diagnostic]) -> None:
+        """Fix what is new, and examine the outcome."""
+        result.tried_fix = True
+
+        def check(source: SourceText) -> tuple[Diagnostic, ...]:
+            return tuple(self.new(source.text))
+
+        unfixed = SourceText(text, self.source.encoding, self.source.bom)
+        fixed = fix_text(unfixed, check)
+        unsafe = fixed.text == text
+        if unsafe:
+            fixed = fix_text(unfixed, check, unsafe=True)
+        result.problem = fixed.problem or ""
+        if fixed.text == text:
+            return
+        result.applicability = "unsafe" if unsafe else "safe"
+        tree = parse(fixed.text)
+        result.parses = tree is not None
+        again = fix_text(SourceText(fixed.text, self.source.encoding, self.source.bom), check, unsafe)
+        result.stable = again.text == fixed.text
+        result.outside_identical = self._outside_identical(unfixed, check(unfixed), fixed, unsafe)
+        left = {_key(finding) for finding in fixed.remaining}
+        result.gone = not any(_key(hit) in left for hit in hits)
+        original = parse(self.source.text)
+        result.same_structure = tree is not None and original is not None and _canonical(tree) == _canonical(original)
+        result.fixed = fixed.text
+
+    def _outside_identical(
+        self, unfixed: SourceText, findings: Iterable[Diagnostic], fixed: Fixed, unsafe: bool
+    ) -> bool:
+        """Whether the pieces between the edits are all in the fixed text, in order, and the contents between them."""
+        wanted = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
+        edits: list[Edit] = []
+        for finding in findings:
+            if finding.fix is not None and finding.fix.applicability in wanted:
+                edits += [edit for edit in finding.fix.edits if edit not in edits]
+        places = sorted(
+            (
+                unfixed.offset(edit.span.row, edit.span.column),
+                unfixed.offset(edit.span.end_row, edit.span.end_column),
+                edit.content,
+            )
+            for edit in edits
+        )
+        at, position = 0, 0
+        for start, end, content in places:
+            piece = unfixed.text[position:start]
+            if not fixed.text.startswith(piece, at):
+                return False
+            at += len(piece)
+            if not fixed.text.startswith(content, at):
+                return False
+            at += len(content)
+            position = end
+        rest = unfixed.text[position:]
+        return fixed.text[at:] == rest
+
+
+def _key(finding: Diagnostic) -> Key:
+    return finding.code, finding.class_name, finding.attribute
+
+
+def _same_class(said: str | None, name: str) -> bool:
+    return said is not None and said.rpartition(".")[2] == name
+
+
+def _hits(finding: Diagnostic, site: Site, text: str, original: str) -> bool:
+    """Whether a finding of the undone text is about the site."""
+    if finding.code not in CODES[site.kind]:
+        return False
+    row = finding.span.row if finding.span else 0
+    # Rows below the site have moved by what the undoing removed.
+    shift = text.count("\n") - original.count("\n")
+    inside = site.class_row <= row <= site.class_end_row + shift
+    if site.kind == SUPER_INIT:
+        return inside
+    for binding in site.bindings:
+        start = binding.row + (shift if binding.row > site.row else 0)
+        end = binding.end_row + (shift if binding.end_row > site.row else 0)
+        if start <= row <= end:
+            return True
+        if inside and _same_class(finding.class_name, binding.class_name) and finding.attribute == binding.attribute:
+            return True
+    return False
+
+
+class _Canonical(ast.NodeTransformer):
+    """Strips what may be spelt in several ways: import lines, the path to a container, ``list(x)`` inside it."""
+
+    def visit_Import(self, node: ast.Import) -> None:  # noqa: N802
+        return None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:  # noqa: N802
+        return None
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+        self.generic_visit(node)
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in CONTAINERS:
+            values = [*node.args, *(keyword.value for keyword in node.keywords)]
+            return ast.Call(ast.Name(name), [_plain(value) for value in values if not _is_empty(value)], [])
+        if name == "__init__" and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+            node.func.value.args = []
+        return node
+
+
+def _plain(value: ast.expr) -> ast.expr:
+    """A literal for ``list(literal)``, a list for a generator."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("list", "dict"):
+        if len(value.args) == 1 and not value.keywords:
+            return _plain(value.args[0])
+    if isinstance(value, ast.GeneratorExp):
+        return ast.ListComp(value.elt, value.generators)
+    return value
+
+
+def _is_empty(value: ast.expr) -> bool:
+    return (isinstance(value, ast.List | ast.Tuple) and not value.elts) or (
+        isinstance(value, ast.Dict) and not value.keys
+    )
+
+
+def _canonical(tree: ast.Module) -> str:
+    return ast.dump(_Canonical().visit(tree))

@@ -1,0 +1,713 @@
+"""Correct registrations in real source, and the text with one of them undone.
+
+A site is one expression or statement of an ``nn.Module`` class whose replacement hides modules or parameters
+from the class: a container call that becomes the bare list or dict, or a ``super().__init__()`` that becomes
+``pass``. What looks like a site and would be no registration defect is left out, with the reason counted.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from classes import FileFacts, Tree, dotted
+from modellint.source.text import SourceText
+
+CONTAINERS = {"ModuleList": "list", "ModuleDict": "dict", "ParameterList": "list", "ParameterDict": "dict"}
+SUPER_INIT = "super-init"
+KINDS = (*CONTAINERS, SUPER_INIT)
+
+_ARGUMENT_NAMES = {"modules", "values", "parameters"}
+_FILLS = {"append", "extend", "insert", "update", "setdefault"}
+_REGISTER_CALLS = {"add_module", "register_module", "register_parameter", "setattr", "__setattr__"}
+_REGISTERING = {*CONTAINERS, "Sequential"}
+_BARE_NOQA = re.compile(r"#\s*noqa\b(?!\s*:)|#\s*modellint:", re.IGNORECASE)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A statement that makes the value an attribute: ``self.X = …`` in a class; rows are the statement's."""
+
+    class_name: str
+    attribute: str
+    row: int
+    end_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One registration that can be undone by putting ``replacement`` for the text from ``start`` to ``end``."""
+
+    kind: str
+    form: str
+    class_name: str
+    qualname: str
+    """Dotted from the module's level; empty for a class inside a function."""
+    class_row: int
+    class_end_row: int
+    row: int
+    start: int
+    end: int
+    replacement: str
+    bindings: tuple[Binding, ...] = ()
+
+    def undo(self, text: str) -> str:
+        return text[: self.start] + self.replacement + text[self.end :]
+
+
+class Excluded(Exception):
+    """Not a site; the message is the reason."""
+
+
+@dataclass(slots=True)
+class Sites:
+    """What one file holds."""
+
+    sites: list[Site]
+    excluded: Counter[tuple[str, str]]
+
+
+def find_sites(source: SourceText, tree: ast.Module, facts: FileFacts, project: Tree) -> Sites:
+    """Every site of a file, and why the other candidates are none."""
+    return _Finder(source, tree, facts, project).run()
+
+
+class _Finder:
+    def __init__(self, source: SourceText, tree: ast.Module, facts: FileFacts, project: Tree) -> None:
+        self.source = source
+        self.tree = tree
+        self.facts = facts
+        self.project = project
+        self.parents: dict[ast.AST, ast.AST] = {}
+        for node in ast.walk(tree):
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+        self.module_rows = project.module_rows(facts)
+        self.reason: Counter[tuple[str, str]] = Counter()
+
+    def run(self) -> Sites:
+        sites = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and (kind := self.container(node.func)):
+                try:
+                    sites.append(self.container_site(node, kind))
+                except Excluded as why:
+                    self.reason[kind, str(why)] += 1
+            elif isinstance(node, ast.ClassDef) and node.lineno in self.module_rows:
+                try:
+                    if site := self.super_site(node):
+                        sites.append(site)
+                except Excluded as why:
+                    self.reason[SUPER_INIT, str(why)] += 1
+        sites.sort(key=lambda site: site.start)
+        return Sites(sites, self.reason)
+
+    # -- names ---------------------------------------------------------------------------------------
+
+    def resolved(self, node: ast.AST) -> str:
+        name = dotted(node)
+        return self.project.resolve(self.facts, name) if name else ""
+
+    def torch_nn(self, node: ast.AST) -> str | None:
+        """The last part of a name of ``torch.nn``."""
+        full = self.resolved(node)
+        return full.rpartition(".")[2] if full.startswith("torch.nn.") else None
+
+    def container(self, node: ast.AST) -> str | None:
+        name = self.torch_nn(node)
+        return name if name in CONTAINERS else None
+
+    # -- where nodes stand ---------------------------------------------------------------------------
+
+    def enclosing(self, node: ast.AST, *kinds: type[ast.AST]) -> ast.AST | None:
+        while (node := self.parents.get(node)) is not None:  # type: ignore[assignment]
+            if isinstance(node, kinds):
+                return node
+        return None
+
+    def qualname(self, cls: ast.ClassDef) -> str:
+        around = [node for node in _ancestors(cls, self.parents) if isinstance(node, ast.ClassDef | Function)]
+        if any(isinstance(node, Function) for node in around):
+            return ""
+        return ".".join([*(node.name for node in reversed(around)), cls.name])
+
+    def home(self, node: ast.AST) -> tuple[ast.ClassDef, Function]:
+        """The module class and the method that a node stands in."""
+        cls = self.enclosing(node, ast.ClassDef)
+        function: ast.AST | None = node
+        method: ast.AST | None = None
+        while function is not None and function is not cls:
+            if isinstance(function, Function):
+                method = function
+            function = self.parents.get(function)
+        if not isinstance(cls, ast.ClassDef) or not isinstance(method, Function):
+            raise Excluded("outside a method of a class")
+        if cls.lineno not in self.module_rows:
+            raise Excluded("in a class not known to be a module")
+        return cls, method
+
+    def flows_into(self, node: ast.expr) -> tuple[ast.AST, ast.AST]:
+        """The statement or expression that takes the value over, looking through ``a if b else c``, and its child."""
+        child: ast.AST = node
+        parent = self.parents[node]
+        while isinstance(parent, ast.IfExp) and child is not parent.test:
+            child, parent = parent, self.parents[parent]
+        return parent, child
+
+    def offsets(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return (
+            self.source.byte_offset(node.lineno, node.col_offset),
+            self.source.byte_offset(node.end_lineno, node.end_col_offset),
+        )
+
+    def has_noqa(self, *nodes: ast.stmt) -> bool:
+        rows = {row for node in nodes for row in (node.lineno, node.end_lineno or node.lineno)}
+        return any(_BARE_NOQA.search(self.source.line(row)) for row in rows)
+
+    # -- containers ----------------------------------------------------------------------------------
+
+    def container_site(self, call: ast.Call, kind: str) -> Site:
+        argument = self.only_argument(call)
+        parent, child = self.flows_into(call)
+        if isinstance(parent, ast.Return):
+            homes, attributes = self.returned(parent, call)
+        elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr) and child is parent.value:
+            homes, attributes = self.assigned(parent)
+        else:
+            raise Excluded(self.why_not_bound(parent, call))
+        uses = _Uses(self, homes)
+        for cls, binding in attributes:
+            uses.refuse(cls, binding, argument, call)
+        form = self.form(argument, uses, attributes)
+        self.refuse_items(argument, kind, uses, attributes)
+        start, end = self.offsets(call)
+        cls = attributes[0][0]
+        if self.has_noqa(*(binding for _, binding in attributes)):
+            raise Excluded("the line carries a noqa comment")
+        return Site(
+            kind,
+            form,
+            cls.name,
+            self.qualname(cls),
+            cls.lineno,
+            cls.end_lineno or cls.lineno,
+            call.lineno,
+            start,
+            end,
+            self.bare(call, argument, CONTAINERS[kind]),
+            tuple(_binding(cls, statement) for cls, statement in attributes),
+        )
+
+    def only_argument(self, call: ast.Call) -> ast.expr | None:
+        values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg in _ARGUMENT_NAMES)]
+        if len(values) != len(call.args) + len(call.keywords) or len(values) > 1:
+            raise Excluded("arguments not understood")
+        if values and isinstance(values[0], ast.Starred):
+            raise Excluded("arguments not understood")
+        return values[0] if values else None
+
+    def bare(self, call: ast.Call, argument: ast.expr | None, builtin: str) -> str:
+        """The plain list or dict in the place of the call."""
+        if argument is None:
+            return "[]" if builtin == "list" else "{}"
+        start, end = self.offsets(argument)
+        text = self.source.text[start:end]
+        if isinstance(argument, ast.GeneratorExp):
+            text = text.removeprefix("(").removesuffix(")") if text.startswith("(") else text
+            return f"{builtin}({text})"
+        own = (ast.List, ast.ListComp) if builtin == "list" else (ast.Dict, ast.DictComp)
+        if isinstance(argument, own):
+            return text
+        if isinstance(argument, ast.Call) and dotted(argument.func) == builtin:
+            return text
+        return f"{builtin}({text})"
+
+    def assigned(
+        self, statement: ast.Assign | ast.AnnAssign | ast.NamedExpr
+    ) -> tuple[list[ast.AST], list[tuple[ast.ClassDef, ast.stmt]]]:
+        """Bindings of a value that a statement assigns: an attribute at once, or a local that becomes one."""
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if isinstance(statement, ast.NamedExpr):
+            raise Excluded("assigned inside an expression")
+        function = self.enclosing(statement, ast.FunctionDef, ast.AsyncFunctionDef)
+        found: list[tuple[ast.ClassDef, ast.stmt]] = []
+        locals_: list[str] = []
+        for target in targets:
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                cls, method = self.home(statement)
+                if target.value.id != _self_name(method):
+                    raise Excluded("bound on another object")
+                found.append((cls, statement))
+            elif isinstance(target, ast.Name):
+                locals_.append(target.id)
+            elif isinstance(target, ast.Subscript):
+                raise Excluded("item of another container")
+            else:
+                raise Excluded("bound on another object")
+        if locals_ and function is None:
+            raise Excluded("outside a method of a class")
+        for name in locals_:
+            assert isinstance(function, Function)
+            found += self.local(function, name, statement)
+        if not found:
+            raise Excluded("a local that is not bound to self")
+        return [function] if function and locals_ else [], found
+
+    def local(self, function: Function, name: str, statement: ast.stmt) -> list[tuple[ast.ClassDef, ast.stmt]]:
+        """Where a local of ``function`` becomes an attribute."""
+        found: list[tuple[ast.ClassDef, ast.stmt]] = []
+        for node in ast.walk(function):
+            if not (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)):
+                continue
+            parent, child = self.flows_into(node)
+            if isinstance(parent, ast.Assign | ast.AnnAssign) and child is parent.value:
+                cls, _ = self.home(parent)
+                if _attributes(parent):
+                    found.append((cls, parent))
+                elif any(isinstance(target, ast.Subscript) for target in _targets(parent)):
+                    raise Excluded("item of another container")
+            elif isinstance(parent, ast.Return):
+                found += self.returned(parent, node)[1]
+            elif isinstance(parent, ast.Tuple) and isinstance(self.parents[parent], ast.Return):
+                raise Excluded("returned among others")
+            elif isinstance(parent, ast.Call) and child in parent.args:
+                why = self.why_not_bound(parent, node)
+                if why not in ("passed to another call",):
+                    raise Excluded(why)
+        return found
+
+    def returned(
+        self, statement: ast.Return, value: ast.expr
+    ) -> tuple[list[ast.AST], list[tuple[ast.ClassDef, ast.stmt]]]:
+        """Bindings of what a helper returns: ``self.X = self.helper()`` or ``self.X = helper()`` in this file."""
+        function = self.enclosing(statement, ast.FunctionDef, ast.AsyncFunctionDef)
+        if not isinstance(function, Function):
+            raise Excluded("outside a method of a class")
+        owner = self.parents[function]
+        found: list[tuple[ast.ClassDef, ast.stmt]] = []
+        scope: ast.AST = owner if isinstance(owner, ast.ClassDef) else self.tree
+        for node in ast.walk(scope):
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func
+            if isinstance(owner, ast.ClassDef):
+                matches = isinstance(called, ast.Attribute) and called.attr == function.name
+                matches = matches and isinstance(called.value, ast.Name)
+            else:
+                matches = isinstance(called, ast.Name) and called.id == function.name
+            if not matches:
+                continue
+            parent, child = self.flows_into(node)
+            if isinstance(parent, ast.Assign | ast.AnnAssign) and child is parent.value and _attributes(parent):
+                found.append((self.home(parent)[0], parent))
+            else:
+                raise Excluded("returned, and used otherwise")
+        if not found:
+            raise Excluded("returned, and not bound in this file")
+        return [function], found
+
+    def why_not_bound(self, parent: ast.AST, value: ast.expr) -> str:
+        node: ast.AST | None = parent
+        while node is not None and not isinstance(node, ast.stmt):
+            if isinstance(node, ast.Call) and value is not node.func:
+                name = _last(node.func)
+                if self.torch_nn(node.func) in _REGISTERING or name in _REGISTER_CALLS:
+                    return "inside another registering call"
+                if name == "__init__":
+                    return "passed to super().__init__"
+                if name in _FILLS:
+                    return "item of another container"
+            node = self.parents.get(node)
+        if isinstance(parent, ast.Call):
+            return "passed to another call"
+        return "used inside an expression"
+
+    # -- is it a defect ------------------------------------------------------------------------------
+
+    def form(self, argument: ast.expr | None, uses: _Uses, attributes: list[tuple[ast.ClassDef, ast.stmt]]) -> str:
+        if argument is None or (isinstance(argument, ast.List | ast.Dict | ast.Tuple) and not _items(argument)):
+            fills = list(uses.fills(attributes))
+            if not fills:
+                raise Excluded("left empty in this class")
+            return "empty, filled later"
+        match argument:
+            case ast.List() | ast.Tuple() | ast.Dict():
+                return "literal"
+            case ast.ListComp() | ast.DictComp() | ast.GeneratorExp():
+                return "comprehension"
+            case ast.Name(id=name):
+                if name in uses.parameters():
+                    return "argument"
+                return "variable"
+            case ast.Call(func=ast.Name(id="list" | "dict" | "tuple")):
+                return "literal"
+            case ast.Call():
+                return "call"
+            case ast.BinOp():
+                return "arithmetic"
+        return "other"
+
+    def refuse_items(
+        self, argument: ast.expr | None, kind: str, uses: _Uses, attributes: list[tuple[ast.ClassDef, ast.stmt]]
+    ) -> None:
+        """Leave out what hides nothing: constants, tensors, and items that are registered otherwise."""
+        items = [] if argument is None else _items(argument)
+        filled = list(uses.fills(attributes))
+        everything = [*items, *filled]
+        if everything and all(isinstance(item, ast.Constant) for item in everything):
+            raise Excluded("holds constants only")
+        if everything and all(uses.registered(item) for item in everything):
+            raise Excluded("the items are registered as attributes too")
+        if any(isinstance(item, ast.Name) and uses.registered(item) for item in everything):
+            raise Excluded("the items are registered as attributes too")
+        if (
+            isinstance(argument, ast.List)
+            and len(items) == 1
+            and isinstance(items[0], ast.Name)
+            and items[0].id in uses.parameters()
+            and not filled
+        ):
+            raise Excluded("one constructor argument in a list: a reference")
+        if kind.startswith("Parameter"):
+            if not all(self.is_parameter(item, uses) for item in everything):
+                raise Excluded("items not known to be parameters, or tensors that the container makes parameters")
+
+    def is_parameter(self, item: ast.expr, uses: _Uses, depth: int = 0) -> bool:
+        """Whether an item of a parameter container is, or holds, a parameter before it goes in."""
+        if depth > 6:
+            return False
+        match item:
+            case ast.Call():
+                if self.torch_nn(item.func) in (
+                    "Parameter",
+                    "UninitializedParameter",
+                    "ParameterList",
+                    "ParameterDict",
+                ):
+                    return True
+                returned = self.returned_by(item)
+                return any(self.is_parameter(value, uses, depth + 1) for value in returned)
+            case ast.Name(id=name):
+                return any(self.is_parameter(value, uses, depth + 1) for value in uses.locals_named(name))
+            case ast.IfExp():
+                return self.is_parameter(item.body, uses, depth + 1) or self.is_parameter(item.orelse, uses, depth + 1)
+        inner = _items(item)
+        return inner != [item] and any(self.is_parameter(value, uses, depth + 1) for value in inner)
+
+    def returned_by(self, call: ast.Call) -> list[ast.expr]:
+        """What the methods or functions of this file with the name of the called one return."""
+        name = _last(call.func)
+        return [
+            inner.value
+            for node in ast.walk(self.tree)
+            if isinstance(node, Function) and node.name == name
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.Return) and inner.value is not None
+        ]
+
+    # -- super().__init__() --------------------------------------------------------------------------
+
+    def super_site(self, cls: ast.ClassDef) -> Site | None:
+        init = next((item for item in cls.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"), None)
+        if init is None:
+            return None
+        calls = [node for node in ast.walk(init) if isinstance(node, ast.Call) and _is_init_call(node)]
+        if not calls:
+            raise Excluded("no call of the base's __init__")
+        if len(calls) > 1:
+            raise Excluded("several calls of a base's __init__")
+        statement = self.parents[calls[0]]
+        if not isinstance(statement, ast.Expr):
+            raise Excluded("the call is no statement")
+        if self.parents[statement] is not init:
+            raise Excluded("the call is conditional")
+        rest = [item for item in init.body if item is not statement and not _is_docstring(item)]
+        if rest and all(isinstance(item, ast.Raise | ast.Return | ast.Pass) for item in rest):
+            raise Excluded("an __init__ that does nothing else")
+        if self.has_noqa(statement, init):
+            raise Excluded("the line carries a noqa comment")
+        direct = any(self.resolved(base) == "torch.nn.Module" for base in cls.bases)
+        form = "base is nn.Module" if direct else "base is another module"
+        start, end = self.offsets(statement)
+        return Site(
+            SUPER_INIT,
+            form if rest else "nothing else in __init__",
+            cls.name,
+            self.qualname(cls),
+            min([cls.lineno, *(node.lineno for node in cls.decorator_list)]),
+            cls.end_lineno or cls.lineno,
+            statement.lineno,
+            start,
+            end,
+            "pass",
+        )
+
+
+class _Uses:
+    """How a class uses the attribute, and the locals that become it."""
+
+    def __init__(self, finder: _Finder, functions: list[ast.AST]) -> None:
+        self.finder = finder
+        self.functions = functions
+        self.classes: list[ast.ClassDef] = []
+        self.names: set[str] = set()
+
+    def refuse(self, cls: ast.ClassDef, binding: ast.stmt, argument: ast.expr | None, call: ast.Call) -> None:
+        """Raise when the value, or what it is made of, is registered in another way as well."""
+        finder = self.finder
+        self.classes.append(cls)
+        attributes = set(_attributes(binding))
+        sources = {argument.id} if isinstance(argument, ast.Name) else set()
+        method = finder.enclosing(call, ast.FunctionDef, ast.AsyncFunctionDef)
+        for node in ast.walk(cls):
+            if isinstance(node, ast.Call) and node is not call and self._registers(node):
+                mentioned = list(_mentioned(node))
+                if attributes.intersection(_self_attributes(mentioned)):
+                    raise Excluded("registered again under another name")
+                inside = method is not None and method in _ancestors(node, finder.parents)
+                if inside and sources.intersection(_plain_names(mentioned)):
+                    raise Excluded("registered again under another name")
+            elif isinstance(node, ast.For) and attributes.intersection(_self_attributes(ast.walk(node.iter))):
+                if any(
+                    isinstance(inner, ast.Call) and _last(inner.func) in _REGISTER_CALLS for inner in ast.walk(node)
+                ):
+                    raise Excluded("registered again under another name")
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute | ast.Name):
+                if _attributes(node) and attributes.intersection(_self_attributes([node.value])):
+                    raise Excluded("bound to a second attribute")
+        self._refuse_rebinding(binding, attributes)
+
+    def _registers(self, node: ast.Call) -> bool:
+        finder = self.finder
+        return finder.torch_nn(node.func) in _REGISTERING or _last(node.func) in _REGISTER_CALLS
+
+    def _refuse_rebinding(self, binding: ast.stmt, attributes: set[str]) -> None:
+        """A later statement of the same block, or of one around it, that binds the attribute anew."""
+        parents = self.finder.parents
+        node: ast.AST = binding
+        while not isinstance(node, Function) and node in parents:
+            parent = parents[node]
+            for block in ("body", "orelse", "finalbody"):
+                statements = getattr(parent, block, None)
+                if not isinstance(statements, list) or node not in statements:
+                    continue
+                for later in statements[statements.index(node) + 1 :]:
+                    for inner in ast.walk(later):
+                        if isinstance(inner, ast.Assign | ast.AnnAssign) and inner.value is not None:
+                            if attributes.intersection(_attributes(inner)):
+                                raise Excluded("bound anew later in the method")
+            node = parent
+
+    def parameters(self) -> set[str]:
+        """Arguments of the constructors of the classes."""
+        names = set()
+        for cls in self.classes:
+            for item in cls.body:
+                if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+                    arguments = item.args
+                    names |= {
+                        argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+                    }
+        return names
+
+    def fills(self, attributes: list[tuple[ast.ClassDef, ast.stmt]]) -> Iterator[ast.expr]:
+        """The expressions that go into the container after it is made."""
+        names = {name for _, binding in attributes for name in _attributes(binding)}
+        aliases = {
+            value.id for _, binding in attributes if isinstance(value := getattr(binding, "value", None), ast.Name)
+        }
+        scopes: list[ast.AST] = [*self.classes, *self.functions]
+        seen: set[int] = set()
+        for scope in scopes:
+            for node in ast.walk(scope):
+                if id(node) in seen:
+                    continue
+                seen.add(id(node))
+                yield from _filled(node, names, aliases | self._returned_names())
+
+    def _returned_names(self) -> set[str]:
+        return {
+            node.value.id
+            for function in self.functions
+            for node in ast.walk(function)
+            if isinstance(node, ast.Return) and isinstance(node.value, ast.Name)
+        }
+
+    def registered(self, item: ast.expr) -> bool:
+        """Whether an item is an attribute of ``self`` already, or becomes one."""
+        match item:
+            case ast.Attribute(value=ast.Name(id="self")):
+                return True
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="self"), *_]):
+                return True
+            case ast.Subscript():
+                return self.registered(item.value)
+            case ast.ListComp() | ast.GeneratorExp():
+                return self.registered(item.elt)
+            case ast.Name(id=name):
+                return any(self._bound_elsewhere(cls, name) for cls in self.classes)
+        return False
+
+    def _bound_elsewhere(self, cls: ast.ClassDef, name: str) -> bool:
+        for node in ast.walk(cls):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == name:
+                if _attributes(node):
+                    return True
+            elif isinstance(node, ast.Assign) and _attributes(node):
+                if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
+                    return True
+            elif isinstance(node, ast.Call) and _last(node.func) in _REGISTER_CALLS:
+                if any(isinstance(argument, ast.Name) and argument.id == name for argument in node.args):
+                    return True
+        return False
+
+    def locals_named(self, name: str) -> Iterator[ast.expr]:
+        for cls in self.classes:
+            for node in ast.walk(cls):
+                if isinstance(node, ast.Assign):
+                    if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
+                        yield node.value
+                elif isinstance(node, ast.For | ast.comprehension):
+                    if isinstance(node.target, ast.Name) and node.target.id == name:
+                        yield from _items(node.iter)
+        yield from self._local_fills(name)
+
+    def _local_fills(self, name: str) -> Iterator[ast.expr]:
+        for cls in self.classes:
+            for node in ast.walk(cls):
+                yield from _filled(node, set(), {name})
+
+
+# -- small questions about nodes -------------------------------------------------------------------------
+
+
+def _filled(node: ast.AST, attributes: set[str], aliases: set[str]) -> Iterator[ast.expr]:
+    def ours(value: ast.AST) -> bool:
+        if isinstance(value, ast.Subscript):
+            value = value.value
+        if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "self":
+            return value.attr in attributes
+        return isinstance(value, ast.Name) and value.id in aliases
+
+    match node:
+        case ast.Call(func=ast.Attribute(value=target, attr=name), args=[*_, last]) if name in _FILLS and ours(target):
+            yield from _items(last) if name in ("extend", "update") else [last]
+        case ast.AugAssign(target=target, value=value) if ours(target):
+            yield from _items(value)
+        case ast.Assign(targets=[ast.Subscript(value=target)], value=value) if ours(target):
+            yield value
+
+
+def _items(node: ast.expr) -> list[ast.expr]:
+    """The item expressions of a literal or a comprehension; any other expression stands for itself."""
+    match node:
+        case ast.List() | ast.Tuple() | ast.Set():
+            return [item.value if isinstance(item, ast.Starred) else item for item in node.elts]
+        case ast.Dict():
+            return list(node.values)
+        case ast.ListComp() | ast.GeneratorExp():
+            return [node.elt]
+        case ast.DictComp():
+            return [node.value]
+        case ast.Call(func=ast.Name(id="dict"), keywords=[*keywords]) if keywords:
+            return [keyword.value for keyword in keywords]
+        case ast.Call(func=ast.Name(id="list" | "tuple" | "dict"), args=[only]):
+            return _items(only)
+        case ast.BinOp(left=left, op=ast.Mult()):
+            return _items(left)
+        case ast.BinOp(left=left, right=right, op=ast.Add()):
+            return [*_items(left), *_items(right)]
+    return [node]
+
+
+def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+
+
+def _attributes(statement: ast.AST) -> list[str]:
+    """The attributes of ``self`` that a statement assigns."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+        return []
+    return [
+        target.attr
+        for target in _targets(statement)
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+    ]
+
+
+def _binding(cls: ast.ClassDef, statement: ast.stmt) -> Binding:
+    names = _attributes(statement)
+    return Binding(cls.name, names[0] if names else "", statement.lineno, statement.end_lineno or statement.lineno)
+
+
+def _self_name(method: Function) -> str:
+    arguments = [*method.args.posonlyargs, *method.args.args]
+    return arguments[0].arg if arguments else "self"
+
+
+def _self_attributes(nodes: Iterable[ast.AST]) -> set[str]:
+    return {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+
+
+def _plain_names(nodes: Iterable[ast.AST]) -> set[str]:
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def _mentioned(call: ast.Call) -> Iterator[ast.AST]:
+    """What a registering call takes in whole: ``f(x)``, ``f(*x)``, ``f([*x])``; not what stands in a deeper call."""
+    pending: list[ast.AST] = [*call.args, *(keyword.value for keyword in call.keywords)]
+    while pending:
+        node = pending.pop()
+        match node:
+            case ast.Starred(value=value):
+                pending.append(value)
+            case ast.List() | ast.Tuple():
+                pending += node.elts
+            case ast.Call(func=ast.Name(id="list" | "tuple" | "reversed"), args=[*inner]):
+                pending += inner
+            case ast.Subscript(value=value):
+                pending.append(value)
+            case ast.BinOp(left=left, right=right):
+                pending += [left, right]
+            case ast.Dict():
+                pending += node.values
+            case _:
+                yield node
+
+
+def _ancestors(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    while node in parents:
+        node = parents[node]
+        yield node
+
+
+def _last(node: ast.AST) -> str:
+    """The last name of a call's function."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_init_call(call: ast.Call) -> bool:
+    """``super().__init__(…)``, ``super(C, self).__init__(…)`` or ``Base.__init__(self, …)``."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"):
+        return False
+    owner = call.func.value
+    if isinstance(owner, ast.Call):
+        return isinstance(owner.func, ast.Name) and owner.func.id == "super"
+    takes_self = bool(call.args) and isinstance(call.args[0], ast.Name) and call.args[0].id == "self"
+    return dotted(owner) is not None and takes_self
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -1,0 +1,2 @@
+"""Pre-export linter."""
+__version__ = "0.1.0"

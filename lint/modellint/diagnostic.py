@@ -1,0 +1,102 @@
+"""What every part of modellint says to every other: severities, places, edits, fixes, findings.
+
+Plain frozen data, no I/O, and no import of anything else in this package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+
+
+class Severity(IntEnum):
+    """How bad a finding is; ordered, so that levels compare."""
+
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+
+    @property
+    def label(self) -> str:
+        """The word that users type and read: ``info``, ``warning`` or ``error``."""
+        return self.name.lower()
+
+
+class Applicability(Enum):
+    """Whether a fix may be applied: always, on request, or never by us (``display``)."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    DISPLAY = "display"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A stretch of text. Rows and columns count from 1, columns count characters; the end is exclusive."""
+
+    row: int
+    column: int
+    end_row: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Replace what ``span`` covers by ``content``; an empty span inserts."""
+
+    span: Span
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that belong together: all are applied, or none.
+
+    Identical edits of several fixes (an import that each of them needs) are applied once.
+    """
+
+    title: str
+    edits: tuple[Edit, ...]
+    applicability: Applicability = Applicability.SAFE
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding.
+
+    ``path`` is the file as it was named or found (``None`` for a live finding without source), ``span``
+    the statement that creates the defect. ``class_name`` and ``attribute`` say what a finding about
+    an attribute is about: two findings that agree in code, class and attribute are the same one.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    path: str | None
+    span: Span | None
+    fix: Fix | None = None
+    help: str | None = None
+    class_name: str | None = None
+    attribute: str | None = None
+    evidence: str = "source"
+    target: str | None = None
+    modules: tuple[str, ...] = ()
+    operator: str | None = None
+    noqa_row: int | None = None
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str, str]:
+        """Findings are shown by file, then place, then code."""
+        span = self.span
+        return (
+            self.path or "",
+            span.row if span else 0,
+            span.column if span else 0,
+            self.code,
+            self.message,
+        )
+
+    def with_fix(self, fix: Fix | None) -> Diagnostic:
+        """The same finding with another fix, or with none."""
+        return replace(self, fix=fix)

@@ -1,0 +1,1 @@
+"""Live modules to facts to findings; everything here may import torch."""

@@ -1,0 +1,1 @@
+"""One function for each output format: findings in, text out."""

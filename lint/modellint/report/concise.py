@@ -1,0 +1,33 @@
+"""One line for each finding: ``path:row:column: CODE [*] message``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modellint.diagnostic import Diagnostic
+from modellint.report import summary
+from modellint.report.style import paint, visible
+
+
+def render(diagnostics: Sequence[Diagnostic], color: bool = False, *, unsafe: bool = False, fixed: int = 0) -> str:
+    """The findings, a line each, and the summary.
+
+    ``unsafe`` says that unsafe fixes were asked for; ``fixed`` how many findings this run fixed.
+    """
+    ordered = sorted(diagnostics, key=lambda diagnostic: diagnostic.sort_key)
+    lines = [_line(diagnostic, color, unsafe) + "\n" for diagnostic in ordered]
+    return "".join(lines) + summary.render(ordered, color, unsafe, fixed)
+
+
+def _line(diagnostic: Diagnostic, color: bool, unsafe: bool) -> str:
+    colon = paint(":", "mark", color)
+    place = ""
+    if diagnostic.path is not None:
+        place = paint(visible(diagnostic.path), "bold", color) + colon
+        if diagnostic.span is not None:
+            place += f"{diagnostic.span.row}{colon}{diagnostic.span.column}{colon}"
+    elif diagnostic.target is not None:
+        place = paint(visible(diagnostic.target), "bold", color) + colon
+    code = paint(diagnostic.code, diagnostic.severity.label, color)
+    space = " " if place else ""
+    return f"{place}{space}{code} {summary.mark(diagnostic, unsafe, color)}{visible(diagnostic.message)}"

@@ -1,0 +1,140 @@
+"""What a fix changes, line by line, as it is shown below a finding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from modellint.diagnostic import Fix
+from modellint.report.frame import WIDEST, window
+from modellint.report.style import columns, paint
+from modellint.source.edits import EditError, Change, apply, changes_of
+from modellint.source.text import SourceText
+
+_BREAK = "-" * 80
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+class _Row(NamedTuple):
+    sign: str
+    number: int
+    """The row in the new text; for a line that goes, the row at which it would be."""
+    text: str
+
+
+def draw(source: SourceText, fix: Fix, color: bool) -> list[str]:
+    """The lines that go and come, with one line around them; empty where the fix does not fit the text."""
+    try:
+        changes = changes_of(fix, source)
+    except EditError:
+        return []
+    hunks = [hunk for hunk in _hunks(source, changes) if any(row.sign != "|" for row in hunk)]
+    if not hunks:
+        return []
+    width = max((len(str(row.number)) for hunk in hunks for row in hunk if row.sign != "-"), default=1)
+    bar = paint(" " * width + " |", "gutter", color)
+    lines = [bar]
+    for index, hunk in enumerate(hunks):
+        if index:
+            lines.append(_BREAK)
+        left = _scroll(hunk)
+        lines.extend(_line(row, width, left, color) for row in hunk)
+    return [*lines, bar]
+
+
+def _line(row: _Row, width: int, left: int, color: bool) -> str:
+    text = window(row.text, left)
+    if row.sign == "|":
+        return f"{paint(f'{row.number:<{width}} |', 'gutter', color)} {text}".rstrip()
+    look = "removed" if row.sign == "-" else "added"
+    number = "" if row.sign == "-" else str(row.number)
+    return f"{paint(f'{number:<{width}}', 'gutter', color)} {paint(f'{row.sign} {text}'.rstrip(), look, color)}"
+
+
+def _scroll(hunk: Sequence[_Row]) -> int:
+    """How far to scroll a hunk of long lines, so that the first difference is in view."""
+    old = next((row.text for row in hunk if row.sign == "-"), "")
+    new = next((row.text for row in hunk if row.sign == "+"), "")
+    same = 0
+    for before, after in zip(old, new, strict=False):
+        if before != after:
+            break
+        same += 1
+    at = len(columns(old[:same])[0])
+    return 0 if at <= WIDEST * 2 // 3 else at - WIDEST // 3
+
+
+def _hunks(source: SourceText, changes: Sequence[Change]) -> Iterator[list[_Row]]:
+    hunk: list[_Row] = []
+    shown = 0  # the last row of the old text that has been shown
+    shift = 0  # how many rows the changes so far have added
+    rows = len(source.line_starts)
+    for first, last, group in _touched(source, changes):
+        old, new = _before_and_after(source, first, last, group)
+        body = list(_compare(old, new, first, shift))
+        while body and body[0].sign == "|":
+            first, body = first + 1, body[1:]
+        while body and body[-1].sign == "|":
+            last, body = last - 1, body[:-1]
+        grown = len(new) - len(old)
+        if body:
+            if hunk and first - 1 > shown + 1:
+                yield hunk
+                hunk = []
+            if first - 1 > shown:
+                hunk.append(_Row("|", first - 1 + shift, source.line(first - 1)))
+            hunk.extend(body)
+            shown = last
+            if last + 1 <= rows and not (last + 1 == rows and not source.line(rows)):
+                hunk.append(_Row("|", last + 1 + shift + grown, source.line(last + 1)))
+                shown = last + 1
+        shift += grown
+    if hunk:
+        yield hunk
+
+
+def _touched(source: SourceText, changes: Sequence[Change]) -> Iterator[tuple[int, int, list[Change]]]:
+    """The rows that changes touch, first and last, with the changes; those that would share context as one."""
+    group: list[Change] = []
+    first = last = 0
+    for change in changes:
+        row, end_row = source.place(change.start)[0], source.place(change.end)[0]
+        if group and row > last + 2:
+            yield first, last, group
+            group = []
+        if not group:
+            first = row
+        group.append(change)
+        last = max(end_row, last if len(group) > 1 else 0)
+    if group:
+        yield first, last, group
+
+
+def _before_and_after(
+    source: SourceText, first: int, last: int, changes: Sequence[Change]
+) -> tuple[list[str], list[str]]:
+    starts = source.line_starts
+    start = starts[first - 1]
+    end = starts[last] if last < len(starts) else len(source.text)
+    moved = [Change(change.start - start, change.end - start, change.content) for change in changes]
+    segment = source.text[start:end]
+    old, new = _NEWLINE.split(segment), _NEWLINE.split(apply(segment, moved))
+    if old[-1] == new[-1] == "":
+        return old[:-1], new[:-1]
+    if last == len(starts) and new[-1] == "":
+        # The fix ends the last line with a line end: no line comes or goes.
+        new.pop()
+    return old, new
+
+
+def _compare(old: list[str], new: list[str], first: int, shift: int) -> Iterator[_Row]:
+    import difflib
+
+    number = first + shift
+    for tag, i, j, k, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            yield from (_Row("|", number + k + index, old[i + index]) for index in range(j - i))
+            continue
+        yield from (_Row("-", number + k, line) for line in old[i:j])
+        yield from (_Row("+", number + k + index, line) for index, line in enumerate(new[k:end]))

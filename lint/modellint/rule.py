@@ -1,0 +1,137 @@
+"""What a rule is, how its page is read, and where rules are found.
+
+A rule is a class in a file of its own below a rules package. Its docstring is its page; the annotation of
+its ``source`` method's subject is its registration. The machine walks the package and names no rule.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from modellint.diagnostic import Severity
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+SECTIONS = ("What it does", "Why", "Bad", "Good", "Fix safety", "Known limits", "References")
+"""The sections of every page, in this order; Bad and Good are Python and are run as tests."""
+
+FAMILIES = {
+    "REG": "registration",
+    "MUT": "mutation",
+    "OPS": "operators",
+    "SHP": "shapes",
+    "FLW": "flow",
+    "NUM": "numerics",
+    "MOD": "mode",
+    "DEV": "device",
+    "SIG": "signature",
+    "ENV": "environment",
+}
+"""Code family to folder of the rules package."""
+
+_CODE = re.compile(r"[A-Z]{3}[0-9]{3}\Z")
+
+
+class RuleError(Exception):
+    """A rule that cannot be used; the message names it and says why."""
+
+
+class Rule:
+    """Base of all rules.
+
+    ``source(self, subject)`` is annotated with the fact it asks about (``ModuleClass``, …) and yields
+    diagnostics made by the subject. Rules hold no state: one instance serves every file.
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    severity: ClassVar[Severity]
+    fixable: ClassVar[str] = ""
+    """What its fix puts in, for the table in the README; empty when it has none."""
+    supersedes: ClassVar[tuple[str, ...]] = ()
+    """Codes of more general rules whose finding for the same attribute or statement gives way."""
+    default: ClassVar[bool] = True
+    """Whether the rule runs when the user selects nothing."""
+
+
+class Page:
+    """A rule's docstring, taken apart into its summary and sections."""
+
+    __slots__ = ("sections", "summary")
+
+    def __init__(self, summary: str, sections: dict[str, str]) -> None:
+        self.summary = summary
+        self.sections = sections
+
+    @classmethod
+    def of(cls, rule: type[Rule]) -> Page:
+        """Read a rule's page. Raises ``RuleError`` when a section is missing, empty or out of order."""
+        text = inspect.getdoc(rule) or ""
+        parts = re.split(r"(?m)^## (.+)$", text)
+        titles = [title.strip() for title in parts[1::2]]
+        bodies = [body.strip("\n") for body in parts[2::2]]
+        if titles != list(SECTIONS):
+            raise RuleError(
+                f"the page of {rule.__name__} must have the sections {', '.join(SECTIONS)}; it has {', '.join(titles) or 'none'}"
+            )
+        for title, body in zip(titles, bodies, strict=True):
+            if not body.strip():
+                raise RuleError(f"the section {title!r} of {rule.__name__} is empty")
+        return cls(parts[0].strip(), dict(zip(titles, bodies, strict=True)))
+
+    def example(self, title: str) -> str:
+        """The Python of ``Bad`` or ``Good``: what stands between the code fences."""
+        match = re.search(r"```python\n(.*?)```", self.sections[title], re.DOTALL)
+        if match is None:
+            raise RuleError(f"the section {title!r} holds no ```python block")
+        return match.group(1)
+
+
+def load_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
+    """Every rule of ``modellint_rules`` and of the plug-in modules, by code, in the order of codes.
+
+    Raises ``RuleError`` for a malformed or doubled code.
+    """
+    import modellint_rules
+
+    found: dict[str, Rule] = {}
+    for package in (modellint_rules, *plugins):
+        for module in _modules(package):
+            for rule in _rules_in(module):
+                _admit(rule, found)
+    return dict(sorted(found.items()))
+
+
+def _modules(package: ModuleType) -> Iterator[ModuleType]:
+    yield package
+    search = getattr(package, "__path__", None)
+    if search is None:
+        return
+    for info in pkgutil.walk_packages(search, package.__name__ + "."):
+        if not info.ispkg:
+            yield importlib.import_module(info.name)
+
+
+def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
+    for value in vars(module).values():
+        if (
+            isinstance(value, type)
+            and issubclass(value, Rule)
+            and value.__module__ == module.__name__
+            and "code" in vars(value)
+        ):
+            yield value
+
+
+def _admit(rule: type[Rule], found: dict[str, Rule]) -> None:
+    if not _CODE.match(rule.code):
+        raise RuleError(f"{rule.__module__}: {rule.code!r} is no code: three capitals and three digits")
+    if rule.code in found:
+        raise RuleError(f"{rule.code} is defined twice: in {type(found[rule.code]).__module__} and {rule.__module__}")
+    found[rule.code] = rule()

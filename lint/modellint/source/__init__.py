@@ -1,0 +1,1 @@
+"""Source text to facts to findings, without importing torch or the user's code."""

@@ -1,0 +1,163 @@
+"""One file's text to its findings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Span
+from modellint.source.parse import Unparsable, parse
+from modellint.source.project import ClassRef, IndexedFile
+from modellint.source.world import TooLarge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from modellint.rule import Rule
+    from modellint.settings import Settings
+    from modellint.source.project import Project
+    from modellint.source.text import SourceText
+
+_CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
+_SUPPRESSION = re.compile(r"noqa|modellint:", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file's findings, and the other project files they rest on.
+
+    ``consulted`` maps the absolute path of every file that was asked for to the hex digest of its
+    content, ``None`` when there was no such file.
+    """
+
+    diagnostics: tuple[Diagnostic, ...]
+    consulted: Mapping[str, str | None]
+
+
+def check_source(
+    source: SourceText, path: Path | None, shown: str, settings: Settings, project: Project, rules: Mapping[str, Rule]
+) -> Checked:
+    """Check one decoded file with the given rules.
+
+    ``path`` is where the file stands, from which its imports are followed; ``shown`` is how findings name it. A rule that
+    raises becomes a finding (LNT004), text that cannot be parsed another (LNT002).
+    """
+    text = source.text
+    project.touched.clear()
+    if not _CLASS.search(text) and not _SUPPRESSION.search(text):
+        return Checked((), {})
+    try:
+        tree = parse(text)
+    except Unparsable as error:
+        return Checked((_cannot_parse(source, shown, error),), {})
+    location = str(path) if path is not None else str(project.root) + "/" + shown
+    file = IndexedFile(location, source, tree)
+    project.adopt(file)
+    found = [replace(finding, path=shown) for finding in _findings(file, project, rules, shown)]
+    found = _most_specific(found, rules)
+    if _SUPPRESSION.search(text):
+        found = _suppressed(found, source, tree, shown, rules)
+    consulted = project.consulted()
+    consulted.pop(location, None)
+    return Checked(tuple(sorted(found, key=lambda finding: finding.sort_key)), consulted)
+
+
+def _cannot_parse(source: SourceText, shown: str, error: Unparsable) -> Diagnostic:
+    from modellint.own_rules import cannot_parse
+
+    span = None
+    if error.row is not None:
+        row = min(max(error.row, 1), len(source.line_starts))
+        column = min(max(error.column or 1, 1), len(source.line(row)) + 1)
+        span = Span(row, column, row, column)
+    return cannot_parse(shown, error.message, span)
+
+
+def classes_in(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, tuple[ast.AST, ...]]]:
+    """Every class statement of a file, with the functions and classes around it."""
+    pending: list[tuple[list[ast.stmt], tuple[ast.AST, ...]]] = [(tree.body, ())]
+    while pending:
+        body, within = pending.pop()
+        for node in body:
+            inner = within
+            if isinstance(node, ast.ClassDef):
+                yield node, within
+                inner = (*within, node)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                inner = (*within, node)
+            for field in ("body", "orelse", "finalbody"):
+                block = getattr(node, field, None)
+                if block:
+                    pending.append((block, inner))
+            for handler in getattr(node, "handlers", ()):
+                pending.append((handler.body, inner))
+            for case in getattr(node, "cases", ()):
+                pending.append((case.body, inner))
+
+
+def _findings(file: IndexedFile, project: Project, rules: Mapping[str, Rule], shown: str) -> Iterator[Diagnostic]:
+    about_classes = [rule for rule in rules.values() if subject_of(rule) == "ModuleClass"]
+    if not about_classes:
+        return
+    seen: set[tuple[str, int, int, str | None]] = set()
+    for node, within in classes_in(file.tree):
+        if not node.bases:
+            continue
+        ref = ClassRef(file, node, within)
+        if not project.is_module(ref):
+            continue
+        for finding in _class_findings(ref, project, about_classes, shown):
+            span = finding.span
+            key = (finding.code, span.row, span.column, finding.attribute) if span else (finding.code, 0, 0, None)
+            # A base class's statement is met again in every class that derives from it.
+            if key not in seen:
+                seen.add(key)
+                yield finding
+
+
+def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: str) -> Iterator[Diagnostic]:
+    from modellint.source.facts import ModuleClass
+
+    try:
+        cls = ModuleClass(project, ref)
+    except TooLarge:
+        return
+    for rule in rules:
+        try:
+            yield from rule.source(cls)  # type: ignore[attr-defined]
+        except RecursionError:
+            raise
+        except Exception as error:
+            from modellint.own_rules import rule_failed
+
+            yield rule_failed(rule.code, shown, error, cls.rewriter.span(ref.node))
+
+
+def subject_of(rule: Rule) -> str:
+    """The name of the fact that a rule's ``source`` asks about; empty for one without a source side."""
+    source = getattr(type(rule), "source", None)
+    for name, annotation in getattr(source, "__annotations__", {}).items():
+        if name != "return":
+            return annotation if isinstance(annotation, str) else annotation.__name__
+    return ""
+
+
+def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
+    """Drop what a more specific finding about the same attribute or statement says too."""
+    beaten = {
+        (code, finding.class_name, finding.attribute or finding.span)
+        for finding in found
+        for code in (rules[finding.code].supersedes if finding.code in rules else ())
+    }
+    if not beaten:
+        return found
+    return [finding for finding in found if (finding.code, finding.class_name, finding.attribute or finding.span) not in beaten]
+
+
+def _suppressed(
+    found: list[Diagnostic], source: SourceText, tree: ast.Module, shown: str, rules: Mapping[str, Rule]
+) -> list[Diagnostic]:
+    return found

@@ -1,0 +1,361 @@
+"""What is known of one module class once it has been read; the questions that rules ask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.source import known
+from modellint.source.interpret import Initialisation, Interpreter
+from modellint.source.project import ClassRef, External, dotted_name
+from modellint.source.rewrite import Rewriter
+from modellint.source.uses import Uses, UseTable, class_functions, shows_modules
+from modellint.source.values import (
+    Argument,
+    Const,
+    Container,
+    Function,
+    Instance,
+    Value,
+    alternatives,
+    leaves,
+)
+from modellint.source.world import Binding, Fill
+
+if TYPE_CHECKING:
+    from modellint.rule import Rule
+    from modellint.source.project import IndexedFile, Project
+
+_CHANGERS = frozenset(
+    {"append", "extend", "insert", "add", "update", "setdefault", "add_module", "register_module", "register_parameter"}
+    | {"register_buffer", "__setattr__", "appendleft"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What one live binding of an attribute keeps from PyTorch.
+
+    ``members``: the modules (or parameters) in it that no registered attribute holds; ``mixed``: it also holds what is
+    neither; ``stateless``: none of the members has anything to lose; ``certain``: each is known by what made it.
+    """
+
+    binding: Binding
+    container: Container
+    members: tuple[Value, ...]
+    mixed: bool
+    stateless: bool
+    certain: bool
+
+    @property
+    def kind(self) -> str:
+        """``list``, ``tuple``, ``set`` or ``dict``."""
+        return self.container.kind
+
+    @property
+    def nested(self) -> bool:
+        """Whether there are containers inside the container."""
+        return any(isinstance(part, Container) for item in self.container.items for part in alternatives(item))
+
+    @property
+    def inner_nodes(self) -> list[ast.AST | None]:
+        """What made the containers inside the container, at any depth."""
+        found: list[ast.AST | None] = []
+        pending = list(self.container.items)
+        while pending:
+            for part in alternatives(pending.pop()):
+                if isinstance(part, Container) and len(found) < 100:
+                    found.append(part.node)
+                    pending.extend(part.items)
+        return found
+
+
+class Attribute:
+    """One attribute of ``self``: its live bindings (those that may stand when the object is built) and all of them."""
+
+    __slots__ = ("bindings", "live", "name", "owner")
+
+    def __init__(self, name: str, owner: ModuleClass, live: tuple[Binding, ...]) -> None:
+        self.name = name
+        self.owner = owner
+        self.live = live
+        self.bindings = [binding for binding in owner.all_bindings if binding.attribute == name]
+
+    @property
+    def uses(self) -> Uses:
+        """How the class's methods use it."""
+        return self.owner.uses.of(self.name)
+
+    def hidden(self, kind: str) -> Hidden | None:
+        """The first live binding that hides a ``module`` or ``parameter`` in a plain container, if there is one."""
+        for binding in self.live:
+            if binding.form == "register":
+                continue
+            for part in alternatives(binding.value):
+                if isinstance(part, Container) and part.kind != "iterator" and not part.escaped:
+                    found = self.owner.hidden_in(part, kind, self)
+                    if found is not None:
+                        members, mixed = found
+                        stateless = all(isinstance(m, Instance) and self.owner.is_stateless(m) for m in members)
+                        certain = all(isinstance(m, Instance) and m.kind == kind for m in members)
+                        return Hidden(binding, part, members, mixed, stateless, certain)
+        return None
+
+
+class ModuleClass:
+    """One class that derives from ``nn.Module``, read."""
+
+    def __init__(self, project: Project, ref: ClassRef) -> None:
+        self.project = project
+        self.ref = ref
+        self.file: IndexedFile = ref.file
+        self.node = ref.node
+        self.name = ref.node.name
+        reading = Interpreter(project, ref)
+        self.lineage = reading.lineage
+        reading.run(list(self._later_methods()))
+        self.initialisation: Initialisation = reading.initialisation
+        self.all_bindings: list[Binding] = reading.bindings
+        self.fills: list[Fill] = reading.fills
+        self.attributes = [Attribute(name, self, live) for name, live in reading.attributes.items()]
+
+    def _later_methods(self) -> Iterator[Function]:
+        seen = {"__init__"}
+        for ref in self.lineage:
+            for node in class_functions(ref.node):
+                if node.name not in seen:
+                    seen.add(node.name)
+                    if _changes_attributes(node):
+                        yield Function(node, ref.file, None, ref)
+
+    @cached_property
+    def uses(self) -> UseTable:
+        """How the methods of the class and of its bases in the project use attributes."""
+        return UseTable(node for ref in self.lineage for node in class_functions(ref.node))
+
+    @cached_property
+    def rewriter(self) -> Rewriter:
+        """Places and names of the class's file."""
+        return Rewriter(self.file)
+
+    def finding(
+        self,
+        rule: Rule,
+        statement: ast.stmt,
+        message: str,
+        *,
+        attribute: str | None = None,
+        severity: Severity | None = None,
+        fix: Fix | None = None,
+    ) -> Diagnostic:
+        """A finding of ``rule`` at a statement of the class's file."""
+        span = self.rewriter.span(statement)
+        return Diagnostic(
+            code=rule.code,
+            name=rule.name,
+            severity=rule.severity if severity is None else severity,
+            message=message,
+            path=None,
+            span=span,
+            fix=fix,
+            class_name=self.name,
+            attribute=attribute,
+            noqa_row=span.end_row,
+        )
+
+    def place(self, hidden: Hidden) -> ast.stmt | None:
+        """The statement at which a hidden attribute is reported: what binds it, or else fills it, in the class's file."""
+        if hidden.binding.file.path == self.file.path:
+            return hidden.binding.statement
+        for fill in self.fills:
+            if fill.container is hidden.container and fill.file.path == self.file.path:
+                return fill.statement
+        return None
+
+    @property
+    def init(self) -> ast.FunctionDef | None:
+        """The class's own ``__init__``."""
+        for node in self.node.body:
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                return node
+        return None
+
+    @cached_property
+    def derives_directly(self) -> bool:
+        """Whether ``nn.Module`` itself is the one base."""
+        bases = self.project.bases(self.ref)
+        return len(bases) == 1 and isinstance(bases[0], External) and bases[0].name in (
+            "torch.nn.Module",
+            "torch.nn.modules.Module",
+            "torch.nn.modules.module.Module",
+        )
+
+    @cached_property
+    def _registered(self) -> frozenset[int]:
+        """Identity of every value that some registered attribute holds."""
+        seen: set[int] = set()
+        pending: list[Value] = []
+        for attribute in self.attributes:
+            for binding in attribute.live:
+                if binding.form != "dunder":
+                    pending.extend(p for p in alternatives(binding.value) if not isinstance(p, Container))
+        while pending:
+            value = pending.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, Instance):
+                for held in value.held:
+                    pending.extend(alternatives(held))
+        return frozenset(seen)
+
+    def hidden_in(self, box: Container, kind: str, attribute: Attribute) -> tuple[tuple[Value, ...], bool] | None:
+        """The members of a plain container that only it holds, and whether it holds other things too."""
+        members: list[Value] = []
+        mixed = False
+        for value in leaves(box):
+            if isinstance(value, Const) and value.value is None:
+                mixed = True
+            elif id(value) in self._registered or getattr(value, "escaped", False):
+                mixed = True
+            elif self._is(kind, value, box, attribute):
+                members.append(value)
+            else:
+                mixed = True
+        return (tuple(members), mixed) if members else None
+
+    def _is(self, kind: str, value: Value, box: Container, attribute: Attribute) -> bool:
+        if isinstance(value, Instance):
+            if value.kind == kind:
+                return True
+            if kind == "module" and value.kind == "unresolved":
+                return looks_like_a_layer(value.name) and shows_modules(attribute.uses)
+        if isinstance(value, Argument) and kind == "module":
+            return self._argument_is_module(value, box, attribute)
+        return False
+
+    def _argument_is_module(self, value: Argument, box: Container, attribute: Attribute) -> bool:
+        annotated = self._annotated_module(value)
+        if not value.element:
+            # `[discriminator]` is how one keeps a reference on purpose.
+            return annotated and len(box.items) > 1
+        return annotated and shows_modules(attribute.uses)
+
+    def _annotated_module(self, value: Argument) -> bool:
+        if value.annotation is None:
+            return False
+        annotation = value.annotation
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            try:
+                annotation = ast.parse(annotation.value, mode="eval").body
+            except SyntaxError:
+                return False
+        if value.element:
+            if not isinstance(annotation, ast.Subscript):
+                return False
+            annotation = annotation.slice
+            if isinstance(annotation, ast.Tuple):
+                annotation = annotation.elts[-1] if len(annotation.elts) == 1 else annotation.elts[0]
+        dotted = dotted_name(annotation)
+        return dotted is not None and bool(self.project.is_module(self.project.resolve(value.file, dotted)))
+
+    def is_stateless(self, value: Instance) -> bool:
+        """Whether hiding this module loses neither weights nor buffers nor a mode."""
+        if value.stateless:
+            return True
+        if isinstance(value.callee, ClassRef):
+            return self._class_is_stateless(value.callee, 0)
+        if value.name in ("torch.nn.Sequential", "torch.nn.ModuleList"):
+            return all(isinstance(held, Instance) and self.is_stateless(held) for held in value.held)
+        return False
+
+    def _class_is_stateless(self, ref: ClassRef, depth: int) -> bool:
+        if depth > 4:
+            return False
+        for base in self.project.bases(ref):
+            match base:
+                case External(name="torch.nn.Module" | "torch.nn.modules.Module"):
+                    continue
+                case External(name=name) if known.is_stateless(name):
+                    continue
+                case ClassRef() if self._class_is_stateless(base, depth + 1):
+                    continue
+            return False
+        for node in ast.walk(ref.node):
+            match node:
+                case ast.Attribute(attr="training" | "Parameter" | "register_buffer" | "register_parameter" | "add_module"):
+                    return False
+                case ast.Call(func=func):
+                    dotted = dotted_name(func)
+                    if dotted is not None and self._makes_state(ref, dotted, depth):
+                        return False
+                case _:
+                    pass
+        return True
+
+    def _makes_state(self, ref: ClassRef, dotted: str, depth: int) -> bool:
+        if dotted.startswith("self.") or dotted.startswith("super"):
+            return False
+        symbol = self.project.resolve(ref.file, dotted, ref.within)
+        match symbol:
+            case External(name=name):
+                return bool(known.is_module(name)) and not known.is_stateless(name) or name in known.PARAMETER_CLASSES
+            case ClassRef():
+                return symbol.node is not ref.node and not self._class_is_stateless(symbol, depth + 1)
+        return symbol is None and dotted[:1].isupper()
+
+
+_NOT_LAYERS = (
+    "Config",
+    "Metric",
+    "Accuracy",
+    "Dataset",
+    "Sampler",
+    "Tokenizer",
+    "Processor",
+    "Transform",
+    "Transforms",
+    "Optimizer",
+    "Scheduler",
+    "Callback",
+    "Logger",
+    "Args",
+    "Path",
+)
+
+
+def looks_like_a_layer(name: str) -> bool:
+    """Whether the name of what made an object is a class's, or a layer factory's, by the field's conventions."""
+    last = name.rpartition(".")[2].rpartition(":")[2]
+    if last.endswith(_NOT_LAYERS) or not last:
+        return False
+    if last[:1].isupper() and not last.isupper():
+        return True
+    words = last.lower().split("_")
+    return any(word in _LAYER_WORDS for word in words)
+
+
+_LAYER_WORDS = frozenset(
+    {"layer", "layers", "block", "blocks", "conv", "linear", "norm", "attn", "attention", "mlp", "encoder", "decoder"}
+    | {"embed", "embedding", "module", "net", "head", "cell", "rnn", "lstm", "gru"}
+)
+
+
+def _changes_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a method may bind an attribute, or put something into one."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Attribute(ctx=ast.Store() | ast.Del()):
+                return True
+            case ast.Subscript(ctx=ast.Store()):
+                return True
+            case ast.Attribute(attr=name) if name in _CHANGERS:
+                return True
+            case ast.Name(id="setattr"):
+                return True
+    return False
+

@@ -1,0 +1,454 @@
+"""The project's files as a lazily built index: what a dotted name means, whether a class is an ``nn.Module``.
+
+No file is executed or imported; each is read and parsed when a name first leads to it. Imports of what is not
+in the project end in an ``External`` name.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, Union
+
+from modellint.source import known
+from modellint.source.parse import Unparsable, parse
+from modellint.source.text import SourceText, Undecodable
+
+_KEPT_TREES = 256
+_DEEPEST = 16
+
+
+class External:
+    """A name outside the project, by its full dotted path: ``torch.nn.Linear``."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class FileRef:
+    """A file of the project as a namespace."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+class ClassRef:
+    """A class defined in a file of the project. ``within``: the functions and classes around it, outermost first."""
+
+    __slots__ = ("file", "node", "within")
+
+    def __init__(self, file: IndexedFile, node: ast.ClassDef, within: tuple[ast.AST, ...] = ()) -> None:
+        self.file = file
+        self.node = node
+        self.within = within
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What tells the class from every other, across re-reading of its file."""
+        return self.file.path, self.node.lineno, self.node.col_offset
+
+
+class FunctionRef:
+    """A function defined at the top of a file of the project."""
+
+    __slots__ = ("file", "node")
+
+    def __init__(self, file: IndexedFile, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.file = file
+        self.node = node
+
+
+class ValueRef:
+    """A name that is assigned at the top of a file of the project."""
+
+    __slots__ = ("file", "node")
+
+    def __init__(self, file: IndexedFile, node: ast.expr) -> None:
+        self.file = file
+        self.node = node
+
+
+Symbol: TypeAlias = Union[External, FileRef, ClassRef, FunctionRef, ValueRef]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """``import module`` (``name`` is None) or ``from module import name``; ``level`` counts the leading dots."""
+
+    module: str
+    name: str | None
+    level: int
+
+
+Binding: TypeAlias = Union[Imported, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.expr]
+
+
+class IndexedFile:
+    """A parsed file and the names bound at its top, each with everything that is ever bound to it."""
+
+    __slots__ = ("names", "path", "source", "stars", "tree")
+
+    def __init__(self, path: str, source: SourceText, tree: ast.Module) -> None:
+        self.path = path
+        self.source = source
+        self.tree = tree
+        self.names: dict[str, list[Binding]] = {}
+        self.stars: list[Imported] = []
+        collect_names(tree.body, self.names, self.stars)
+
+
+def collect_names(body: list[ast.stmt], names: dict[str, list[Binding]], stars: list[Imported]) -> None:
+    """What a block of statements binds, blocks inside it included, functions and classes not entered."""
+    for node in body:
+        match node:
+            case ast.ImportFrom():
+                for alias in node.names:
+                    imported = Imported(node.module or "", alias.name, node.level)
+                    if alias.name == "*":
+                        stars.append(Imported(node.module or "", None, node.level))
+                    else:
+                        names.setdefault(alias.asname or alias.name, []).append(imported)
+            case ast.Import():
+                for alias in node.names:
+                    if alias.asname:
+                        names.setdefault(alias.asname, []).append(Imported(alias.name, None, 0))
+                    else:
+                        root = alias.name.partition(".")[0]
+                        names.setdefault(root, []).append(Imported(root, None, 0))
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.setdefault(node.name, []).append(node)
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        names.setdefault(target.id, []).append(value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                names.setdefault(name, []).append(value)
+            case ast.If() | ast.For() | ast.While():
+                collect_names(node.body, names, stars)
+                collect_names(node.orelse, names, stars)
+            case ast.With():
+                collect_names(node.body, names, stars)
+            case ast.Try():
+                for block in (node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody):
+                    collect_names(block, names, stars)
+            case _:
+                pass
+
+
+class Project:
+    """The index of one project.
+
+    ``root`` is the root of the run; ``module_bases`` are names of further classes to be taken for ``nn.Module``,
+    by their last part or their full dotted path.
+    """
+
+    def __init__(self, root: Path, module_bases: tuple[str, ...] = ()) -> None:
+        self.root = str(root)
+        self.module_bases = frozenset(module_bases)
+        self._files: OrderedDict[str, IndexedFile | None] = OrderedDict()
+        self._digests: dict[str, str | None] = {}
+        self._is_module: dict[tuple[str, int, int], tuple[bool | None, frozenset[str]]] = {}
+        self._found: dict[tuple[str, str], tuple[str | None, frozenset[str]]] = {}
+        self._package_parents: dict[str, str] = {}
+        self.touched: set[str] = set()
+
+    # Files
+
+    def consulted(self) -> dict[str, str | None]:
+        """Digest of every file asked for since ``touched`` was last emptied; None where there is no such file."""
+        return {path: self._digests.get(path) for path in sorted(self.touched)}
+
+    def adopt(self, file: IndexedFile) -> None:
+        """Use this text for the file's path, whatever the disk says."""
+        self._remember(file.path, file)
+
+    def file(self, path: str) -> IndexedFile | None:
+        """The parsed file, or None when it cannot be read or parsed."""
+        self.touched.add(path)
+        if path in self._files:
+            self._files.move_to_end(path)
+            return self._files[path]
+        indexed: IndexedFile | None = None
+        self._digests[path] = None
+        try:
+            data = Path(path).read_bytes()
+            self._digests[path] = hashlib.sha256(data).hexdigest()
+            source = SourceText.decode(data)
+            indexed = IndexedFile(path, source, parse(source.text))
+        except (OSError, Undecodable, Unparsable):
+            pass
+        self._remember(path, indexed)
+        return indexed
+
+    def _remember(self, path: str, indexed: IndexedFile | None) -> None:
+        self._files[path] = indexed
+        self._files.move_to_end(path)
+        while len(self._files) > _KEPT_TREES:
+            self._files.popitem(last=False)
+
+    # Imports
+
+    def _exists(self, path: str) -> bool:
+        if path not in self._digests:
+            self._digests[path] = "" if os.path.isfile(path) else None  # noqa: PTH113
+        if self._digests[path] is None:
+            self.touched.add(path)
+            return False
+        return True
+
+    def _in_folder(self, folder: str, parts: list[str]) -> str | None:
+        base = os.path.join(folder, *parts)  # noqa: PTH118
+        for path in (base + ".py", os.path.join(base, "__init__.py")):  # noqa: PTH118
+            if self._exists(path):
+                return path
+        return None
+
+    def find(self, module: str, level: int, importer: str) -> str | None:
+        """The file that ``import module`` (with ``level`` leading dots) in ``importer`` means, or None."""
+        folder = os.path.dirname(importer)  # noqa: PTH120
+        parts = module.split(".") if module else []
+        if level:
+            for _ in range(level - 1):
+                folder = os.path.dirname(folder)  # noqa: PTH120
+            if not parts:
+                path = os.path.join(folder, "__init__.py")  # noqa: PTH118
+                return path if self._exists(path) else None
+            return self._in_folder(folder, parts)
+        if not parts or parts[0] in known.NEVER_IN_PROJECT:
+            return None
+        key = (folder, module)
+        if key not in self._found:
+            outer, self.touched = self.touched, set()
+            places = dict.fromkeys(
+                (self.root, os.path.join(self.root, "src"), self._package_parent(folder), folder)  # noqa: PTH118
+            )
+            path = next((path for place in places if (path := self._in_folder(place, parts)) is not None), None)
+            self._found[key] = path, frozenset(self.touched)
+            self.touched |= outer
+        path, missed = self._found[key]
+        self.touched |= missed
+        return path
+
+    def _package_parent(self, folder: str) -> str:
+        if folder not in self._package_parents:
+            top = folder
+            while self._exists(os.path.join(top, "__init__.py")):  # noqa: PTH118
+                parent = os.path.dirname(top)  # noqa: PTH120
+                if parent == top:
+                    break
+                top = parent
+            self._package_parents[folder] = top
+        return self._package_parents[folder]
+
+    # Names
+
+    def resolve(self, file: IndexedFile, dotted: str, within: tuple[ast.AST, ...] = (), depth: int = 0) -> Symbol | None:
+        """What a dotted name means in a file; None when it is bound nowhere."""
+        first, *rest = dotted.split(".")
+        symbol = self._resolve_first(file, first, within, depth)
+        for part in rest:
+            if symbol is None:
+                return None
+            symbol = self.attribute(symbol, part, depth)
+        return symbol
+
+    def _resolve_first(
+        self, file: IndexedFile, name: str, within: tuple[ast.AST, ...], depth: int
+    ) -> Symbol | None:
+        if depth > _DEEPEST:
+            return None
+        for position in range(len(within) - 1, -1, -1):
+            scope = within[position]
+            body = getattr(scope, "body", None)
+            if isinstance(body, list) and (position == len(within) - 1 or not isinstance(scope, ast.ClassDef)):
+                names: dict[str, list[Binding]] = {}
+                collect_names(body, names, [])
+                bindings = [binding for binding in names.get(name, ()) if not isinstance(binding, ast.expr)]
+                if bindings:
+                    return self._best(file, bindings, within[: position + 1], depth)
+        if name in file.names:
+            return self._best(file, file.names[name], (), depth)
+        for star in file.stars:
+            symbol = self._from_star(file, star, name, depth)
+            if symbol is not None:
+                return symbol
+        if name in ("nn", "torch") and self._may_come_from_star(file):
+            return External("torch" if name == "torch" else "torch.nn")
+        return None
+
+    def _may_come_from_star(self, file: IndexedFile) -> bool:
+        # `from library import *` of a library that is not here usually brings torch's own names with it.
+        return any(self.find(star.module, star.level, file.path) is None for star in file.stars)
+
+    def _from_star(self, file: IndexedFile, star: Imported, name: str, depth: int) -> Symbol | None:
+        path = self.find(star.module, star.level, file.path)
+        if path is None:
+            if star.level == 0 and known.exports(star.module, name):
+                return External(f"{star.module}.{name}")
+            return None
+        if path == file.path or name.startswith("_"):
+            return None
+        other = self.file(path)
+        return self._resolve_first(other, name, (), depth + 1) if other is not None else None
+
+    def _best(
+        self, file: IndexedFile, bindings: list[Binding], within: tuple[ast.AST, ...], depth: int
+    ) -> Symbol | None:
+        symbols = [self._bound(file, binding, within, depth) for binding in bindings[-4:]]
+        found = [symbol for symbol in symbols if symbol is not None]
+        if len(found) > 1:
+            # `try: from fast import Norm; except ImportError: Norm = nn.LayerNorm`: what can be looked into says more.
+            for symbol in reversed(found):
+                if not isinstance(symbol, (External, ValueRef)) or (
+                    isinstance(symbol, External) and symbol.name.startswith("torch.")
+                ):
+                    return symbol
+        return found[-1] if found else None
+
+    def _bound(
+        self, file: IndexedFile, binding: Binding, within: tuple[ast.AST, ...], depth: int
+    ) -> Symbol | None:
+        if isinstance(binding, Imported):
+            return self._imported(file, binding, depth)
+        if isinstance(binding, ast.ClassDef):
+            return ClassRef(file, binding, within)
+        if isinstance(binding, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return FunctionRef(file, binding)
+        dotted = dotted_name(binding)
+        if dotted is not None and depth < _DEEPEST:
+            symbol = self.resolve(file, dotted, (), depth + 1)
+            if symbol is not None:
+                return symbol
+        return ValueRef(file, binding)
+
+    def imported(self, file: IndexedFile, node: ast.Import | ast.ImportFrom) -> dict[str, Symbol | None]:
+        """What an import statement inside a function binds."""
+        names: dict[str, list[Binding]] = {}
+        collect_names([node], names, [])
+        return {name: self._bound(file, bindings[-1], (), 0) for name, bindings in names.items()}
+
+    def _imported(self, file: IndexedFile, imported: Imported, depth: int) -> Symbol | None:
+        path = self.find(imported.module, imported.level, file.path)
+        if imported.name is None:
+            return FileRef(path) if path is not None else External(imported.module)
+        if path is None:
+            prefix = "." * imported.level + imported.module
+            namespace = self.find(f"{imported.module}.{imported.name}".lstrip("."), imported.level, file.path)
+            if namespace is not None:
+                return FileRef(namespace)
+            return External(f"{prefix}.{imported.name}" if imported.module else f"{prefix}{imported.name}")
+        if path == file.path:
+            return None
+        return self.attribute(FileRef(path), imported.name, depth + 1)
+
+    def attribute(self, symbol: Symbol, name: str, depth: int = 0) -> Symbol | None:
+        """What ``symbol.name`` means."""
+        match symbol:
+            case External():
+                return External(f"{symbol.name}.{name}")
+            case FileRef():
+                return self._file_attribute(symbol, name, depth)
+            case ClassRef():
+                for node in symbol.node.body:
+                    if isinstance(node, ast.ClassDef) and node.name == name:
+                        return ClassRef(symbol.file, node, (*symbol.within, symbol.node))
+        return None
+
+    def _file_attribute(self, ref: FileRef, name: str, depth: int) -> Symbol | None:
+        other = self.file(ref.path)
+        if other is None:
+            return None
+        symbol = self._resolve_first(other, name, (), depth + 1)
+        if symbol is not None:
+            return symbol
+        if os.path.basename(ref.path) == "__init__.py":  # noqa: PTH119
+            path = self._in_folder(os.path.dirname(ref.path), [name])  # noqa: PTH120
+            if path is not None:
+                return FileRef(path)
+        return External(f"{ref.path}:{name}")
+
+    # Classes
+
+    def bases(self, ref: ClassRef) -> list[Symbol | None]:
+        """What each base of a class is; None for one that is not understood."""
+        found: list[Symbol | None] = []
+        for base in ref.node.bases:
+            node = base.value if isinstance(base, ast.Subscript) else base
+            dotted = dotted_name(node)
+            if dotted is None or dotted == ref.node.name:
+                found.append(None)
+                continue
+            symbol = self.resolve(ref.file, dotted, ref.within)
+            if isinstance(symbol, ClassRef) and symbol.node is ref.node:
+                symbol = None
+            found.append(symbol)
+        return found
+
+    def is_module(self, symbol: Symbol | None) -> bool | None:
+        """Whether a class derives from ``torch.nn.Module``; None when that cannot be told."""
+        if isinstance(symbol, External):
+            return self._external_is_module(symbol.name)
+        if not isinstance(symbol, ClassRef):
+            return None
+        known_answer = self._is_module.get(symbol.key)
+        if known_answer is not None:
+            self.touched |= known_answer[1]
+            return known_answer[0]
+        outer, self.touched = self.touched, {symbol.file.path}
+        self._is_module[symbol.key] = (None, frozenset())
+        answer: bool | None = False
+        if symbol.node.name in self.module_bases:
+            answer = True
+        else:
+            for base in self.bases(symbol):
+                below = self.is_module(base)
+                if below:
+                    answer = True
+                    break
+                if below is None:
+                    answer = None
+        self._is_module[symbol.key] = (answer, frozenset(self.touched))
+        self.touched |= outer
+        return answer
+
+    def _external_is_module(self, name: str) -> bool | None:
+        if name in self.module_bases or name.rpartition(".")[2] in self.module_bases:
+            return True
+        return known.is_module(name)
+
+    def lineage(self, ref: ClassRef) -> list[ClassRef]:
+        """The class and those of its bases that are in the project, in the order of attribute look-up (roughly)."""
+        order: list[ClassRef] = []
+        seen: set[tuple[str, int, int]] = set()
+
+        def visit(one: ClassRef, depth: int) -> None:
+            if one.key in seen or depth > _DEEPEST:
+                return
+            seen.add(one.key)
+            order.append(one)
+            for base in self.bases(one):
+                if isinstance(base, ClassRef):
+                    visit(base, depth + 1)
+
+        visit(ref, 0)
+        return order
+
+
+def dotted_name(node: ast.expr) -> str | None:
+    """``a.b.c`` as a string, or None when the expression is not of that form."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    parts.append(node.id)
+    return ".".join(reversed(parts))

@@ -1,0 +1,141 @@
+"""Put new bytes in the place of a file's old ones: all of them or, if anything goes wrong, none."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+# Never the name of anything a user wrote, never one that ends in .py; short, whatever the file is called.
+_TEMPORARY = re.compile(r"\.modellint-[0-9]+-[0-9a-f]{16}\.tmp\Z")
+
+
+class ReplaceError(Exception):
+    """The file was left as it was; the message says why."""
+
+
+def replace_file(path: str | os.PathLike[str], old: bytes, new: bytes) -> None:
+    """Replace the content ``old`` of a file by ``new``, keeping mode, owner and extended attributes where possible.
+
+    Whatever happens, and whenever the process is killed, the file holds the old bytes or the new ones.
+    A symbolic link stays one: the file it leads to is replaced. Raises ``ReplaceError`` if the file no longer
+    holds ``old``, is read-only or is no regular file, ``OSError`` if the system refuses.
+    """
+    target = Path(os.path.realpath(path))
+    status = target.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ReplaceError(f"{path} is not a regular file")
+    if not os.access(target, os.W_OK):
+        # Renaming over it would succeed all the same; whoever made it read-only did not mean that.
+        raise ReplaceError(f"{path} is read-only")
+    _expect(target, old, path)
+    remove_leftovers(target.parent)
+    temporary, descriptor = _create(target.parent)
+    try:
+        try:
+            _take_over(descriptor, target, status)
+            _write(descriptor, new)
+            os.fsync(descriptor)
+            if os.name == "nt":
+                # An open file cannot be renamed there.
+                os.close(descriptor)
+                descriptor = -1
+            _expect(target, old, path)
+            temporary.replace(target)
+        finally:
+            # Open, and with it locked, until the rename: a file nobody holds is taken for a leftover.
+            if descriptor != -1:
+                os.close(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(target.parent)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed runs left in a folder.
+
+    A run holds a lock on its temporary file for as long as it lives, so a file whose lock can be had is
+    nobody's. Where there are no locks nothing is removed.
+    """
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _TEMPORARY.match(entry.name):
+                with suppress(OSError):
+                    _remove_if_nobodys(Path(entry.path))
+
+
+def _expect(target: Path, old: bytes, path: str | os.PathLike[str]) -> None:
+    if target.read_bytes() != old:
+        raise ReplaceError(f"{path} has changed since it was read")
+
+
+def _create(folder: Path) -> tuple[Path, int]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    while True:
+        temporary = folder / f".modellint-{os.getpid()}-{os.urandom(8).hex()}.tmp"
+        descriptor = os.open(temporary, flags, 0o600)
+        _lock(descriptor)
+        if os.name == "nt" or os.fstat(descriptor).st_nlink:
+            return temporary, descriptor
+        # Another run found the file before it was locked, and removed it.
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Hold the file; without ``fcntl`` (on Windows) being open is hold enough."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def _remove_if_nobodys(temporary: Path) -> None:
+    if os.name == "nt":
+        # Refused while another process has the file open.
+        temporary.unlink()
+        return
+    import fcntl
+
+    descriptor = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            temporary.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _take_over(descriptor: int, target: Path, status: os.stat_result) -> None:
+    """Owner first: to change it clears the set-user bits of the mode."""
+    if hasattr(os, "fchown"):
+        with suppress(OSError):
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+    if hasattr(os, "fchmod"):
+        with suppress(OSError):
+            os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+    if hasattr(os, "listxattr"):
+        with suppress(OSError):
+            for name in os.listxattr(target):
+                # Some, security.* above all, are not ours to set.
+                with suppress(OSError):
+                    os.setxattr(descriptor, name, os.getxattr(target, name))
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable; a folder cannot be opened everywhere."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

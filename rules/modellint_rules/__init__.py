@@ -1,0 +1,1 @@
+"""What is known about PyTorch models on their way to Core ML: one rule, one file."""

@@ -1,0 +1,1 @@
+"""State that the model forgets: modules, parameters and buffers that PyTorch never gets to see."""

@@ -1,0 +1,114 @@
+"""The fix that the rules about plain containers share: put the registering container around the plain one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Edit, Fix
+
+if TYPE_CHECKING:
+    from modellint.source.facts import Attribute, Hidden, ModuleClass
+
+LIST_METHODS = frozenset({"index", "count", "remove", "copy", "clear", "reverse", "sort"})
+"""Methods of a list that ``nn.ModuleList`` lacks."""
+
+DICT_METHODS = frozenset({"get", "setdefault", "copy", "popitem", "fromkeys"})
+"""Methods of a dict that ``nn.ModuleDict`` lacks."""
+
+
+def wrapped(cls: ModuleClass, attribute: Attribute, hidden: Hidden, container: str, lacks: frozenset[str]) -> Fix | None:
+    """The fix that binds ``attribute`` to ``nn.<container>`` instead; None where the class uses it as that cannot be used.
+
+    ``lacks`` are the methods of the plain container that the registering one does not have.
+    """
+    if hidden.kind == "set" or hidden.mixed or _cannot_be_replaced(cls, attribute, lacks):
+        return None
+    nodes = _to_wrap(cls, attribute, hidden)
+    statement = hidden.binding.statement
+    if nodes is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return None
+    function = next(
+        (node for node in ast.walk(cls.node) if isinstance(node, ast.FunctionDef) and _holds(node, statement)), None
+    )
+    spelling = cls.rewriter.spelling(container, function)
+    if spelling is None:
+        return None
+    edits: list[Edit] = []
+    if isinstance(statement, ast.AnnAssign):
+        edits.append(cls.rewriter.replace(statement.annotation, spelling.text))
+    for node in nodes:
+        edits.extend(cls.rewriter.wrap(node, spelling.text))
+    certain = hidden.certain and not attribute.uses.foreign_calls
+    keys = "" if hidden.stateless else "; adds `state_dict` keys"
+    return Fix(
+        f"Wrap `self.{attribute.name}` in `{spelling.text}`{keys}",
+        (*edits, *spelling.imports),
+        Applicability.SAFE if certain else Applicability.UNSAFE,
+    )
+
+
+def _cannot_be_replaced(cls: ModuleClass, attribute: Attribute, lacks: frozenset[str]) -> bool:
+    uses = attribute.uses
+    if uses.methods & lacks or uses.slice_assigned or uses.left_additions:
+        return True
+    if uses.operators & {"Mult", "Compare"} or uses.type_tests & {"list", "tuple", "dict", "Sequence", "Mapping"}:
+        return True
+    if len(attribute.live) > 1 and any(binding.form == "augmented" for binding in attribute.live):
+        return True
+    pattern = rf"\.\s*{re.escape(attribute.name)}\s*\.\s*({'|'.join(sorted(lacks))})\s*\("
+    return re.search(pattern, cls.rewriter.text) is not None
+
+
+def _holds(function: ast.AST, statement: ast.stmt) -> bool:
+    return any(node is statement for node in ast.walk(function))
+
+
+def _to_wrap(cls: ModuleClass, attribute: Attribute, hidden: Hidden) -> list[ast.expr] | None:
+    """The expressions to put the registering container around, the outermost first."""
+    binding = hidden.binding
+    expression = binding.expression
+    if expression is None or binding.form not in ("assign", "annotated") or binding.file.path != cls.file.path:
+        return None
+    if isinstance(binding.statement, ast.Assign) and len(binding.statement.targets) != 1:
+        return None
+    inside = {id(node) for node in ast.walk(expression)}
+    if id(hidden.container.node) not in inside:
+        # A local, or what a helper gave back: wrapped where it is bound, if nothing is added to it behind that.
+        if not isinstance(expression, (ast.Name, ast.Call)) or binding.looped or _filled_later(cls, hidden):
+            return None
+        return None if hidden.nested else [expression]
+    outer = hidden.container.node
+    if not isinstance(outer, ast.expr):
+        return None
+    nodes = [outer]
+    for node in hidden.inner_nodes:
+        if id(node) not in inside or not isinstance(node, (ast.List, ast.ListComp)) or not isinstance(outer, (ast.List, ast.ListComp)):
+            return None
+        nodes.append(node)
+    return nodes
+
+
+def _filled_later(cls: ModuleClass, hidden: Hidden) -> bool:
+    bound_at = hidden.binding.statement.lineno
+    for fill in cls.fills:
+        if fill.container is not hidden.container or fill.file.path != cls.file.path:
+            continue
+        if fill.statement.lineno > bound_at and not _through_self(fill.statement):
+            return True
+    return False
+
+
+def _through_self(statement: ast.stmt) -> bool:
+    node: ast.AST | None = None
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=receiver))):
+            node = receiver
+        case ast.Assign(targets=[ast.Subscript(value=receiver)]):
+            node = receiver
+        case ast.AugAssign(target=receiver):
+            node = receiver
+        case _:
+            pass
+    return isinstance(node, ast.Attribute)

@@ -1,0 +1,101 @@
+"""REG001: submodules kept in a plain list, tuple or set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint_rules.registration.containers import LIST_METHODS, wrapped
+
+if TYPE_CHECKING:
+    from modellint.source.facts import ModuleClass
+
+
+class ModuleInList(Rule):
+    """Submodules kept in a plain list, tuple or set.
+
+    ## What it does
+    Finds an attribute of a module that ends up as a plain `list`, `tuple` or `set` of modules which nothing else registers.
+
+    ## Why
+    `nn.Module.__setattr__` registers a module only when it is assigned itself. A module inside a plain list is in neither
+    `parameters()` nor `state_dict()`: the optimizer does not train it, checkpoints lose it, `.to(device)`, `.half()` and
+    `.eval()` pass it by. `torch.jit.trace` stops on it with "Cannot insert a Tensor that requires grad as a
+    constant"; `torch.export` converts it into constants without a word. Where no module in the list has
+    parameters, buffers or a mode, nothing is lost yet and the finding is a warning.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Stack(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = [nn.Linear(8, 8) for _ in range(3)]
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Stack(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+    ```
+
+    ## Fix safety
+    The fix is safe: outputs do not change, and `state_dict` keys are only added. It is unsafe where the list is handed to
+    code that cannot be seen, or where a member is a module by its use only. There is no fix where the attribute is
+    used as only a list can be (`index`, `count`, `remove`, `copy`, `clear`, `reverse`, `sort`, `*`, slice
+    assignment, `list + self.layers`, comparison, `isinstance(…, list)`), for lists that hold other things too,
+    nor for sets. A checkpoint saved before the fix lacks the added keys: load it with `strict=False`.
+
+    ## Known limits
+    A list that is handed to code outside the project is taken to be registered there. `[module]` around a constructor's
+    argument is how one keeps a reference on purpose, and is never reported. A list of a constructor's
+    arguments is reported only where their annotation says that they are modules.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.ModuleList.html>
+    - <https://github.com/pytorch-labs/torchfix/issues/31>
+    - <https://github.com/pytorch/pytorch/issues/715>
+    """
+
+    code = "REG001"
+    name = "module-in-list"
+    severity = Severity.ERROR
+    fixable = "`ModuleList`"
+
+    def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
+        """Ask every attribute what it hides."""
+        for attribute in cls.attributes:
+            hidden = attribute.hidden("module")
+            if hidden is None or hidden.kind == "dict":
+                continue
+            place = cls.place(hidden)
+            if place is None:
+                continue
+            loses = "`eval()` and the export" if hidden.stateless else "`parameters()`, `state_dict()`, `.to()` and `.eval()`"
+            yield cls.finding(
+                self,
+                place,
+                f"`self.{attribute.name}` keeps modules in a plain {hidden.kind}: {loses} do not see them",
+                attribute=attribute.name,
+                severity=Severity.WARNING if hidden.stateless else None,
+                fix=wrapped(cls, attribute, hidden, "ModuleList", LIST_METHODS),
+            )
