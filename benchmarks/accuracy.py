@@ -22,10 +22,9 @@ from pathlib import Path
 import build
 from classes import FileFacts, Tree, collect_names, parse, read_facts, read_source
 from generated import generate
+from modellint.source.text import SourceText
 from refind import Checker, Result
 from unfix import KINDS, Site, find_sites
-
-from modellint.source.text import SourceText
 
 WANTED_RECALL = 0.95
 ENOUGH_SITES = 30
@@ -82,7 +81,11 @@ def _arguments() -> argparse.Namespace:
     add("trees", metavar="TREE", nargs="*", type=Path, help="a folder of Python source")
     add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what to undo (default: everything)")
     add(
-        "--limit", type=int, default=0, metavar="N", help="at most N sites of each kind from each tree, drawn at random"
+        "--limit",
+        type=int,
+        default=300,
+        metavar="N",
+        help="at most N sites of each kind and tree, drawn at random (0: all)",
     )
     add("--generated", type=int, default=220, metavar="N", help="so many generated classes for each rare kind")
     add("--seed", type=int, default=0, help="of the draws and the generator (default: 0)")
@@ -168,7 +171,7 @@ def _choose_builds(found: list[Found], limit: int, seed: int) -> set[tuple[Path,
     groups: defaultdict[tuple[str, str], list[tuple[Path, int]]] = defaultdict(list)
     for file in found:
         for site in file.sites:
-            if site.qualname and file.root is not None:
+            if site.qualname:
                 groups[file.tree, site.kind].append((file.facts.path, site.start))
     chosen: set[tuple[Path, int]] = set()
     for key, members in groups.items():
@@ -217,7 +220,7 @@ def _check(found: list[Found], options: Options, to_build: set[tuple[Path, int]]
 
 def _build(results: list[Result], found: list[Found], arguments: argparse.Namespace) -> None:
     """Add the outcomes of the executed comparison to the results that have a fixed text."""
-    files = {file.facts.path: file for file in found if file.root is not None}
+    files = {file.facts.path: file for file in found}
     roots = [tree.resolve() for tree in arguments.trees]
     groups: defaultdict[tuple[str, Path], list[Result]] = defaultdict(list)
     for result in results:
@@ -230,18 +233,15 @@ def _build(results: list[Result], found: list[Found], arguments: argparse.Namesp
         jobs, members = [], []
         for group in batch:
             file = files[Path(group[0].path)]
-            assert file.root is not None
-            source = read_source(file.facts.path)
-            assert source is not None
+            source = _source(file)
             cases = [
                 build.Case(number, result.site.qualname, source.text, result.site.undo(source.text), result.fixed or "")
                 for number, result in enumerate(group, len(members))
             ]
             members += group
             jobs.append(build.FileJob(file.facts.module, str(file.facts.path), cases))
-        own = next(file.root for file in found if file.facts.path == Path(batch[0][0].path))
-        assert own is not None
-        ordered = [own, *(root for root in roots if root != own)]
+        own = files[Path(batch[0][0].path)].root
+        ordered = sorted(roots, key=lambda root: root != own)
         for outcome in build.compare(arguments.build_python, ordered, jobs):
             members[outcome.ident].built = outcome
 
@@ -249,6 +249,12 @@ def _build(results: list[Result], found: list[Found], arguments: argparse.Namesp
         for number, _ in enumerate(pool.map(run, batches), 1):
             if number % 10 == 0:
                 _say(f"{number} of {len(batches)} batches built")
+
+
+def _source(file: Found) -> SourceText:
+    source = SourceText(file.text) if file.text is not None else read_source(file.facts.path)
+    assert source is not None
+    return source
 
 
 def _batches(groups: dict[tuple[str, Path], list[Result]], size: int = 24) -> list[list[list[Result]]]:

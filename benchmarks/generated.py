@@ -41,21 +41,36 @@ class Spelling:
     dict: str
 
 
+def _spelling(lines: str, torch: str, nn: str) -> Spelling:
+    """A file that reaches everything through one name for ``torch.nn``."""
+    return Spelling(
+        lines, torch, *(f"{nn}.{name}" for name in ("Module", "Parameter", "ParameterList", "ParameterDict"))
+    )
+
+
 SPELLINGS = (
-    Spelling("import torch\nfrom torch import nn", "torch", "nn.Module", "nn.Parameter", "nn.ParameterList", "nn.ParameterDict"),
-    Spelling("import torch\nimport torch.nn as nn", "torch", "nn.Module", "nn.Parameter", "nn.ParameterList", "nn.ParameterDict"),
+    _spelling("import torch\nfrom torch import nn", "torch", "nn"),
+    _spelling("import torch\nimport torch.nn as nn", "torch", "nn"),
+    _spelling("import torch", "torch", "torch.nn"),
+    _spelling("import torch\nfrom torch import nn as n", "torch", "n"),
     Spelling(
         "import torch as th\nfrom torch.nn import Module, Parameter, ParameterDict, ParameterList",
-        "th", "Module", "Parameter", "ParameterList", "ParameterDict",
+        "th",
+        "Module",
+        "Parameter",
+        "ParameterList",
+        "ParameterDict",
     ),
-    Spelling("import torch", "torch", "torch.nn.Module", "torch.nn.Parameter", "torch.nn.ParameterList", "torch.nn.ParameterDict"),
     Spelling(
         "import torch\nfrom torch.nn import Module as Layer, ParameterDict as PD, ParameterList as PL\n"
         "from torch.nn.parameter import Parameter",
-        "torch", "Layer", "Parameter", "PL", "PD",
+        "torch",
+        "Layer",
+        "Parameter",
+        "PL",
+        "PD",
     ),
-    Spelling("import torch\nfrom torch import nn as n", "torch", "n.Module", "n.Parameter", "n.ParameterList", "n.ParameterDict"),
-)  # fmt: skip
+)
 
 # {C} the container, {X} the attribute, {P} and {Q} parameter expressions. A line "---" begins further methods,
 # a line "===" begins functions of the module.
@@ -170,13 +185,10 @@ def _text(chance: random.Random, kind: str, template: str, uses: tuple[str, ...]
     if chance.random() < 0.3:
         base = f"Base{name}"
         parts.append(f"class {base}({spelling.module}):\n    def forward(self, x):\n        return x")
-    init = [f"{spelling.module.removesuffix('Module')}Linear(dim, dim)" if "." in spelling.module else None]
     lines = ["super().__init__()"]
     lines += chance.sample(DECOYS, chance.randint(0, 2))
-    if init[0]:
-        lines.append(f"self.proj = {init[0]}")
-    else:
-        lines.append("self.proj = abs")
+    package, _, _ = spelling.module.rpartition(".")
+    lines.append(f"self.proj = {package}.Linear(dim, dim)" if package else "self.proj = abs")
     lines.insert(chance.randint(1, len(lines)), body)
     methods_text = [
         "def __init__(self, dim=8, depth=2):\n" + _indent("\n".join(lines)),

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import modellint
 from build import Outcome
 from classes import parse
-from unfix import CONTAINERS, SUPER_INIT, Site
-
-import modellint
 from modellint.diagnostic import Applicability, Diagnostic, Edit
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.text import SourceText
+from unfix import CONTAINERS, SUPER_INIT, Site
 
 CODES = {
     "ModuleList": {"REG001", "REG003"},
@@ -59,9 +58,13 @@ class Checker:
         self.source = source
         self.path = path
         self.tree = tree
+        self._known: dict[str, tuple[Diagnostic, ...]] = {}
 
     def findings(self, text: str) -> tuple[Diagnostic, ...]:
-        return tuple(modellint.check_source(text, filename=str(self.path)).diagnostics)
+        """What the linter says about a text; remembered, since fixing asks for the same texts again."""
+        if text not in self._known:
+            self._known[text] = tuple(modellint.check_source(text, filename=str(self.path)).diagnostics)
+        return self._known[text]
 
     @cached_property
     def before(self) -> set[Key]:
@@ -73,6 +76,7 @@ class Checker:
         return [finding for finding in self.findings(text) if _key(finding) not in self.before]
 
     def result(self, site: Site, fix: bool, keep: bool) -> Result:
+        self._known.clear()
         text = site.undo(self.source.text)
         result = Result(self.tree, str(self.path), site, self.source.line(site.row))
         if any(self._is_about(key, site) for key in self.before):
@@ -185,13 +189,13 @@ def _hits(finding: Diagnostic, site: Site, text: str, original: str) -> bool:
 class _Canonical(ast.NodeTransformer):
     """Strips what may be spelt in several ways: import lines, the path to a container, ``list(x)`` inside it."""
 
-    def visit_Import(self, node: ast.Import) -> None:  # noqa: N802
+    def visit_Import(self, node: ast.Import) -> None:
         return None
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:  # noqa: N802
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         return None
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in CONTAINERS:
@@ -204,9 +208,9 @@ class _Canonical(ast.NodeTransformer):
 
 def _plain(value: ast.expr) -> ast.expr:
     """A literal for ``list(literal)``, a list for a generator."""
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("list", "dict"):
-        if len(value.args) == 1 and not value.keywords:
-            return _plain(value.args[0])
+    match value:
+        case ast.Call(func=ast.Name(id="list" | "dict"), args=[only], keywords=[]):
+            return _plain(only)
     if isinstance(value, ast.GeneratorExp):
         return ast.ListComp(value.elt, value.generators)
     return value

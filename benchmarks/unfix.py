@@ -10,23 +10,30 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from classes import FileFacts, Tree, dotted
 from modellint.source.text import SourceText
+from uses import (
+    CONTAINERS,
+    FILLS,
+    REGISTER_CALLS,
+    REGISTERING,
+    Excluded,
+    Function,
+    Uses,
+    ancestors,
+    attributes_of,
+    items_of,
+    last_name,
+    targets_of,
+)
 
-CONTAINERS = {"ModuleList": "list", "ModuleDict": "dict", "ParameterList": "list", "ParameterDict": "dict"}
 SUPER_INIT = "super-init"
 KINDS = (*CONTAINERS, SUPER_INIT)
 
 _ARGUMENT_NAMES = {"modules", "values", "parameters"}
-_FILLS = {"append", "extend", "insert", "update", "setdefault"}
-_REGISTER_CALLS = {"add_module", "register_module", "register_parameter", "setattr", "__setattr__"}
-_REGISTERING = {*CONTAINERS, "Sequential"}
 _BARE_NOQA = re.compile(r"#\s*noqa\b(?!\s*:)|#\s*modellint:", re.IGNORECASE)
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +65,6 @@ class Site:
 
     def undo(self, text: str) -> str:
         return text[: self.start] + self.replacement + text[self.end :]
-
-
-class Excluded(Exception):
-    """Not a site; the message is the reason."""
 
 
 @dataclass(slots=True)
@@ -131,7 +134,7 @@ class _Finder:
         return None
 
     def qualname(self, cls: ast.ClassDef) -> str:
-        around = [node for node in _ancestors(cls, self.parents) if isinstance(node, ast.ClassDef | Function)]
+        around = [node for node in ancestors(cls, self.parents) if isinstance(node, ast.ClassDef | Function)]
         if any(isinstance(node, Function) for node in around):
             return ""
         return ".".join([*(node.name for node in reversed(around)), cls.name])
@@ -181,7 +184,7 @@ class _Finder:
             homes, attributes = self.assigned(parent)
         else:
             raise Excluded(self.why_not_bound(parent, call))
-        uses = _Uses(self, homes)
+        uses = Uses(self.parents, self.torch_nn, homes)
         for cls, binding in attributes:
             uses.refuse(cls, binding, argument, call)
         form = self.form(argument, uses, attributes)
@@ -268,9 +271,9 @@ class _Finder:
             parent, child = self.flows_into(node)
             if isinstance(parent, ast.Assign | ast.AnnAssign) and child is parent.value:
                 cls, _ = self.home(parent)
-                if _attributes(parent):
+                if attributes_of(parent):
                     found.append((cls, parent))
-                elif any(isinstance(target, ast.Subscript) for target in _targets(parent)):
+                elif any(isinstance(target, ast.Subscript) for target in targets_of(parent)):
                     raise Excluded("item of another container")
             elif isinstance(parent, ast.Return):
                 found += self.returned(parent, node)[1]
@@ -278,7 +281,7 @@ class _Finder:
                 raise Excluded("returned among others")
             elif isinstance(parent, ast.Call) and child in parent.args:
                 why = self.why_not_bound(parent, node)
-                if why not in ("passed to another call",):
+                if why != "passed to another call":
                     raise Excluded(why)
         return found
 
@@ -304,7 +307,7 @@ class _Finder:
             if not matches:
                 continue
             parent, child = self.flows_into(node)
-            if isinstance(parent, ast.Assign | ast.AnnAssign) and child is parent.value and _attributes(parent):
+            if isinstance(parent, ast.Assign | ast.AnnAssign) and child is parent.value and attributes_of(parent):
                 found.append((self.home(parent)[0], parent))
             else:
                 raise Excluded("returned, and used otherwise")
@@ -316,12 +319,12 @@ class _Finder:
         node: ast.AST | None = parent
         while node is not None and not isinstance(node, ast.stmt):
             if isinstance(node, ast.Call) and value is not node.func:
-                name = _last(node.func)
-                if self.torch_nn(node.func) in _REGISTERING or name in _REGISTER_CALLS:
+                name = last_name(node.func)
+                if self.torch_nn(node.func) in REGISTERING or name in REGISTER_CALLS:
                     return "inside another registering call"
                 if name == "__init__":
                     return "passed to super().__init__"
-                if name in _FILLS:
+                if name in FILLS:
                     return "item of another container"
             node = self.parents.get(node)
         if isinstance(parent, ast.Call):
@@ -330,8 +333,8 @@ class _Finder:
 
     # -- is it a defect ------------------------------------------------------------------------------
 
-    def form(self, argument: ast.expr | None, uses: _Uses, attributes: list[tuple[ast.ClassDef, ast.stmt]]) -> str:
-        if argument is None or (isinstance(argument, ast.List | ast.Dict | ast.Tuple) and not _items(argument)):
+    def form(self, argument: ast.expr | None, uses: Uses, attributes: list[tuple[ast.ClassDef, ast.stmt]]) -> str:
+        if argument is None or (isinstance(argument, ast.List | ast.Dict | ast.Tuple) and not items_of(argument)):
             fills = list(uses.fills(attributes))
             if not fills:
                 raise Excluded("left empty in this class")
@@ -354,10 +357,10 @@ class _Finder:
         return "other"
 
     def refuse_items(
-        self, argument: ast.expr | None, kind: str, uses: _Uses, attributes: list[tuple[ast.ClassDef, ast.stmt]]
+        self, argument: ast.expr | None, kind: str, uses: Uses, attributes: list[tuple[ast.ClassDef, ast.stmt]]
     ) -> None:
         """Leave out what hides nothing: constants, tensors, and items that are registered otherwise."""
-        items = [] if argument is None else _items(argument)
+        items = [] if argument is None else items_of(argument)
         filled = list(uses.fills(attributes))
         everything = [*items, *filled]
         if everything and all(isinstance(item, ast.Constant) for item in everything):
@@ -374,11 +377,10 @@ class _Finder:
             and not filled
         ):
             raise Excluded("one constructor argument in a list: a reference")
-        if kind.startswith("Parameter"):
-            if not all(self.is_parameter(item, uses) for item in everything):
-                raise Excluded("items not known to be parameters, or tensors that the container makes parameters")
+        if kind.startswith("Parameter") and not all(self.is_parameter(item, uses) for item in everything):
+            raise Excluded("items not known to be parameters, or tensors that the container makes parameters")
 
-    def is_parameter(self, item: ast.expr, uses: _Uses, depth: int = 0) -> bool:
+    def is_parameter(self, item: ast.expr, uses: Uses, depth: int = 0) -> bool:
         """Whether an item of a parameter container is, or holds, a parameter before it goes in."""
         if depth > 6:
             return False
@@ -397,12 +399,12 @@ class _Finder:
                 return any(self.is_parameter(value, uses, depth + 1) for value in uses.locals_named(name))
             case ast.IfExp():
                 return self.is_parameter(item.body, uses, depth + 1) or self.is_parameter(item.orelse, uses, depth + 1)
-        inner = _items(item)
+        inner = items_of(item)
         return inner != [item] and any(self.is_parameter(value, uses, depth + 1) for value in inner)
 
     def returned_by(self, call: ast.Call) -> list[ast.expr]:
         """What the methods or functions of this file with the name of the called one return."""
-        name = _last(call.func)
+        name = last_name(call.func)
         return [
             inner.value
             for node in ast.walk(self.tree)
@@ -449,253 +451,14 @@ class _Finder:
         )
 
 
-class _Uses:
-    """How a class uses the attribute, and the locals that become it."""
-
-    def __init__(self, finder: _Finder, functions: list[ast.AST]) -> None:
-        self.finder = finder
-        self.functions = functions
-        self.classes: list[ast.ClassDef] = []
-        self.names: set[str] = set()
-
-    def refuse(self, cls: ast.ClassDef, binding: ast.stmt, argument: ast.expr | None, call: ast.Call) -> None:
-        """Raise when the value, or what it is made of, is registered in another way as well."""
-        finder = self.finder
-        self.classes.append(cls)
-        attributes = set(_attributes(binding))
-        sources = {argument.id} if isinstance(argument, ast.Name) else set()
-        method = finder.enclosing(call, ast.FunctionDef, ast.AsyncFunctionDef)
-        for node in ast.walk(cls):
-            if isinstance(node, ast.Call) and node is not call and self._registers(node):
-                mentioned = list(_mentioned(node))
-                if attributes.intersection(_self_attributes(mentioned)):
-                    raise Excluded("registered again under another name")
-                inside = method is not None and method in _ancestors(node, finder.parents)
-                if inside and sources.intersection(_plain_names(mentioned)):
-                    raise Excluded("registered again under another name")
-            elif isinstance(node, ast.For) and attributes.intersection(_self_attributes(ast.walk(node.iter))):
-                if any(
-                    isinstance(inner, ast.Call) and _last(inner.func) in _REGISTER_CALLS for inner in ast.walk(node)
-                ):
-                    raise Excluded("registered again under another name")
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute | ast.Name):
-                if _attributes(node) and attributes.intersection(_self_attributes([node.value])):
-                    raise Excluded("bound to a second attribute")
-        self._refuse_rebinding(binding, attributes)
-
-    def _registers(self, node: ast.Call) -> bool:
-        finder = self.finder
-        return finder.torch_nn(node.func) in _REGISTERING or _last(node.func) in _REGISTER_CALLS
-
-    def _refuse_rebinding(self, binding: ast.stmt, attributes: set[str]) -> None:
-        """A later statement of the same block, or of one around it, that binds the attribute anew."""
-        parents = self.finder.parents
-        node: ast.AST = binding
-        while not isinstance(node, Function) and node in parents:
-            parent = parents[node]
-            for block in ("body", "orelse", "finalbody"):
-                statements = getattr(parent, block, None)
-                if not isinstance(statements, list) or node not in statements:
-                    continue
-                for later in statements[statements.index(node) + 1 :]:
-                    for inner in ast.walk(later):
-                        if isinstance(inner, ast.Assign | ast.AnnAssign) and inner.value is not None:
-                            if attributes.intersection(_attributes(inner)):
-                                raise Excluded("bound anew later in the method")
-            node = parent
-
-    def parameters(self) -> set[str]:
-        """Arguments of the constructors of the classes."""
-        names = set()
-        for cls in self.classes:
-            for item in cls.body:
-                if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-                    arguments = item.args
-                    names |= {
-                        argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-                    }
-        return names
-
-    def fills(self, attributes: list[tuple[ast.ClassDef, ast.stmt]]) -> Iterator[ast.expr]:
-        """The expressions that go into the container after it is made."""
-        names = {name for _, binding in attributes for name in _attributes(binding)}
-        aliases = {
-            value.id for _, binding in attributes if isinstance(value := getattr(binding, "value", None), ast.Name)
-        }
-        scopes: list[ast.AST] = [*self.classes, *self.functions]
-        seen: set[int] = set()
-        for scope in scopes:
-            for node in ast.walk(scope):
-                if id(node) in seen:
-                    continue
-                seen.add(id(node))
-                yield from _filled(node, names, aliases | self._returned_names())
-
-    def _returned_names(self) -> set[str]:
-        return {
-            node.value.id
-            for function in self.functions
-            for node in ast.walk(function)
-            if isinstance(node, ast.Return) and isinstance(node.value, ast.Name)
-        }
-
-    def registered(self, item: ast.expr) -> bool:
-        """Whether an item is an attribute of ``self`` already, or becomes one."""
-        match item:
-            case ast.Attribute(value=ast.Name(id="self")):
-                return True
-            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="self"), *_]):
-                return True
-            case ast.Subscript():
-                return self.registered(item.value)
-            case ast.ListComp() | ast.GeneratorExp():
-                return self.registered(item.elt)
-            case ast.Name(id=name):
-                return any(self._bound_elsewhere(cls, name) for cls in self.classes)
-        return False
-
-    def _bound_elsewhere(self, cls: ast.ClassDef, name: str) -> bool:
-        for node in ast.walk(cls):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == name:
-                if _attributes(node):
-                    return True
-            elif isinstance(node, ast.Assign) and _attributes(node):
-                if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
-                    return True
-            elif isinstance(node, ast.Call) and _last(node.func) in _REGISTER_CALLS:
-                if any(isinstance(argument, ast.Name) and argument.id == name for argument in node.args):
-                    return True
-        return False
-
-    def locals_named(self, name: str) -> Iterator[ast.expr]:
-        for cls in self.classes:
-            for node in ast.walk(cls):
-                if isinstance(node, ast.Assign):
-                    if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
-                        yield node.value
-                elif isinstance(node, ast.For | ast.comprehension):
-                    if isinstance(node.target, ast.Name) and node.target.id == name:
-                        yield from _items(node.iter)
-        yield from self._local_fills(name)
-
-    def _local_fills(self, name: str) -> Iterator[ast.expr]:
-        for cls in self.classes:
-            for node in ast.walk(cls):
-                yield from _filled(node, set(), {name})
-
-
-# -- small questions about nodes -------------------------------------------------------------------------
-
-
-def _filled(node: ast.AST, attributes: set[str], aliases: set[str]) -> Iterator[ast.expr]:
-    def ours(value: ast.AST) -> bool:
-        if isinstance(value, ast.Subscript):
-            value = value.value
-        if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "self":
-            return value.attr in attributes
-        return isinstance(value, ast.Name) and value.id in aliases
-
-    match node:
-        case ast.Call(func=ast.Attribute(value=target, attr=name), args=[*_, last]) if name in _FILLS and ours(target):
-            yield from _items(last) if name in ("extend", "update") else [last]
-        case ast.AugAssign(target=target, value=value) if ours(target):
-            yield from _items(value)
-        case ast.Assign(targets=[ast.Subscript(value=target)], value=value) if ours(target):
-            yield value
-
-
-def _items(node: ast.expr) -> list[ast.expr]:
-    """The item expressions of a literal or a comprehension; any other expression stands for itself."""
-    match node:
-        case ast.List() | ast.Tuple() | ast.Set():
-            return [item.value if isinstance(item, ast.Starred) else item for item in node.elts]
-        case ast.Dict():
-            return list(node.values)
-        case ast.ListComp() | ast.GeneratorExp():
-            return [node.elt]
-        case ast.DictComp():
-            return [node.value]
-        case ast.Call(func=ast.Name(id="dict"), keywords=[*keywords]) if keywords:
-            return [keyword.value for keyword in keywords]
-        case ast.Call(func=ast.Name(id="list" | "tuple" | "dict"), args=[only]):
-            return _items(only)
-        case ast.BinOp(left=left, op=ast.Mult()):
-            return _items(left)
-        case ast.BinOp(left=left, right=right, op=ast.Add()):
-            return [*_items(left), *_items(right)]
-    return [node]
-
-
-def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-
-
-def _attributes(statement: ast.AST) -> list[str]:
-    """The attributes of ``self`` that a statement assigns."""
-    if not isinstance(statement, ast.Assign | ast.AnnAssign):
-        return []
-    return [
-        target.attr
-        for target in _targets(statement)
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
-    ]
-
-
 def _binding(cls: ast.ClassDef, statement: ast.stmt) -> Binding:
-    names = _attributes(statement)
+    names = attributes_of(statement)
     return Binding(cls.name, names[0] if names else "", statement.lineno, statement.end_lineno or statement.lineno)
 
 
 def _self_name(method: Function) -> str:
     arguments = [*method.args.posonlyargs, *method.args.args]
     return arguments[0].arg if arguments else "self"
-
-
-def _self_attributes(nodes: Iterable[ast.AST]) -> set[str]:
-    return {
-        node.attr
-        for node in nodes
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    }
-
-
-def _plain_names(nodes: Iterable[ast.AST]) -> set[str]:
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
-
-
-def _mentioned(call: ast.Call) -> Iterator[ast.AST]:
-    """What a registering call takes in whole: ``f(x)``, ``f(*x)``, ``f([*x])``; not what stands in a deeper call."""
-    pending: list[ast.AST] = [*call.args, *(keyword.value for keyword in call.keywords)]
-    while pending:
-        node = pending.pop()
-        match node:
-            case ast.Starred(value=value):
-                pending.append(value)
-            case ast.List() | ast.Tuple():
-                pending += node.elts
-            case ast.Call(func=ast.Name(id="list" | "tuple" | "reversed"), args=[*inner]):
-                pending += inner
-            case ast.Subscript(value=value):
-                pending.append(value)
-            case ast.BinOp(left=left, right=right):
-                pending += [left, right]
-            case ast.Dict():
-                pending += node.values
-            case _:
-                yield node
-
-
-def _ancestors(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    while node in parents:
-        node = parents[node]
-        yield node
-
-
-def _last(node: ast.AST) -> str:
-    """The last name of a call's function."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_init_call(call: ast.Call) -> bool:

@@ -1,2 +1,3 @@
 """Pre-export linter."""
+
 __version__ = "0.1.0"

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.text import SourceText
@@ -291,6 +290,7 @@ def files(draw: st.DrawFn) -> tuple[SourceText, bytes]:
     return SourceText.decode(data), data
 
 
+@settings(deadline=None)
 @given(files(), st.sampled_from(["", "good", "a\nb", "\n"]))
 def test_every_byte_outside_the_edits_is_kept(file: tuple[SourceText, bytes], content: str) -> None:
     from modellint.source.edits import apply, changes_of
@@ -304,6 +304,7 @@ def test_every_byte_outside_the_edits_is_kept(file: tuple[SourceText, bytes], co
     assert new == data.replace(b"BAD", expected)
 
 
+@settings(deadline=None)
 @given(files())
 def test_fixing_keeps_every_other_byte(file: tuple[SourceText, bytes]) -> None:
     source, data = file
@@ -314,6 +315,8 @@ def test_fixing_keeps_every_other_byte(file: tuple[SourceText, bytes]) -> None:
 
 
 def test_the_fix_engine_is_cheap_to_import() -> None:
-    code = "import sys, modellint.source.fix\nprint(sorted({'libcst', 'tempfile', 'difflib', 'json'} & set(sys.modules)))"
+    code = (
+        "import sys, modellint.source.fix\nprint(sorted({'libcst', 'tempfile', 'difflib', 'json'} & set(sys.modules)))"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-from modellint.source import replace as module
 from modellint.source.replace import ReplaceError, remove_leftovers, replace_file
 
 OLD, NEW = b"old\r\n" * 3, b"new\n" * 5
@@ -47,7 +45,7 @@ def test_a_file_that_changes_while_it_is_written_is_left_alone(file: Path, monke
     def fsync(descriptor: int) -> None:
         file.write_bytes(b"just saved")
 
-    monkeypatch.setattr(module.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(ReplaceError, match="changed since"):
         replace_file(file, OLD, NEW)
     assert file.read_bytes() == b"just saved"
@@ -59,7 +57,7 @@ def test_an_error_on_the_way_leaves_the_old_file(file: Path, monkeypatch: pytest
     def fail(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, step, fail)
+    monkeypatch.setattr(os, step, fail)
     with pytest.raises(OSError, match="No space"):
         replace_file(file, OLD, NEW)
     monkeypatch.undo()
@@ -102,7 +100,7 @@ def test_read_only_and_irregular_files_are_refused(file: Path, tmp_path: Path, m
     with pytest.raises(ReplaceError, match="regular"):
         replace_file(tmp_path, OLD, NEW)
     # Root may write any file: what the system would tell another user.
-    monkeypatch.setattr(module.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(ReplaceError, match="read-only"):
         replace_file(file, OLD, NEW)
     assert file.read_bytes() == OLD
@@ -196,7 +194,6 @@ def test_a_run_killed_at_any_moment_leaves_every_file_whole(tmp_path: Path) -> N
 
 @posix
 def test_several_runs_at_once_do_not_take_each_others_files(tmp_path: Path) -> None:
-    processes = []
     for number in range(3):
         (tmp_path / f"net{number}.py").write_bytes(OLD)
     code = (
@@ -205,7 +202,8 @@ def test_several_runs_at_once_do_not_take_each_others_files(tmp_path: Path) -> N
         "for turn in range(150):\n"
         "    replace_file(path, path.read_bytes(), b'%d' % turn)\n"
     )
-    for number in range(3):
-        processes.append(subprocess.Popen([sys.executable, "-c", code, str(tmp_path / f"net{number}.py")]))
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path / f"net{number}.py")]) for number in range(3)
+    ]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"149"] * 3

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.report import as_json, concise, diff, full, statistics
 from modellint.report.style import visible
@@ -44,7 +43,10 @@ def frames(text: str, *findings: Diagnostic, color: bool = False, unsafe: bool =
 
 
 def test_full_shows_the_message_the_frame_and_the_diff_of_the_fix() -> None:
-    text = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        self.a = [x]\n        self.b = 1\n"
+    text = (
+        "from torch import nn\n\n\n"
+        "class Net(nn.Module):\n    def __init__(self):\n        self.a = [x]\n        self.b = 1\n"
+    )
     fix = fix_of(((6, 18, 6, 18), "nn.ModuleList("), ((6, 21, 6, 21), ")"))
     assert frames(text, finding(6, 9, 6, 21, fix=fix)) == (
         "REG001 [*] not registered\n"
@@ -95,7 +97,9 @@ def test_full_aligns_carets_below_wide_and_combining_characters() -> None:
         "\n"
         "Found 1 error.\n"
     )
-    assert '  |      ^^^^^^^^\n' in frames(text, finding(1, 5, 1, 10)), "a run below wide characters is as wide as they are"
+    assert "  |      ^^^^^^^^\n" in frames(text, finding(1, 5, 1, 10)), (
+        "a run below wide characters is as wide as they are"
+    )
 
 
 def test_full_draws_a_finding_over_several_lines() -> None:
@@ -262,7 +266,9 @@ def test_json_has_exactly_the_agreed_keys() -> None:
         "fix": {
             "applicability": "safe",
             "message": "Use a `ModuleList`",
-            "edits": [{"content": "한\n", "location": {"row": 1, "column": 1}, "end_location": {"row": 1, "column": 2}}],
+            "edits": [
+                {"content": "한\n", "location": {"row": 1, "column": 1}, "end_location": {"row": 1, "column": 2}}
+            ],
         },
         "evidence": "source",
         "target": None,
@@ -282,7 +288,9 @@ def test_json_of_a_live_finding_without_source_has_no_place() -> None:
 
 
 def test_json_is_the_same_bytes_in_any_order_of_findings_and_survives_any_name() -> None:
-    findings = [finding(row, 1, row, 2, path=path, message="한글") for row in (3, 1, 2) for path in ("b.py", "a\udcff.py")]
+    findings = [
+        finding(row, 1, row, 2, path=path, message="한글") for row in (3, 1, 2) for path in ("b.py", "a\udcff.py")
+    ]
     text = as_json.render(findings, None, lambda path: path)
     assert text == as_json.render(findings[::-1], None, lambda path: path)
     assert "한글" in text
@@ -347,6 +355,7 @@ def test_the_coloured_diff_shows_odd_line_ends_only() -> None:
     assert "a^Mb" in diff.render("a.py", "a\rb\n", "c\n", color=True)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(), max_size=30), st.data())
 def test_any_text_can_be_framed_and_encoded(text: str, data: st.DataObject) -> None:
     source = SourceText(text)
@@ -360,6 +369,7 @@ def test_any_text_can_be_framed_and_encoded(text: str, data: st.DataObject) -> N
         line.encode()
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_visible_text_is_one_safe_line(text: str) -> None:
     assert len(visible(text).splitlines()) <= 1

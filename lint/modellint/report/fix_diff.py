@@ -9,7 +9,7 @@ from typing import NamedTuple
 from modellint.diagnostic import Fix
 from modellint.report.frame import WIDEST, window
 from modellint.report.style import columns, paint
-from modellint.source.edits import EditError, Change, apply, changes_of
+from modellint.source.edits import Change, EditError, apply, changes_of
 from modellint.source.text import SourceText
 
 _BREAK = "-" * 80

@@ -327,7 +327,7 @@ class Caller(Evaluator):
             return UNKNOWN
         if isinstance(receiver, SelfValue):
             self._named_attribute(name, value, form, frame)
-        elif isinstance(receiver, Instance):
+        elif isinstance(receiver, Instance) and receiver.kind == "module":
             receiver.held.extend(leaves(value))
         else:
             escape(value)
@@ -411,9 +411,7 @@ class Caller(Evaluator):
         bound: Value = ClassValue(self.cls) if "classmethod" in kinds else SELF
         return Arguments([bound, *arguments.positional], arguments.spread, arguments.keywords)
 
-    def _on_super(
-        self, receiver: SuperValue, name: str, arguments: Arguments, node: ast.expr, frame: Frame
-    ) -> Value:
+    def _on_super(self, receiver: SuperValue, name: str, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
         if name == "__init__":
             self.initialised(frame)
         if name == "__setattr__":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Span
 from modellint.source.parse import Unparsable, parse
 from modellint.source.project import ClassRef, IndexedFile
+from modellint.source.suppress import may_hold_directives
 from modellint.source.world import TooLarge
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from modellint.source.text import SourceText
 
 _CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
-_SUPPRESSION = re.compile(r"noqa|modellint:", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ def check_source(
     """
     text = source.text
     project.touched.clear()
-    if not _CLASS.search(text) and not _SUPPRESSION.search(text):
+    suppressing = may_hold_directives(text)
+    if not suppressing and not _CLASS.search(text):
         return Checked((), {})
     try:
         tree = parse(text)
@@ -58,7 +59,7 @@ def check_source(
     project.adopt(file)
     found = [replace(finding, path=shown) for finding in _findings(file, project, rules, shown)]
     found = _most_specific(found, rules)
-    if _SUPPRESSION.search(text):
+    if suppressing:
         found = _suppressed(found, source, tree, shown, rules)
     consulted = project.consulted()
     consulted.pop(location, None)
@@ -154,10 +155,19 @@ def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[D
     }
     if not beaten:
         return found
-    return [finding for finding in found if (finding.code, finding.class_name, finding.attribute or finding.span) not in beaten]
+    return [
+        finding
+        for finding in found
+        if (finding.code, finding.class_name, finding.attribute or finding.span) not in beaten
+    ]
 
 
 def _suppressed(
     found: list[Diagnostic], source: SourceText, tree: ast.Module, shown: str, rules: Mapping[str, Rule]
 ) -> list[Diagnostic]:
-    return found
+    from modellint.source.suppress import Suppressions
+
+    suppressions = Suppressions.of(source, tree)
+    kept, used = suppressions.apply(found)
+    ran = {code for code, rule in rules.items() if subject_of(rule) or code == "LNT001"}
+    return [*kept, *suppressions.unused(used, ran, shown)]

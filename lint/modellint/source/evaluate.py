@@ -53,7 +53,7 @@ class Evaluator(ABC):
         self.fills: list[Fill] = []
         self.steps = 0
         self.lineage = project.lineage(cls)
-        self._class_names = [_class_names(ref.node) for ref in self.lineage]
+        self._class_names = [ref.file.members(ref.node) for ref in self.lineage]
         self._named: dict[tuple[str, str, int], Value] = {}
         self._module_values: dict[int, Value] = {}
 
@@ -163,18 +163,15 @@ class Evaluator(ABC):
         return UNKNOWN
 
     def _in_class(self, ref: ClassRef, name: str) -> Value | None:
-        found: Value | None = None
-        for node in ref.node.body:
-            match node:
-                case ast.FunctionDef() | ast.AsyncFunctionDef() if node.name == name:
-                    found = Function(node, ref.file, None, ref)
-                case ast.ClassDef() if node.name == name:
-                    found = ClassValue(ClassRef(ref.file, node, (*ref.within, ref.node)))
-                case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
-                    found = self._class_value(ref, value)
-                case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value) if target == name:
-                    found = self._class_value(ref, value)
-        return found
+        node = ref.file.members(ref.node).get(name)
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return Function(node, ref.file, None, ref)
+            case ast.ClassDef():
+                return ClassValue(ClassRef(ref.file, node, (*ref.within, ref.node)))
+            case ast.Assign() | ast.AnnAssign() if node.value is not None:
+                return self._class_value(ref, node.value)
+        return None
 
     def _class_value(self, ref: ClassRef, node: ast.expr) -> Value:
         key = id(node)
@@ -378,19 +375,6 @@ class Evaluator(ABC):
 
     def _call(self, node: ast.Call, frame: Frame) -> Value:
         return self.call(node, frame)
-
-
-def _class_names(node: ast.ClassDef) -> frozenset[str]:
-    names: set[str] = set()
-    for statement in node.body:
-        match statement:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                names.add(statement.name)
-            case ast.Assign(targets=[ast.Name(id=name)]):
-                names.add(name)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
-                names.add(name)
-    return frozenset(names)
 
 
 def is_property(node: ast.AST) -> bool:

@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.source.project import IndexedFile, Project
 
-_CHANGERS = frozenset(
-    {"append", "extend", "insert", "add", "update", "setdefault", "add_module", "register_module", "register_parameter"}
-    | {"register_buffer", "__setattr__", "appendleft"}
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
@@ -126,6 +121,9 @@ class ModuleClass:
     def _later_methods(self) -> Iterator[Function]:
         seen = {"__init__"}
         for ref in self.lineage:
+            if ref.file is not self.file:
+                # What a base in another file does later is reported there.
+                continue
             for node in class_functions(ref.node):
                 if node.name not in seen:
                     seen.add(node.name)
@@ -184,14 +182,51 @@ class ModuleClass:
                 return node
         return None
 
+    @property
+    def has_own_metaclass(self) -> bool:
+        """Whether a metaclass other than ``ABCMeta`` makes the class, which may call any ``__init__``."""
+        return any(
+            keyword.arg == "metaclass" and (dotted_name(keyword.value) or "").rpartition(".")[2] != "ABCMeta"
+            for keyword in self.node.keywords
+        )
+
+    @property
+    def may_initialise_itself(self) -> bool:
+        """Whether ``__init__`` does nothing, or does what ``super().__init__()`` would by other means."""
+        init = self.init
+        if init is None:
+            return True
+        body = [node for node in init.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+        if not body or isinstance(body[0], (ast.Return, ast.Raise)) or all(isinstance(n, ast.Pass) for n in body):
+            return not any(isinstance(node, ast.Pass) for node in body)
+        for node in ast.walk(init):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="__init__" | "__setstate__" | "__new__")):
+                    return True
+                case ast.Attribute(value=ast.Name(id="self"), attr="__dict__" | "_modules" | "_parameters"):
+                    return True
+                case _:
+                    pass
+        return False
+
+    @staticmethod
+    def is_inside(statement: ast.stmt | None, function: ast.FunctionDef) -> bool:
+        """Whether a statement stands in a function's body."""
+        return statement is not None and any(node is statement for node in ast.walk(function))
+
     @cached_property
     def derives_directly(self) -> bool:
         """Whether ``nn.Module`` itself is the one base."""
         bases = self.project.bases(self.ref)
-        return len(bases) == 1 and isinstance(bases[0], External) and bases[0].name in (
-            "torch.nn.Module",
-            "torch.nn.modules.Module",
-            "torch.nn.modules.module.Module",
+        return (
+            len(bases) == 1
+            and isinstance(bases[0], External)
+            and bases[0].name
+            in (
+                "torch.nn.Module",
+                "torch.nn.modules.Module",
+                "torch.nn.modules.module.Module",
+            )
         )
 
     @cached_property
@@ -217,6 +252,8 @@ class ModuleClass:
         """The members of a plain container that only it holds, and whether it holds other things too."""
         members: list[Value] = []
         mixed = False
+        if is_reference(box, attribute.uses):
+            return None
         for value in leaves(box):
             if isinstance(value, Const) and value.value is None:
                 mixed = True
@@ -233,7 +270,12 @@ class ModuleClass:
             if value.kind == kind:
                 return True
             if kind == "module" and value.kind == "unresolved":
-                return looks_like_a_layer(value.name) and shows_modules(attribute.uses)
+                # Where another branch registers, the author knows what this one holds.
+                return (
+                    looks_like_a_layer(value.name)
+                    and shows_modules(attribute.uses)
+                    and not any(_registers(binding.value) for binding in attribute.live)
+                )
         if isinstance(value, Argument) and kind == "module":
             return self._argument_is_module(value, box, attribute)
         return False
@@ -287,7 +329,9 @@ class ModuleClass:
             return False
         for node in ast.walk(ref.node):
             match node:
-                case ast.Attribute(attr="training" | "Parameter" | "register_buffer" | "register_parameter" | "add_module"):
+                case ast.Attribute(
+                    attr="training" | "Parameter" | "register_buffer" | "register_parameter" | "add_module"
+                ):
                     return False
                 case ast.Call(func=func):
                     dotted = dotted_name(func)
@@ -307,6 +351,23 @@ class ModuleClass:
             case ClassRef():
                 return symbol.node is not ref.node and not self._class_is_stateless(symbol, depth + 1)
         return symbol is None and dotted[:1].isupper()
+
+
+def is_reference(box: Container, uses: Uses) -> bool:
+    """Whether a container is `[module]` around a local name, read as `self.x[0]` only: hidden from PyTorch on purpose."""
+    node = box.node
+    return (
+        isinstance(node, ast.List)
+        and len(node.elts) == 1
+        and isinstance(node.elts[0], ast.Name)
+        and len(box.items) == 1
+        and uses.indexed
+        and not (uses.iterated or uses.methods)
+    )
+
+
+def _registers(value: Value) -> bool:
+    return any(isinstance(part, Instance) and part.kind == "module" for part in alternatives(value))
 
 
 _NOT_LAYERS = (
@@ -346,16 +407,27 @@ _LAYER_WORDS = frozenset(
 
 
 def _changes_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a method may bind an attribute, or put something into one."""
+    """Whether a method may bind an attribute of ``self``, or put something into one."""
+    names = [*function.args.posonlyargs, *function.args.args]
+    if not names:
+        return False
+    self_name = names[0].arg
     for node in ast.walk(function):
         match node:
-            case ast.Attribute(ctx=ast.Store() | ast.Del()):
+            case ast.Attribute(ctx=ast.Store() | ast.Del(), value=receiver) if _roots_at(receiver, self_name):
                 return True
-            case ast.Subscript(ctx=ast.Store()):
+            case ast.Subscript(ctx=ast.Store(), value=receiver) if _roots_at(receiver, self_name):
                 return True
-            case ast.Attribute(attr=name) if name in _CHANGERS:
+            case ast.Attribute(attr=name, value=receiver) if name in known.CHANGERS and _roots_at(receiver, self_name):
                 return True
             case ast.Name(id="setattr"):
                 return True
     return False
 
+
+def _roots_at(node: ast.expr, name: str) -> bool:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id == "super"
+    return isinstance(node, ast.Name) and node.id == name

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from modellint.diagnostic import Applicability, Diagnostic, Span
-from modellint.source.edits import EditError, Change, apply, changes_of, shareable
+from modellint.source.edits import Change, EditError, apply, changes_of, shareable
 from modellint.source.parse import Unparsable, parse
 from modellint.source.replace import ReplaceError as ReplaceError
 from modellint.source.replace import replace_file as replace_file

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from modellint.source.project import Project
 
 _DEEPEST_CALL = 8
-_TRY: tuple[type[ast.stmt], ...] = tuple(
-    kind for kind in (ast.Try, getattr(ast, "TryStar", None)) if kind is not None
-)
+_DEEPEST_ABROAD = 3
+"""Calls within calls that lead through other files than the class's own."""
+_MOST_CALLS = 160
+"""Calls followed in one reading of ``__init__`` or of another method; more is not a constructor any more."""
+_TRY: tuple[type[ast.stmt], ...] = tuple(kind for kind in (ast.Try, getattr(ast, "TryStar", None)) if kind is not None)
 
 
 class Initialisation:
@@ -61,6 +63,8 @@ class Interpreter(Caller):
         super().__init__(project, cls)
         self.initialisation = Initialisation()
         self._in_own_init = False
+        self._calls = 0
+        self._abroad = 0
         self._stack: list[int] = []
         self._exits: list[list[Attributes]] = []
         self._continues: list[list[State]] = []
@@ -88,6 +92,7 @@ class Interpreter(Caller):
         names = [*node.args.posonlyargs, *node.args.args]
         if names and "staticmethod" not in kinds:
             arguments.append(ClassValue(self.cls) if "classmethod" in kinds else SELF)
+        self._calls = 0
         self.invoke(function, Arguments(arguments, [], {}), ast.Constant(None), frame, entry=True)
 
     # Functions
@@ -97,9 +102,16 @@ class Interpreter(Caller):
     ) -> Value:
         """Run a function in a frame of its own; what cannot be followed any deeper is code that cannot be seen."""
         body = function.node
-        if id(body) in self._stack or len(self._stack) >= _DEEPEST_CALL:
-            return self._unseen(getattr(body, "name", ""), arguments, node)
         name = getattr(body, "name", "")
+        if id(body) in self._stack or len(self._stack) >= _DEEPEST_CALL or self._calls >= _MOST_CALLS:
+            return self._unseen(name, arguments, node)
+        if not entry and not isinstance(body, ast.Lambda) and not self._worth_reading(function, arguments):
+            return Instance("unresolved", node, body.name)
+        abroad = function.file is not self.cls.file
+        if abroad and self._abroad >= _DEEPEST_ABROAD:
+            return self._unseen(name, arguments, node)
+        self._abroad += abroad
+        self._calls += 1
         inner = Frame(function.file, name or frame.function, function.owner or frame.owner)
         inner.closure = function.closure
         if function.owner is not None:
@@ -123,10 +135,23 @@ class Interpreter(Caller):
                 self.attributes = join_attributes(exits)
         finally:
             self._stack.pop()
+            self._abroad -= abroad
         if inner.yielded is not None:
             return Container("iterator", body, inner.yielded)
         results = [value for value in inner.returned if not (isinstance(value, Const) and value.value is None)]
         return union(results or inner.returned or [UNKNOWN])
+
+    def _worth_reading(self, function: Function, arguments: Arguments) -> bool:
+        """Whether a call can matter: it is given something that we follow, or makes something, or changes ``self``."""
+        given = arguments.everything()
+        if function.owner is not None and given and isinstance(given[0], SelfValue):
+            given = given[1:]
+        if any(map(_followed, given)):
+            return True
+        # Outside `__init__` a function that is given nothing of ours is taken to compute.
+        if not self.allow_escape and function.owner is None and function.closure is None:
+            return False
+        return self.project.makes_objects(function.file, function.node, self.lineage)
 
     def _bind_parameters(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, given: Arguments, frame: Frame, entry: bool
@@ -478,6 +503,15 @@ class Interpreter(Caller):
 
     def _assert(self, node: ast.Assert, frame: Frame) -> None:
         self.value(node.test, frame)
+
+
+def _followed(value: Value) -> bool:
+    """Whether a value is, or holds, something whose fate we follow."""
+    return any(
+        isinstance(part, (SelfValue, Function, ClassValue))
+        or (isinstance(part, Instance) and part.kind in ("module", "parameter"))
+        for part in leaves(value)
+    )
 
 
 def _as_load(target: ast.expr) -> ast.expr:

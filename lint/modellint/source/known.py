@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from modellint.source.torch_names import MODULES, STATELESS
 
-NEVER_IN_PROJECT = frozenset({"torch", "typing", "collections", "functools", "itertools", "abc", "copy", "math", "numpy"})
+NEVER_IN_PROJECT = frozenset(
+    {"torch", "typing", "collections", "functools", "itertools", "abc", "copy", "math", "numpy"}
+)
 """Top-level names that are never looked for in the project, even when it has a file called so."""
 
 _OTHER_TORCH_MODULES = frozenset(
@@ -111,7 +113,18 @@ def is_module(name: str) -> bool | None:
 
 
 _PLAIN_ROOTS = frozenset(
-    {"abc", "typing", "typing_extensions", "collections", "enum", "dataclasses", "numpy", "mxnet", "paddle", "tensorflow"}
+    {
+        "abc",
+        "typing",
+        "typing_extensions",
+        "collections",
+        "enum",
+        "dataclasses",
+        "numpy",
+        "mxnet",
+        "paddle",
+        "tensorflow",
+    }
     | {"keras", "jax", "flax", "builtins", "threading", "unittest", "argparse", "logging", "sklearn", "pandas", "json"}
 )
 """Libraries none of whose classes is a torch module."""
@@ -122,7 +135,9 @@ def is_torch_module(name: str) -> bool:
     if name in _OTHER_TORCH_MODULES:
         return True
     path, _, last = name.rpartition(".")
-    if path == "torch.nn" or path.startswith(("torch.nn.modules", "torch.nn.quant", "torch.nn.intrinsic", "torch.nn.qat")):
+    if path == "torch.nn" or path.startswith(
+        ("torch.nn.modules", "torch.nn.quant", "torch.nn.intrinsic", "torch.nn.qat")
+    ):
         return last in MODULES
     return path.startswith(("torch.ao.nn", "torch.nn.parallel")) and last[:1].isupper()
 
@@ -182,3 +197,9 @@ MODULE_ONLY = frozenset(
 
 MODULE_FACTORIES = ("torchvision.models.", "timm.create_model", "torch.hub.load")
 """Functions of other libraries that return a module."""
+
+CHANGERS = frozenset(
+    {"append", "extend", "insert", "add", "update", "setdefault", "add_module", "register_module", "register_parameter"}
+    | {"register_buffer", "__setattr__", "appendleft", "setattr"}
+)
+"""Methods and functions by which something is put into a container or a module."""

@@ -8,6 +8,7 @@ analysed after its libcst tree has been lowered to the equivalent ``ast`` nodes.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import sys
 import unicodedata
@@ -79,7 +80,7 @@ _SPINE: dict[str, str] = {
 #
 #   'def'       a token; 'if,elif' one of two
 #   name        a child, or a sequence of children; nothing if absent
-#   .value      the token a child attribute spells out
+#   .value      the token that attribute of the node spells out
 #   guard?'if'  a token present only if the child is; name!'_' one present only if it is not
 #   < and >     bounds of the span ``ast`` has for the node, the whole layout by default
 _LAYOUTS: dict[str, str] = {
@@ -121,13 +122,10 @@ _LAYOUTS: dict[str, str] = {
     "For": "asynchronous 'for' target 'in' iter ':' body orelse",
     "FormattedString": "lpar < .start parts .end > rpar",
     "FormattedStringExpression": (
-        "'{' expression equal whitespace_after_expression"
-        " conversion?'!' .conversion format_spec?':' format_spec '}'"
+        "'{' expression equal whitespace_after_expression conversion?'!' .conversion format_spec?':' format_spec '}'"
     ),
     "From": "'from' item",
-    "FunctionDef": (
-        "decorators < asynchronous 'def' name type_parameters '(' params ')' returns ':' body >"
-    ),
+    "FunctionDef": ("decorators < asynchronous 'def' name type_parameters '(' params ')' returns ':' body >"),
     "GeneratorExp": "lpar < elt for_in > rpar",
     "Global": "< 'global' names > semicolon",
     "If": "'if,elif' test ':' body orelse",
@@ -253,7 +251,7 @@ _COMMENT = re.compile(
     re.DOTALL,
 )
 _FSTRING_ESCAPE = re.compile(r'\\N\{[^{}]*\}|\\[^{}]|\\|\{\{|\}\}|"', re.DOTALL)
-_TEMPLATE_PREFIX = re.compile(r"(?<![\w'\"])(?:[tT](?=[rR]?['\"])|(?<=[rR])[tT](?=['\"]))")
+_TEMPLATE_PREFIX = re.compile(r"(?<![\w'\"])([rR]?)[tT]([rR]?)(?=['\"])")
 
 
 class _Span(NamedTuple):
@@ -275,28 +273,44 @@ def lower(text: str) -> ast.Module:
     """Parse ``text`` with libcst and return the tree ``ast.parse`` would have returned.
 
     Syntax without a node in the running Python becomes its nearest relative. Raises
-    ``libcst.ParserSyntaxError`` if libcst cannot parse the text, and ``SyntaxError`` for literals
-    whose value does not exist (such as a malformed escape), which libcst does not look into.
+    ``libcst.ParserSyntaxError`` if libcst cannot parse the text or, as it does not look into
+    literals, if one of them has no value (a malformed escape, for example).
     """
     # The line structure is the same for every newline convention, as it is for ``ast``, while
     # libcst loses a lone CR at the end of a file.
     source = text.replace("\r\n", "\n").replace("\r", "\n")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes are reported elsewhere, or not at all
-        module, parsed = _parse(source)
+        warnings.simplefilter("ignore")  # invalid escapes are for Python to report
+        try:
+            module, parsed = _parse(source)
+        except (cst.CSTLogicError, cst.CSTValidationError, UnicodeError) as error:
+            raise _refusal(str(error), source.encode("utf-8", "replace")) from error
         return _Lowering(module, parsed, source).module()
+
+
+def _refusal(message: str, source: bytes, offset: int = 0) -> cst.ParserSyntaxError:
+    """Error of the kind libcst raises itself, so that callers have one to expect."""
+    before = source[:offset].decode("utf-8")
+    return cst.ParserSyntaxError(
+        message,
+        lines=source.decode("utf-8", "replace").split("\n"),
+        raw_line=before.count("\n") + 1,
+        raw_column=len(before) - before.rfind("\n") - 1,
+    )
 
 
 def _parse(source: str) -> tuple[cst.Module, str]:
     """Return the tree along with the text it spells, which may be a stand-in of equal shape."""
     try:
         return cst.parse_module(source), source
-    except cst.CSTLogicError:
-        # libcst cannot build adjacent t-strings; f-strings have the same shape and length.
-        rewritten = _TEMPLATE_PREFIX.sub("f", source)
-        if rewritten == source:
-            raise
-        return cst.parse_module(rewritten), rewritten
+    except (cst.CSTLogicError, cst.ParserSyntaxError):
+        # libcst knows neither adjacent t-strings nor the prefix ``tr``; f-strings have the same
+        # shape and length.
+        rewritten = _TEMPLATE_PREFIX.sub(r"\1f\2", source)
+        if rewritten != source:
+            with contextlib.suppress(cst.CSTLogicError, cst.ParserSyntaxError):
+                return cst.parse_module(rewritten), rewritten
+        raise
 
 
 def _kind_of(node: cst.CSTNode) -> str:
@@ -336,9 +350,7 @@ def _compiled(layout: str) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
 
 
 _STEPS = {kind: _compiled(layout) for kind, layout in _LAYOUTS.items()}
-_STEPS.update(
-    {kind: (("<", "", ()), ("'", "", (token,)), (">", "", ())) for kind, token in _SYMBOLS.items()}
-)
+_STEPS.update({kind: (("<", "", ()), ("'", "", (token,)), (">", "", ())) for kind, token in _SYMBOLS.items()})
 
 
 def _measured(module: cst.Module, source: bytes) -> dict[cst.CSTNode, _Span]:
@@ -366,7 +378,7 @@ def _measured(module: cst.Module, source: bytes) -> dict[cst.CSTNode, _Span]:
                     at += len(token.encode("utf-8"))
                     break
             else:
-                raise cst.CSTLogicError(f"no {item[0]!r} at byte {at}")
+                raise _refusal(f"expected {item[0]!r}", source, at)
         elif step == "<":
             at = skip(at)
             spans[item] = _Span(at, at)
@@ -546,8 +558,6 @@ class _Lowering:
     def _small_end(self, small: cst.BaseSmallStatement) -> int:
         if isinstance(small.semicolon, cst.Semicolon):
             return self._span(small.semicolon).end
-        if isinstance(small, cst.TypeAlias):
-            return self._outer(small.value).end
         return self._span(small).end
 
     def _block(self, suite: cst.BaseSuite) -> tuple[list[ast.stmt], int]:
@@ -648,9 +658,7 @@ class _Lowering:
         items = [
             ast.withitem(
                 context_expr=self._expr(item.item),
-                optional_vars=(
-                    None if item.asname is None else self._expr(item.asname.name, _STORE)
-                ),
+                optional_vars=(None if item.asname is None else self._expr(item.asname.name, _STORE)),
             )
             for item in node.items
         ]
@@ -775,7 +783,7 @@ class _Lowering:
             result = kind(name=name, value=value, **self._type_params(node.type_parameters))
         else:
             result = ast.Assign(targets=[name], value=value)
-        return self._place(result, self._span(node).start, self._outer(node.value).end)
+        return self._at(result, node)
 
     # Parameters and arguments
 
@@ -787,10 +795,7 @@ class _Lowering:
             args=[self._arg(item) for item in node.params],
             vararg=self._arg(vararg) if isinstance(vararg, cst.Param) else None,
             kwonlyargs=[self._arg(item) for item in node.kwonly_params],
-            kw_defaults=[
-                None if item.default is None else self._expr(item.default)
-                for item in node.kwonly_params
-            ],
+            kw_defaults=[None if item.default is None else self._expr(item.default) for item in node.kwonly_params],
             kwarg=None if node.star_kwarg is None else self._arg(node.star_kwarg),
             defaults=[self._expr(item.default) for item in positional if item.default is not None],
         )
@@ -838,9 +843,7 @@ class _Lowering:
         operator = _OPERATORS[_kind_of(node.operator)]
         return self._at(ast.BinOp(left=left, op=operator, right=self._expr(node.right)), node)
 
-    def _boolean(
-        self, node: cst.BooleanOperation, left: ast.expr, ctx: ast.expr_context
-    ) -> ast.expr:
+    def _boolean(self, node: cst.BooleanOperation, left: ast.expr, ctx: ast.expr_context) -> ast.expr:
         right = self._expr(node.right)
         first = node.left
         if (
@@ -913,9 +916,7 @@ class _Lowering:
     def _ellipsis(self, node: cst.Ellipsis, ctx: ast.expr_context) -> ast.expr:
         return self._at(ast.Constant(value=...), node)
 
-    def _number(
-        self, node: cst.Integer | cst.Float | cst.Imaginary, ctx: ast.expr_context
-    ) -> ast.expr:
+    def _number(self, node: cst.Integer | cst.Float | cst.Imaginary, ctx: ast.expr_context) -> ast.expr:
         return self._at(ast.Constant(value=self._literal(node.value, self._span(node))), node)
 
     def _unary(self, node: cst.UnaryOperation, ctx: ast.expr_context) -> ast.expr:
@@ -932,9 +933,7 @@ class _Lowering:
         return self._at(ast.Yield(value=value), node)
 
     def _if_exp(self, node: cst.IfExp, ctx: ast.expr_context) -> ast.expr:
-        result = ast.IfExp(
-            test=self._expr(node.test), body=self._expr(node.body), orelse=self._expr(node.orelse)
-        )
+        result = ast.IfExp(test=self._expr(node.test), body=self._expr(node.body), orelse=self._expr(node.orelse))
         return self._at(result, node)
 
     def _lambda(self, node: cst.Lambda, ctx: ast.expr_context) -> ast.expr:
@@ -948,13 +947,8 @@ class _Lowering:
     def _starred(self, node: cst.StarredElement, ctx: ast.expr_context) -> ast.expr:
         return self._at(ast.Starred(value=self._expr(node.value, ctx), ctx=ctx), node)
 
-    def _elements(
-        self, elements: Iterable[cst.BaseElement], ctx: ast.expr_context
-    ) -> list[ast.expr]:
-        return [
-            self._expr(item if isinstance(item, cst.StarredElement) else item.value, ctx)
-            for item in elements
-        ]
+    def _elements(self, elements: Iterable[cst.BaseElement], ctx: ast.expr_context) -> list[ast.expr]:
+        return [self._expr(item if isinstance(item, cst.StarredElement) else item.value, ctx) for item in elements]
 
     def _tuple(self, node: cst.Tuple, ctx: ast.expr_context) -> ast.expr:
         result = ast.Tuple(elts=self._elements(node.elements, ctx), ctx=ctx)
@@ -967,10 +961,7 @@ class _Lowering:
         return self._at(ast.Set(elts=self._elements(node.elements, _LOAD)), node)
 
     def _dict(self, node: cst.Dict, ctx: ast.expr_context) -> ast.expr:
-        keys = [
-            self._expr(item.key) if isinstance(item, cst.DictElement) else None
-            for item in node.elements
-        ]
+        keys = [self._expr(item.key) if isinstance(item, cst.DictElement) else None for item in node.elements]
         values = [self._expr(item.value) for item in node.elements]
         return self._at(ast.Dict(keys=keys, values=values), node)
 
@@ -1036,8 +1027,7 @@ class _Lowering:
                 return ast.literal_eval(_CHARACTER_NAME.sub("\ufffd", token))
         except (SyntaxError, ValueError) as error:
             message = error.msg if isinstance(error, SyntaxError) else str(error)
-            line, column = self._position(span.start)
-            raise SyntaxError(message, ("<unknown>", line, column + 1, None)) from error
+            raise _refusal(message, self._source, span.start) from error
 
     def _string(self, node: cst.CSTNode, ctx: ast.expr_context) -> ast.expr:
         tokens: list[cst.CSTNode] = []
@@ -1056,6 +1046,11 @@ class _Lowering:
         kind = self._string_kind(tokens[0])
         return self._at(ast.Constant(value=value, kind=kind), node)
 
+    def _prefix(self, token: cst.CSTNode) -> str:
+        """Prefix of a string in the source, as the tree may have an ``f`` standing for a ``t``."""
+        start = self._span(token).start
+        return re.split(rb"['\"]", self._source[start : start + 3])[0].decode("utf-8").lower()
+
     def _string_kind(self, token: cst.CSTNode) -> str | None:
         start = self._span(token).start
         return "u" if self._source[start : start + 1] == b"u" else None
@@ -1069,9 +1064,9 @@ class _Lowering:
                 value = self._literal(self._slice_text(*span), span)
                 pieces.append(_Text(value, span, self._string_kind(token)))
             else:
-                typed: Any = token
-                template = template or "t" in typed.prefix
-                pieces += self._pieces(typed.parts, "r" in typed.prefix)
+                prefix = self._prefix(token)
+                template = template or "t" in prefix
+                pieces += self._pieces(getattr(token, "parts", ()), prefix)
         kind: Any = ast.JoinedStr
         if template and sys.version_info >= (3, 14):
             kind = ast.TemplateStr
@@ -1095,12 +1090,12 @@ class _Lowering:
                 result.append(piece)
         return result
 
-    def _pieces(self, parts: Iterable[Any], raw: bool) -> list[_Text | ast.expr]:
+    def _pieces(self, parts: Iterable[Any], prefix: str) -> list[_Text | ast.expr]:
         result: list[_Text | ast.expr] = []
         for part in parts:
             span = self._span(part)
             if not hasattr(part, "expression"):
-                value = self._decoded(self._slice_text(*span), raw, span)
+                value = self._decoded(self._slice_text(*span), "r" in prefix, span)
                 if value:
                     result.append(_Text(value, span))
                 continue
@@ -1109,10 +1104,10 @@ class _Lowering:
                 text = _Span(span.start + 1, end)
                 echo = _COMMENT.sub(lambda found: found.group(1) or "", self._slice_text(*text))
                 result.append(_Text(echo, text))
-            result.append(self._field(part, span, raw))
+            result.append(self._field(part, span, prefix))
         return result
 
-    def _field(self, part: Any, span: _Span, raw: bool) -> ast.expr:
+    def _field(self, part: Any, span: _Span, prefix: str) -> ast.expr:
         conversion = -1
         if part.conversion is not None:
             conversion = ord(part.conversion)
@@ -1123,7 +1118,7 @@ class _Lowering:
             start = span.end - 2
             if part.format_spec:
                 start = self._span(part.format_spec[0]).start - 1
-            spec = ast.JoinedStr(values=self._folded(self._pieces(part.format_spec, raw)))
+            spec = ast.JoinedStr(values=self._folded(self._pieces(part.format_spec, prefix.replace("t", ""))))
             format_spec = self._place(spec, start, span.end - 1)
         fields: dict[str, Any] = {
             "value": self._expr(part.expression),
@@ -1131,7 +1126,7 @@ class _Lowering:
             "format_spec": format_spec,
         }
         kind: Any = ast.FormattedValue
-        if _kind_of(part).startswith("Templated") and sys.version_info >= (3, 14):
+        if "t" in prefix and sys.version_info >= (3, 14):
             kind = ast.Interpolation
             fields["str"] = self._slice_text(span.start + 1, self._outer(part.expression).end)
         result: ast.expr = kind(**fields)
@@ -1187,11 +1182,7 @@ class _Lowering:
 
     def _match_star(self, node: cst.MatchStar) -> ast.pattern:
         name = None if node.name is None else _identifier(node.name.value)
-        if node.name is not None:
-            end = self._span(node.name).end
-        else:
-            end = self._span(node.whitespace_before_name).end + len("_")
-        return self._place(ast.MatchStar(name=name), self._span(node).start, end)
+        return self._at(ast.MatchStar(name=name), node)
 
     def _match_mapping(self, node: cst.MatchMapping) -> ast.pattern:
         result = ast.MatchMapping(

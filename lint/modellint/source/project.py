@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,14 @@ from modellint.source.text import SourceText, Undecodable
 
 _KEPT_TREES = 256
 _DEEPEST = 16
+_STAR = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+\*", re.MULTILINE)
+_ALL = re.compile(r"^__all__\b", re.MULTILINE)
+_QUOTED = re.compile(r"[\"'](\w+)[\"']")
+_WORD = re.compile(r"\w+")
+_IMPORT_LINE = re.compile(r"\bimport\b(.*)$", re.MULTILINE)
+_BOUND = re.compile(
+    r"^[ \t]*(?:(?:class|(?:async[ \t]+)?def)[ \t]+(\w+)|(\w+)[ \t]*(?:[:=,]|$)|\w+[ \t]+as[ \t]+(\w+))", re.MULTILINE
+)
 
 
 class External:
@@ -88,13 +97,16 @@ class Imported:
     level: int
 
 
+_Touched: TypeAlias = Union[str, "frozenset[_Touched]"]
+"""A file that was asked for, or what a remembered answer had asked for: nested, because large sets cost when merged."""
+
 Binding: TypeAlias = Union[Imported, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.expr]
 
 
 class IndexedFile:
     """A parsed file and the names bound at its top, each with everything that is ever bound to it."""
 
-    __slots__ = ("names", "path", "source", "stars", "tree")
+    __slots__ = ("_calls", "_members", "names", "path", "source", "stars", "tree")
 
     def __init__(self, path: str, source: SourceText, tree: ast.Module) -> None:
         self.path = path
@@ -102,7 +114,54 @@ class IndexedFile:
         self.tree = tree
         self.names: dict[str, list[Binding]] = {}
         self.stars: list[Imported] = []
+        self._members: dict[ast.ClassDef, dict[str, ast.stmt]] = {}
+        self._calls: dict[ast.AST, frozenset[str] | None] = {}
         collect_names(tree.body, self.names, self.stars)
+
+    def members(self, cls: ast.ClassDef) -> dict[str, ast.stmt]:
+        """The statements of a class of this file that define its attributes, by name; the last one counts."""
+        found = self._members.get(cls)
+        if found is None:
+            found = self._members[cls] = {}
+            for node in cls.body:
+                match node:
+                    case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                        found[node.name] = node
+                    case ast.Assign(targets=[ast.Name(id=name)]):
+                        found[name] = node
+                    case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+                        found[name] = node
+                    case _:
+                        pass
+        return found
+
+    def calls(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str] | None:
+        """Dotted names of what a function calls; None if it binds attributes, or calls what has no such name."""
+        if function not in self._calls:
+            self._calls[function] = _calls_of(function)
+        return self._calls[function]
+
+
+def _calls_of(function: ast.AST) -> frozenset[str] | None:
+    names: set[str] = set()
+    pending: list[ast.AST] = [function]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Attribute):
+            if not isinstance(node.ctx, ast.Load):
+                return None
+        elif isinstance(node, ast.Call):
+            dotted = dotted_name(node.func)
+            if dotted is None and not isinstance(node.func, ast.Attribute):
+                return None
+            names.add(dotted if dotted is not None else "?." + getattr(node.func, "attr", ""))
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if value.__class__ is list:
+                pending.extend(item for item in value if isinstance(item, ast.AST))
+            elif isinstance(value, ast.AST):
+                pending.append(value)
+    return frozenset(names)
 
 
 def collect_names(body: list[ast.stmt], names: dict[str, list[Binding]], stars: list[Imported]) -> None:
@@ -143,6 +202,25 @@ def collect_names(body: list[ast.stmt], names: dict[str, list[Binding]], stars: 
                 pass
 
 
+class _Outline:
+    """What the text of a file, unparsed, may give to those who import everything of it."""
+
+    __slots__ = ("names", "stars")
+
+    def __init__(self, data: bytes) -> None:
+        text = data.decode("utf-8", "ignore")
+        self.stars = [(len(dots), module) for dots, module in _STAR.findall(text)]
+        names: set[str] = set()
+        if _ALL.search(text):
+            names.update(_QUOTED.findall(text))
+        else:
+            for line in _IMPORT_LINE.findall(text):
+                names.update(_WORD.findall(line))
+            for groups in _BOUND.findall(text):
+                names.update(groups)
+        self.names = frozenset(names)
+
+
 class Project:
     """The index of one project.
 
@@ -155,16 +233,30 @@ class Project:
         self.module_bases = frozenset(module_bases)
         self._files: OrderedDict[str, IndexedFile | None] = OrderedDict()
         self._digests: dict[str, str | None] = {}
-        self._is_module: dict[tuple[str, int, int], tuple[bool | None, frozenset[str]]] = {}
-        self._found: dict[tuple[str, str], tuple[str | None, frozenset[str]]] = {}
+        self._is_module: dict[tuple[str, int, int], tuple[bool | None, frozenset[_Touched]]] = {}
+        self._makes: dict[tuple[str, int, tuple[str, int, int]], tuple[bool, frozenset[_Touched]]] = {}
+        self._exports: dict[tuple[str, str], tuple[bool, frozenset[_Touched]]] = {}
+        self._not_exported: dict[tuple[str, str], frozenset[_Touched]] = {}
+        self._outlines: dict[str, _Outline] = {}
+        self._found: dict[tuple[str, str], tuple[str | None, frozenset[_Touched]]] = {}
         self._package_parents: dict[str, str] = {}
-        self.touched: set[str] = set()
+        self.touched: set[_Touched] = set()
 
     # Files
 
     def consulted(self) -> dict[str, str | None]:
         """Digest of every file asked for since ``touched`` was last emptied; None where there is no such file."""
-        return {path: self._digests.get(path) for path in sorted(self.touched)}
+        paths: set[str] = set()
+        seen: set[int] = set()
+        pending: list[_Touched] = list(self.touched)
+        while pending:
+            one = pending.pop()
+            if isinstance(one, str):
+                paths.add(one)
+            elif id(one) not in seen:
+                seen.add(id(one))
+                pending.extend(one)
+        return {path: self._digests.get(path) for path in sorted(paths)}
 
     def adopt(self, file: IndexedFile) -> None:
         """Use this text for the file's path, whatever the disk says."""
@@ -177,16 +269,26 @@ class Project:
             self._files.move_to_end(path)
             return self._files[path]
         indexed: IndexedFile | None = None
-        self._digests[path] = None
-        try:
-            data = Path(path).read_bytes()
-            self._digests[path] = hashlib.sha256(data).hexdigest()
-            source = SourceText.decode(data)
-            indexed = IndexedFile(path, source, parse(source.text))
-        except (OSError, Undecodable, Unparsable):
-            pass
+        data = self.data(path)
+        if data is not None:
+            try:
+                source = SourceText.decode(data)
+                indexed = IndexedFile(path, source, parse(source.text))
+            except (Undecodable, Unparsable):
+                pass
         self._remember(path, indexed)
         return indexed
+
+    def data(self, path: str) -> bytes | None:
+        """The bytes of a file, or None when it cannot be read."""
+        self.touched.add(path)
+        try:
+            data = Path(path).read_bytes()
+        except OSError:
+            self._digests[path] = None
+            return None
+        self._digests[path] = hashlib.sha256(data).hexdigest()
+        return data
 
     def _remember(self, path: str, indexed: IndexedFile | None) -> None:
         self._files[path] = indexed
@@ -232,9 +334,9 @@ class Project:
             )
             path = next((path for place in places if (path := self._in_folder(place, parts)) is not None), None)
             self._found[key] = path, frozenset(self.touched)
-            self.touched |= outer
+            self.touched = outer
         path, missed = self._found[key]
-        self.touched |= missed
+        self.touched.add(missed)
         return path
 
     def _package_parent(self, folder: str) -> str:
@@ -250,7 +352,9 @@ class Project:
 
     # Names
 
-    def resolve(self, file: IndexedFile, dotted: str, within: tuple[ast.AST, ...] = (), depth: int = 0) -> Symbol | None:
+    def resolve(
+        self, file: IndexedFile, dotted: str, within: tuple[ast.AST, ...] = (), depth: int = 0
+    ) -> Symbol | None:
         """What a dotted name means in a file; None when it is bound nowhere."""
         first, *rest = dotted.split(".")
         symbol = self._resolve_first(file, first, within, depth)
@@ -260,9 +364,7 @@ class Project:
             symbol = self.attribute(symbol, part, depth)
         return symbol
 
-    def _resolve_first(
-        self, file: IndexedFile, name: str, within: tuple[ast.AST, ...], depth: int
-    ) -> Symbol | None:
+    def _resolve_first(self, file: IndexedFile, name: str, within: tuple[ast.AST, ...], depth: int) -> Symbol | None:
         if depth > _DEEPEST:
             return None
         for position in range(len(within) - 1, -1, -1):
@@ -294,10 +396,52 @@ class Project:
             if star.level == 0 and known.exports(star.module, name):
                 return External(f"{star.module}.{name}")
             return None
-        if path == file.path or name.startswith("_"):
+        if path == file.path or name.startswith("_") or not self._may_export(path, name, depth):
+            return None
+        key = (path, name)
+        missing = self._not_exported.get(key)
+        if missing is not None:
+            self.touched.add(missing)
             return None
         other = self.file(path)
-        return self._resolve_first(other, name, (), depth + 1) if other is not None else None
+        if other is None:
+            return None
+        outer, self.touched = self.touched, {path}
+        symbol = self._resolve_first(other, name, (), depth + 1)
+        asked = frozenset(self.touched)
+        self.touched = outer
+        self.touched.add(asked)
+        if symbol is None:
+            self._not_exported[key] = asked
+        return symbol
+
+    def _may_export(self, path: str, name: str, depth: int) -> bool:
+        """Whether a file so much as binds a name, or brings in others that may: packages of a thousand files do."""
+        key = (path, name)
+        cached = self._exports.get(key)
+        if cached is None:
+            outer, self.touched = self.touched, set()
+            answer = self._look_for(path, name, depth)
+            cached = self._exports[key] = (answer, frozenset(self.touched))
+            self.touched = outer
+        self.touched.add(cached[1])
+        return cached[0]
+
+    def _look_for(self, path: str, name: str, depth: int) -> bool:
+        if depth > _DEEPEST:
+            return False
+        self._exports[(path, name)] = (False, frozenset())
+        self.touched.add(path)
+        outline = self._outlines.get(path)
+        if outline is None:
+            outline = self._outlines[path] = _Outline(self.data(path) or b"")
+        if name in outline.names:
+            return True
+        for dots, module in outline.stars:
+            target = self.find(module, dots, path)
+            if target is not None and target != path and self._may_export(target, name, depth + 1):
+                return True
+        return False
 
     def _best(
         self, file: IndexedFile, bindings: list[Binding], within: tuple[ast.AST, ...], depth: int
@@ -313,9 +457,7 @@ class Project:
                     return symbol
         return found[-1] if found else None
 
-    def _bound(
-        self, file: IndexedFile, binding: Binding, within: tuple[ast.AST, ...], depth: int
-    ) -> Symbol | None:
+    def _bound(self, file: IndexedFile, binding: Binding, within: tuple[ast.AST, ...], depth: int) -> Symbol | None:
         if isinstance(binding, Imported):
             return self._imported(file, binding, depth)
         if isinstance(binding, ast.ClassDef):
@@ -357,9 +499,9 @@ class Project:
             case FileRef():
                 return self._file_attribute(symbol, name, depth)
             case ClassRef():
-                for node in symbol.node.body:
-                    if isinstance(node, ast.ClassDef) and node.name == name:
-                        return ClassRef(symbol.file, node, (*symbol.within, symbol.node))
+                node = symbol.file.members(symbol.node).get(name)
+                if isinstance(node, ast.ClassDef):
+                    return ClassRef(symbol.file, node, (*symbol.within, symbol.node))
         return None
 
     def _file_attribute(self, ref: FileRef, name: str, depth: int) -> Symbol | None:
@@ -374,6 +516,55 @@ class Project:
             if path is not None:
                 return FileRef(path)
         return External(f"{ref.path}:{name}")
+
+    # Functions
+
+    def makes_objects(
+        self, file: IndexedFile, node: ast.FunctionDef | ast.AsyncFunctionDef, lineage: list[ClassRef]
+    ) -> bool:
+        """Whether a function may make an object of some class, bind an attribute or fill a container, itself or by its calls.
+
+        Most functions of a library only compute; following each call of those would cost more than all the rest.
+        """
+        key = (file.path, node.lineno, lineage[0].key)
+        known_answer = self._makes.get(key)
+        if known_answer is not None:
+            self.touched.add(known_answer[1])
+            return known_answer[0]
+        self._makes[key] = (False, frozenset())
+        outer, self.touched = self.touched, {file.path}
+        calls = file.calls(node)
+        answer = calls is None or any(self._makes_here(dotted, file, lineage) for dotted in calls)
+        asked = frozenset(self.touched)
+        self._makes[key] = (answer, asked)
+        self.touched = outer
+        self.touched.add(asked)
+        return answer
+
+    def _makes_here(self, dotted: str, file: IndexedFile, lineage: list[ClassRef]) -> bool:
+        first, _, rest = dotted.partition(".")
+        last = dotted.rpartition(".")[2]
+        if last in known.CHANGERS:
+            return True
+        if last[:1].isupper():
+            return not last.isupper() and not last.endswith(("Error", "Exception", "Warning", "Tensor", "Size"))
+        if first in ("self", "cls"):
+            owner = next((ref for ref in lineage if rest in ref.file.members(ref.node)), None)
+            method = owner.file.members(owner.node)[rest] if owner is not None else None
+            if owner is None or not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return False
+            return self.makes_objects(owner.file, method, lineage)
+        if first not in file.names:
+            return False
+        symbol = self.resolve(file, dotted)
+        match symbol:
+            case FunctionRef():
+                return self.makes_objects(symbol.file, symbol.node, lineage)
+            case ClassRef() | ValueRef():
+                return True
+            case External(name=name):
+                return name.startswith(known.MODULE_FACTORIES) or last.startswith(("build", "make", "create", "get_"))
+        return False
 
     # Classes
 
@@ -400,7 +591,7 @@ class Project:
             return None
         known_answer = self._is_module.get(symbol.key)
         if known_answer is not None:
-            self.touched |= known_answer[1]
+            self.touched.add(known_answer[1])
             return known_answer[0]
         outer, self.touched = self.touched, {symbol.file.path}
         self._is_module[symbol.key] = (None, frozenset())
@@ -415,8 +606,10 @@ class Project:
                     break
                 if below is None:
                     answer = None
-        self._is_module[symbol.key] = (answer, frozenset(self.touched))
-        self.touched |= outer
+        asked = frozenset(self.touched)
+        self._is_module[symbol.key] = (answer, asked)
+        self.touched = outer
+        self.touched.add(asked)
         return answer
 
     def _external_is_module(self, name: str) -> bool | None:

@@ -104,6 +104,37 @@ class Rewriter:
         joint = "; " if indent is None else "\n" + indent
         return self.insert(self.start(node), content + joint)
 
+    def of(self, node: ast.expr | ast.stmt) -> str:
+        """The text of a node."""
+        return self.text[self.start(node) : self.end(node)]
+
+    def remove(self, start: int, end: int) -> Edit:
+        """Take out the text between two offsets."""
+        return self.source.replace(start, end, "")
+
+    def first_in_body(self, function: ast.FunctionDef, content: str) -> Edit | None:
+        """Put a statement at the top of a function, behind its docstring."""
+        first, *others = function.body
+        if not _is_docstring(first):
+            return self.before_statement(first, content)
+        if others:
+            return self.before_statement(others[0], content)
+        indent = self.indentation(first)
+        return self.insert(self.end(first), "; " + content if indent is None else "\n" + indent + content)
+
+    def comma_behind(self, element: ast.expr, container: ast.Tuple) -> Edit | None:
+        """Take out the comma behind the one element of a tuple."""
+        at, end = self.end(element), self.end(container)
+        while at < end:
+            if self.text[at] == "#":
+                row, _ = self.source.place(at)
+                at = self.source.line_starts[row - 1] + len(self.source.line(row))
+            elif self.text[at] == ",":
+                return self.remove(at, at + 1)
+            else:
+                at += 1
+        return None
+
     # Names
 
     def spelling(self, name: str, function: ast.AST | None = None) -> Spelling | None:
@@ -137,7 +168,9 @@ class Rewriter:
         for node in self.file.tree.body:
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    found.append((alias.asname or alias.name.partition(".")[0], alias.name if alias.asname else "torch"))
+                    found.append(
+                        (alias.asname or alias.name.partition(".")[0], alias.name if alias.asname else "torch")
+                    )
                     if alias.asname is None and alias.name.partition(".")[0] != "torch":
                         found.pop()
             elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -178,4 +211,3 @@ def _bound_in(function: ast.AST) -> frozenset[str]:
         elif isinstance(node, ast.arg):
             names.add(node.arg)
     return frozenset(names)
-

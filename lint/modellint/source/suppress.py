@@ -24,6 +24,12 @@ def last_row(span: Span) -> int:
     return span.end_row - 1 if span.end_column == 1 and span.end_row > span.row else span.end_row
 
 
+def may_hold_directives(text: str) -> bool:
+    """A quick look: False only where no comment of the text can be a directive."""
+    low = text.lower()
+    return "noqa" in low or "modellint" in low
+
+
 class Suppressions:
     """The directives of one file, by where they hold."""
 
@@ -49,8 +55,7 @@ class Suppressions:
     @classmethod
     def of(cls, source: SourceText, tree: ast.Module) -> Suppressions:
         """Read a file's directives. ``tree`` says which rows a ``class`` or ``def`` takes."""
-        low = source.text.lower()
-        if "noqa" not in low and "modellint" not in low:
+        if not may_hold_directives(source.text):
             return cls(source, (), (), ())
         from modellint.source.comments import comments_and_strings
         from modellint.source.directives import directives_in

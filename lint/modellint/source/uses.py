@@ -8,7 +8,20 @@ from collections.abc import Iterable, Iterator
 from modellint.source import known
 
 _TRANSPARENT = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter", "sorted", "cast"})
-_HARMLESS = _TRANSPARENT | {"len", "range", "print", "bool", "any", "all", "map", "filter", "next", "str", "repr", "hasattr"}
+_HARMLESS = _TRANSPARENT | {
+    "len",
+    "range",
+    "print",
+    "bool",
+    "any",
+    "all",
+    "map",
+    "filter",
+    "next",
+    "str",
+    "repr",
+    "hasattr",
+}
 
 LIST_ONLY = frozenset({"index", "count", "remove", "copy", "clear", "reverse", "sort"})
 """Methods of a list that ``nn.ModuleList`` does not have."""

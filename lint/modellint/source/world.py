@@ -10,7 +10,7 @@ from modellint.source.values import UNKNOWN, Argument, Container, Instance, Valu
 if TYPE_CHECKING:
     from modellint.source.project import ClassRef, IndexedFile
 
-STEPS = 1_500_000
+STEPS = 400_000
 """Statements and expressions read in one class before we give up; the widest real class needs a hundredth of it."""
 
 

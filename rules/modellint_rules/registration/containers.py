@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Edit, Fix
+from modellint.source.torch_names import MODULE_DICT_ATTRIBUTES, PARAMETER_DICT_ATTRIBUTES
+from modellint.source.values import Const, Text, Value, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.facts import Attribute, Hidden, ModuleClass
@@ -18,7 +20,9 @@ DICT_METHODS = frozenset({"get", "setdefault", "copy", "popitem", "fromkeys"})
 """Methods of a dict that ``nn.ModuleDict`` lacks."""
 
 
-def wrapped(cls: ModuleClass, attribute: Attribute, hidden: Hidden, container: str, lacks: frozenset[str]) -> Fix | None:
+def wrapped(
+    cls: ModuleClass, attribute: Attribute, hidden: Hidden, container: str, lacks: frozenset[str]
+) -> Fix | None:
     """The fix that binds ``attribute`` to ``nn.<container>`` instead; None where the class uses it as that cannot be used.
 
     ``lacks`` are the methods of the plain container that the registering one does not have.
@@ -84,7 +88,11 @@ def _to_wrap(cls: ModuleClass, attribute: Attribute, hidden: Hidden) -> list[ast
         return None
     nodes = [outer]
     for node in hidden.inner_nodes:
-        if id(node) not in inside or not isinstance(node, (ast.List, ast.ListComp)) or not isinstance(outer, (ast.List, ast.ListComp)):
+        if (
+            id(node) not in inside
+            or not isinstance(node, (ast.List, ast.ListComp))
+            or not isinstance(outer, (ast.List, ast.ListComp))
+        ):
             return None
         nodes.append(node)
     return nodes
@@ -112,3 +120,20 @@ def _through_self(statement: ast.stmt) -> bool:
         case _:
             pass
     return isinstance(node, ast.Attribute)
+
+
+def keys_are_accepted(hidden: Hidden, container: str) -> bool:
+    """Whether every key of a dict is sure to be a string that ``nn.<container>`` takes."""
+    refused = MODULE_DICT_ATTRIBUTES if container == "ModuleDict" else PARAMETER_DICT_ATTRIBUTES
+    if hidden.nested or not hidden.container.keys:
+        return False
+    return all(_is_accepted(part, refused) for key in hidden.container.keys for part in alternatives(key))
+
+
+def _is_accepted(key: Value, refused: frozenset[str]) -> bool:
+    match key:
+        case Text(plain=True):
+            return True
+        case Const(value=str() as text):
+            return bool(text) and "." not in text and text not in refused and not text.startswith("__")
+    return False

@@ -90,7 +90,11 @@ class ModuleInList(Rule):
             place = cls.place(hidden)
             if place is None:
                 continue
-            loses = "`eval()` and the export" if hidden.stateless else "`parameters()`, `state_dict()`, `.to()` and `.eval()`"
+            loses = (
+                "`eval()` and the export"
+                if hidden.stateless
+                else "`parameters()`, `state_dict()`, `.to()` and `.eval()`"
+            )
             yield cls.finding(
                 self,
                 place,

@@ -1,0 +1,97 @@
+"""REG002: submodules kept in a plain dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint_rules.registration.containers import DICT_METHODS, keys_are_accepted, wrapped
+
+if TYPE_CHECKING:
+    from modellint.source.facts import ModuleClass
+
+
+class ModuleInDict(Rule):
+    """Submodules kept in a plain dict.
+
+    ## What it does
+    Finds an attribute of a module that ends up as a plain `dict` whose values are modules that nothing else registers,
+    however it is filled: a literal, `dict(…)`, a comprehension, `self.heads[name] = …`, `update`, `setdefault`.
+
+    ## Why
+    `nn.Module.__setattr__` registers a module only when it is assigned itself. A module inside a plain dict is in neither
+    `parameters()` nor `state_dict()`, and `.to(device)`, `.half()` and `.eval()` pass it by. Where no module in the
+    dict has parameters, buffers or a mode, nothing is lost yet and the finding is a warning.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = {"boxes": nn.Linear(8, 4), "scores": nn.Linear(8, 1)}
+
+        def forward(self, x):
+            return self.heads["boxes"](x), self.heads["scores"](x)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = nn.ModuleDict({"boxes": nn.Linear(8, 4), "scores": nn.Linear(8, 1)})
+
+        def forward(self, x):
+            return self.heads["boxes"](x), self.heads["scores"](x)
+    ```
+
+    ## Fix safety
+    The fix is safe: outputs do not change, and `state_dict` keys are only added. It is unsafe where the dict is handed to code
+    that cannot be seen. There is no fix where a key is not surely a string that `nn.ModuleDict` accepts (no dot, not
+    empty, not the name of one of its attributes, such as `type` or `values`), where `get`, `setdefault`, `copy` or
+    `popitem` is used, for dicts that hold other things too, nor for nested ones.
+
+    ## Known limits
+    A dict that is handed to code outside the project is taken to be registered there.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.ModuleDict.html>
+    - <https://github.com/pytorch/pytorch/issues/632>
+    """
+
+    code = "REG002"
+    name = "module-in-dict"
+    severity = Severity.ERROR
+    fixable = "`ModuleDict`"
+
+    def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
+        """Ask every attribute what it hides."""
+        for attribute in cls.attributes:
+            hidden = attribute.hidden("module")
+            if hidden is None or hidden.kind != "dict":
+                continue
+            place = cls.place(hidden)
+            if place is None:
+                continue
+            loses = (
+                "`eval()` and the export"
+                if hidden.stateless
+                else "`parameters()`, `state_dict()`, `.to()` and `.eval()`"
+            )
+            accepted = keys_are_accepted(hidden, "ModuleDict")
+            yield cls.finding(
+                self,
+                place,
+                f"`self.{attribute.name}` keeps modules in a plain dict: {loses} do not see them",
+                attribute=attribute.name,
+                severity=Severity.WARNING if hidden.stateless else None,
+                fix=wrapped(cls, attribute, hidden, "ModuleDict", DICT_METHODS) if accepted else None,
+            )

@@ -1,0 +1,95 @@
+"""REG003: a module that a stray trailing comma has turned into a tuple."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.rule import Rule
+
+
+if TYPE_CHECKING:
+    from modellint.source.facts import Hidden, ModuleClass
+
+
+class ModuleInStrayTuple(Rule):
+    """A module that a stray trailing comma has turned into a tuple.
+
+    ## What it does
+    Finds `self.conv = nn.Conv1d(…),`: a tuple of one module, bound to an attribute that the class calls and never indexes or goes
+    through.
+
+    ## Why
+    The comma makes a tuple. The module in it is not registered, and the first call of the attribute raises "'tuple' object
+    is not callable". Such lines survive in branches that no test takes.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Explain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = (nn.Conv1d(4, 8, 3),)
+
+        def forward(self, x):
+            return self.conv(x)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Explain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = (nn.Conv1d(4, 8, 3))
+
+        def forward(self, x):
+            return self.conv(x)
+    ```
+
+    ## Fix safety
+    The fix is safe: without it every call of the attribute raises. It adds `state_dict` keys.
+
+    ## Known limits
+    Where the attribute is also indexed, or never used, the finding is REG001's.
+
+    ## References
+    - <https://docs.python.org/3/reference/expressions.html#expression-lists>
+    """
+
+    code = "REG003"
+    name = "module-in-stray-tuple"
+    severity = Severity.ERROR
+    fixable = "drop the comma"
+    supersedes = ("REG001",)
+
+    def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
+        """Ask the attributes that are called."""
+        for attribute in cls.attributes:
+            hidden = attribute.hidden("module")
+            if hidden is None or hidden.kind != "tuple" or len(hidden.container.items) != 1:
+                continue
+            uses = attribute.uses
+            place = cls.place(hidden)
+            if place is None or not uses.called or uses.indexed or uses.iterated:
+                continue
+            yield cls.finding(
+                self,
+                place,
+                f"`self.{attribute.name}` is a tuple because of the trailing comma, and it is called as a module",
+                attribute=attribute.name,
+                fix=self._fix(cls, hidden),
+            )
+
+    def _fix(self, cls: ModuleClass, hidden: Hidden) -> Fix | None:
+        node = hidden.container.node
+        if not isinstance(node, ast.Tuple) or node is not hidden.binding.expression:
+            return None
+        comma = cls.rewriter.comma_behind(node.elts[0], node)
+        return Fix("Drop the trailing comma; adds `state_dict` keys", (comma,)) if comma is not None else None

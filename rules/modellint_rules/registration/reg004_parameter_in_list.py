@@ -1,0 +1,94 @@
+"""REG004: parameters kept in a plain list, tuple or set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint_rules.registration.containers import LIST_METHODS, wrapped
+
+if TYPE_CHECKING:
+    from modellint.source.facts import ModuleClass
+
+
+class ParameterInList(Rule):
+    """Parameters kept in a plain list, tuple or set.
+
+    ## What it does
+    Finds an attribute of a module that ends up as a plain `list`, `tuple` or `set` of parameters which nothing else registers.
+
+    ## Why
+    A parameter is registered when it is assigned to an attribute itself. Inside a plain list it is in neither
+    `parameters()` nor `state_dict()`: the optimizer never updates it, checkpoints lose it, and it stays on the device and in
+    the precision it was made in.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Scales(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scales = [nn.Parameter(torch.ones(8)) for _ in range(2)]
+
+        def forward(self, x):
+            for scale in self.scales:
+                x = x * scale
+            return x
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Scales(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scales = nn.ParameterList([nn.Parameter(torch.ones(8)) for _ in range(2)])
+
+        def forward(self, x):
+            for scale in self.scales:
+                x = x * scale
+            return x
+    ```
+
+    ## Fix safety
+    The fix is safe: outputs do not change, and `state_dict` keys are only added. There is no fix where the attribute is used as
+    only a list can be (the cases of REG001, and `insert` and `pop`, which `nn.ParameterList` lacks).
+
+    ## Known limits
+    As for REG001.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.ParameterList.html>
+    - <https://github.com/Lightning-AI/pytorch-lightning/issues/2282>
+    """
+
+    code = "REG004"
+    name = "parameter-in-list"
+    severity = Severity.ERROR
+    fixable = "`ParameterList`"
+
+    def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
+        """Ask every attribute what it hides."""
+        for attribute in cls.attributes:
+            hidden = attribute.hidden("parameter")
+            if hidden is None or hidden.kind == "dict":
+                continue
+            place = cls.place(hidden)
+            if place is None:
+                continue
+            yield cls.finding(
+                self,
+                place,
+                f"`self.{attribute.name}` keeps parameters in a plain {hidden.kind}: `parameters()`, `state_dict()` and `.to()` "
+                "do not see them",
+                attribute=attribute.name,
+                fix=wrapped(cls, attribute, hidden, "ParameterList", LIST_METHODS | {"insert", "pop"}),
+            )

@@ -1,0 +1,91 @@
+"""REG005: parameters kept in a plain dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint_rules.registration.containers import keys_are_accepted, wrapped
+
+if TYPE_CHECKING:
+    from modellint.source.facts import ModuleClass
+
+
+class ParameterInDict(Rule):
+    """Parameters kept in a plain dict.
+
+    ## What it does
+    Finds an attribute of a module that ends up as a plain `dict` whose values are parameters that nothing else registers, nested
+    dicts included.
+
+    ## Why
+    A parameter is registered when it is assigned to an attribute itself. Inside a plain dict it is in neither
+    `parameters()` nor `state_dict()`: the optimizer never updates it, checkpoints lose it, and it stays on the device and in
+    the precision it was made in.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Affine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.state = {"scale": nn.Parameter(torch.ones(8)), "shift": nn.Parameter(torch.zeros(8))}
+
+        def forward(self, x):
+            return x * self.state["scale"] + self.state["shift"]
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Affine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.state = nn.ParameterDict({"scale": nn.Parameter(torch.ones(8)), "shift": nn.Parameter(torch.zeros(8))})
+
+        def forward(self, x):
+            return x * self.state["scale"] + self.state["shift"]
+    ```
+
+    ## Fix safety
+    The fix is safe: outputs do not change, and `state_dict` keys are only added. There is no fix where a key is not surely a
+    string that `nn.ParameterDict` accepts, for dicts that hold other things too, nor for nested ones.
+
+    ## Known limits
+    As for REG002.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.ParameterDict.html>
+    - <https://github.com/pytorch/pytorch/issues/632>
+    """
+
+    code = "REG005"
+    name = "parameter-in-dict"
+    severity = Severity.ERROR
+    fixable = "`ParameterDict`"
+
+    def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
+        """Ask every attribute what it hides."""
+        for attribute in cls.attributes:
+            hidden = attribute.hidden("parameter")
+            if hidden is None or hidden.kind != "dict":
+                continue
+            place = cls.place(hidden)
+            if place is None:
+                continue
+            accepted = keys_are_accepted(hidden, "ParameterDict")
+            yield cls.finding(
+                self,
+                place,
+                f"`self.{attribute.name}` keeps parameters in a plain dict: `parameters()`, `state_dict()` and `.to()` do not see them",
+                attribute=attribute.name,
+                fix=wrapped(cls, attribute, hidden, "ParameterDict", frozenset()) if accepted else None,
+            )
