@@ -85,7 +85,7 @@ def _arguments() -> argparse.Namespace:
         type=int,
         default=300,
         metavar="N",
-        help="at most N sites of each kind and tree, drawn at random (0: all)",
+        help="at most N sites of each kind and tree (0: all)",
     )
     add("--generated", type=int, default=220, metavar="N", help="so many generated classes for each rare kind")
     add("--seed", type=int, default=0, help="of the draws and the generator (default: 0)")

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source import known
+from modellint.source.annotations import is_annotated_module
 from modellint.source.evaluate import Evaluator
 from modellint.source.project import External, FileRef
 from modellint.source.values import (
@@ -104,7 +105,10 @@ class Caller(Evaluator):
         keywords: dict[str | None, Value] = {}
         for keyword in node.keywords:
             keywords[keyword.arg] = self.value(keyword.value, frame)
-        return self.apply_to(callee, Arguments(positional, spread, keywords), node, frame)
+        made = self.apply_to(callee, Arguments(positional, spread, keywords), node, frame)
+        if type(made) is Instance and made.kind == "unresolved" and not made.name:
+            made.name = _spelled(node.func)
+        return made
 
     def apply(self, callee: Value, arguments: list[Value], node: ast.expr, frame: Frame) -> Value:
         """The value of calling ``callee`` with positional arguments."""
@@ -179,7 +183,7 @@ class Caller(Evaluator):
             case "collections.deque":
                 return self._builtin("list", arguments, node, frame)
             case "copy.deepcopy" | "copy.copy" if first is not None:
-                return union(_copied(part, node) for part in alternatives(first))
+                return union(self._copied(part, node) for part in alternatives(first))
             case "itertools.chain":
                 return Container("iterator", node, [self.element_of(value) for value in arguments.positional])
             case "functools.partial" if first is not None:
@@ -460,7 +464,7 @@ class Caller(Evaluator):
                 self._note_fill(receiver, name, value, node, frame)
             return Const(None)
         if name in ("copy", "__copy__"):
-            return _copied(receiver, node)
+            return self._copied(receiver, node)
         if name == "keys":
             return Container("iterator", node, [union(receiver.keys)])
         if name == "values":
@@ -471,6 +475,22 @@ class Caller(Evaluator):
         if name in ("pop", "get", "popitem", "popleft", "__getitem__"):
             return union(receiver.items)
         return UNKNOWN
+
+    def _copied(self, value: Value, node: ast.AST | None) -> Value:
+        match value:
+            case Instance():
+                made = Instance(value.kind, node, value.name, value.callee)
+                made.stateless = value.stateless
+                return made
+            case Container():
+                copy = Container(value.kind, node, value.items, value.exact)
+                copy.keys = list(value.keys)
+                return copy
+            case Argument():
+                # A copy is nobody's but the one's who makes it.
+                kind = "module" if is_annotated_module(self.project, value) else "unresolved"
+                return Instance(kind, node, value.name)
+        return value
 
     def fill(self, container: Container, how: str, value: Value, node: ast.AST | None, frame: Frame) -> None:
         """Put a value into a plain container."""
@@ -488,17 +508,11 @@ class Caller(Evaluator):
             self.fills.append(Fill(container, how, value, frame.statement, frame.file, not held_by_self))
 
 
-def _copied(value: Value, node: ast.AST | None) -> Value:
-    match value:
-        case Instance():
-            made = Instance(value.kind, node, value.name, value.callee)
-            made.stateless = value.stateless
-            return made
-        case Container():
-            copy = Container(value.kind, node, value.items, value.exact)
-            copy.keys = list(value.keys)
-            return copy
-    return value
+def _spelled(function: ast.expr) -> str:
+    """The name by which a call names what it calls: `Conv` in `Conv[kind](…)`."""
+    while isinstance(function, (ast.Subscript, ast.Call)):
+        function = function.value if isinstance(function, ast.Subscript) else function.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _class_of(value: Value | None) -> Value | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source import known
+from modellint.source.annotations import is_annotated_module
 from modellint.source.interpret import Initialisation, Interpreter
 from modellint.source.project import ClassRef, External, dotted_name
 from modellint.source.rewrite import Rewriter
@@ -281,29 +282,11 @@ class ModuleClass:
         return False
 
     def _argument_is_module(self, value: Argument, box: Container, attribute: Attribute) -> bool:
-        annotated = self._annotated_module(value)
+        annotated = is_annotated_module(self.project, value)
         if not value.element:
             # `[discriminator]` is how one keeps a reference on purpose.
             return annotated and len(box.items) > 1
         return annotated and shows_modules(attribute.uses)
-
-    def _annotated_module(self, value: Argument) -> bool:
-        if value.annotation is None:
-            return False
-        annotation = value.annotation
-        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-            try:
-                annotation = ast.parse(annotation.value, mode="eval").body
-            except SyntaxError:
-                return False
-        if value.element:
-            if not isinstance(annotation, ast.Subscript):
-                return False
-            annotation = annotation.slice
-            if isinstance(annotation, ast.Tuple):
-                annotation = annotation.elts[-1] if len(annotation.elts) == 1 else annotation.elts[0]
-        dotted = dotted_name(annotation)
-        return dotted is not None and bool(self.project.is_module(self.project.resolve(value.file, dotted)))
 
     def is_stateless(self, value: Instance) -> bool:
         """Whether hiding this module loses neither weights nor buffers nor a mode."""

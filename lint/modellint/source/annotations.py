@@ -1,0 +1,65 @@
+"""What the annotation of an argument says of it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from modellint.source.project import dotted_name
+
+if TYPE_CHECKING:
+    from modellint.source.project import IndexedFile, Project
+    from modellint.source.values import Argument
+
+
+def is_annotated_module(project: Project, argument: Argument) -> bool:
+    """Whether the annotation says that the argument, or the element of it that is meant, is a module."""
+    annotation = _unquoted(argument.annotation)
+    if annotation is None:
+        return False
+    if argument.element:
+        annotation = _element_type(annotation)
+    return annotation is not None and _is_module(project, argument.file, annotation)
+
+
+def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            return ast.parse(annotation.value, mode="eval").body
+        except SyntaxError:
+            return None
+    return annotation
+
+
+def _parts(annotation: ast.expr) -> list[ast.expr]:
+    """The members of `A | B`, `Union[A, B]` and `Optional[A]`, `None` left out."""
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
+        return [*_parts(annotation.left), *_parts(annotation.right)]
+    if isinstance(annotation, ast.Subscript):
+        name = (dotted_name(annotation.value) or "").rpartition(".")[2]
+        inner = annotation.slice
+        if name in ("Union", "Optional"):
+            return [p for part in (inner.elts if isinstance(inner, ast.Tuple) else [inner]) for p in _parts(part)]
+    if isinstance(annotation, ast.Constant) and annotation.value is None:
+        return []
+    return [annotation]
+
+
+def _element_type(annotation: ast.expr) -> ast.expr | None:
+    for part in _parts(annotation):
+        if isinstance(part, ast.Subscript):
+            inner = part.slice
+            if not isinstance(inner, ast.Tuple):
+                return inner
+            name = (dotted_name(part.value) or "").rpartition(".")[2].lower()
+            return inner.elts[-1] if name in ("dict", "mapping", "ordereddict") else inner.elts[0]
+    return None
+
+
+def _is_module(project: Project, file: IndexedFile, annotation: ast.expr) -> bool:
+    parts = _parts(annotation)
+    for part in parts:
+        dotted = dotted_name(_unquoted(part) or part)
+        if dotted is None or not project.is_module(project.resolve(file, dotted)):
+            return False
+    return bool(parts)
