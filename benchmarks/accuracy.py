@@ -376,12 +376,14 @@ def _report_excluded(results: list[Result], found: list[Found], kinds: list[str]
 def _verdict(counted: list[Result]) -> None:
     real = [result for result in counted if result.tree != "generated"]
     print(f"{len(real)} sites in real source, {len(counted) - len(real)} generated.")
-    for kind in KINDS:
-        members = [result for result in counted if result.site.kind == kind]
-        if len(members) >= ENOUGH_SITES:
+    for where, results in (("real", real), ("generated", [r for r in counted if r.tree == "generated"])):
+        for kind in KINDS:
+            members = [result for result in results if result.site.kind == kind]
+            if not members or (where == "real" and len(members) < ENOUGH_SITES):
+                continue
             recall = sum(result.found for result in members) / len(members)
             answer = "yes" if recall >= WANTED_RECALL else "no"
-            print(f"recall of {kind} at least {WANTED_RECALL}, n = {len(members)}: {answer} ({recall:.3f})")
+            print(f"{where} {kind}, n = {len(members)}: recall {recall:.3f}, at least {WANTED_RECALL} wanted: {answer}")
 
 
 def _misses(counted: list[Result]) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
     python benchmarks/speed.py TREE[=BOUND]... [--peers PYTHON]
 
-Every process runs on one core. A tree is checked cold (``--no-cache --jobs 1``) and parsed in a bare loop, in turns; the
-smallest times count. Single files are checked one at a time through the command line, side by side with
+Every process runs on one core. A tree is checked cold (``--no-cache --jobs 1``) and parsed in a bare loop, in turns;
+the smallest times count. Single files are checked one at a time through the command line, side by side with
 ``python -c pass`` and ``python -c "import libcst"``; medians count.
 """
 
@@ -137,9 +137,7 @@ def _time_tree(python: str, check: list[str], tree: Path, paths: list[Path], bou
         run([*check, "-q", str(paths[0])])  # bytecode
         pairs = [(run(loop).cpu, run([*check, str(tree)]).cpu) for _ in range(repeat)]
     parse, ours = min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
-    print(
-        f"{tree.name}: {len(paths)} files, check {ours:.2f} s, bare libcst.parse_module {parse:.2f} s of CPU, n = {repeat}"
-    )
+    print(f"{tree.name}: {len(paths)} files, n = {repeat}: check {ours:.2f} s, bare parse {parse:.2f} s of CPU")
     return _verdict(f"check {tree.name} over parse_module", ours / parse, bound)
 
 

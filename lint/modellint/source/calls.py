@@ -101,7 +101,7 @@ class Caller(Evaluator):
                     spread.append(value if isinstance(value, Container) else self.element_of(value))
             else:
                 value = self.value(argument, frame)
-                (spread if spread else positional).append(value)
+                (spread or positional).append(value)
         keywords: dict[str | None, Value] = {}
         for keyword in node.keywords:
             keywords[keyword.arg] = self.value(keyword.value, frame)

@@ -21,9 +21,7 @@ from modellint.source.values import (
     Method,
     Named,
     Number,
-    Partial,
     SelfValue,
-    SuperValue,
     Text,
     Union,
     Value,
@@ -33,12 +31,64 @@ from modellint.source.values import (
 from modellint.source.world import STEPS, Attributes, Binding, Fill, Frame, TooLarge, bound_value
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile, Project, Symbol
+    from modellint.source.project import Project, Symbol
 
 BUILTINS = frozenset(
-    "list tuple set frozenset dict enumerate zip len range iter next reversed sorted map filter print isinstance issubclass "
-    "type id str repr int float bool sum min max any all hasattr getattr setattr delattr super callable hash abs round "
-    "vars dir format ord chr slice object property staticmethod classmethod divmod pow bytes complex".split()
+    [
+        "list",
+        "tuple",
+        "set",
+        "frozenset",
+        "dict",
+        "enumerate",
+        "zip",
+        "len",
+        "range",
+        "iter",
+        "next",
+        "reversed",
+        "sorted",
+        "map",
+        "filter",
+        "print",
+        "isinstance",
+        "issubclass",
+        "type",
+        "id",
+        "str",
+        "repr",
+        "int",
+        "float",
+        "bool",
+        "sum",
+        "min",
+        "max",
+        "any",
+        "all",
+        "hasattr",
+        "getattr",
+        "setattr",
+        "delattr",
+        "super",
+        "callable",
+        "hash",
+        "abs",
+        "round",
+        "vars",
+        "dir",
+        "format",
+        "ord",
+        "chr",
+        "slice",
+        "object",
+        "property",
+        "staticmethod",
+        "classmethod",
+        "divmod",
+        "pow",
+        "bytes",
+        "complex",
+    ]
 )
 
 

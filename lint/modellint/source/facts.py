@@ -256,9 +256,11 @@ class ModuleClass:
         if is_reference(box, attribute.uses):
             return None
         for value in leaves(box):
-            if isinstance(value, Const) and value.value is None:
-                mixed = True
-            elif id(value) in self._registered or getattr(value, "escaped", False):
+            if (
+                (isinstance(value, Const) and value.value is None)
+                or id(value) in self._registered
+                or getattr(value, "escaped", False)
+            ):
                 mixed = True
             elif self._is(kind, value, box, attribute):
                 members.append(value)
@@ -330,7 +332,7 @@ class ModuleClass:
         symbol = self.project.resolve(ref.file, dotted, ref.within)
         match symbol:
             case External(name=name):
-                return bool(known.is_module(name)) and not known.is_stateless(name) or name in known.PARAMETER_CLASSES
+                return (bool(known.is_module(name)) and not known.is_stateless(name)) or name in known.PARAMETER_CLASSES
             case ClassRef():
                 return symbol.node is not ref.node and not self._class_is_stateless(symbol, depth + 1)
         return symbol is None and dotted[:1].isupper()

@@ -24,7 +24,6 @@ from modellint.source.values import (
     Instance,
     Method,
     SelfValue,
-    Union,
     Value,
     alternatives,
     leaves,
@@ -541,5 +540,5 @@ _RUNNERS: dict[type[ast.stmt], Callable[[Interpreter, Any, Frame], bool | None]]
     ast.AsyncFunctionDef: Interpreter._function,
     ast.ClassDef: Interpreter._class,
     ast.Assert: Interpreter._assert,
-    **{kind: Interpreter._try for kind in _TRY},
+    **dict.fromkeys(_TRY, Interpreter._try),
 }

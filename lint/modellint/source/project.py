@@ -85,7 +85,7 @@ class ValueRef:
         self.node = node
 
 
-Symbol: TypeAlias = Union[External, FileRef, ClassRef, FunctionRef, ValueRef]
+Symbol: TypeAlias = External | FileRef | ClassRef | FunctionRef | ValueRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Imported:
 _Touched: TypeAlias = Union[str, "frozenset[_Touched]"]
 """A file that was asked for, or what a remembered answer had asked for: nested, because large sets cost when merged."""
 
-Binding: TypeAlias = Union[Imported, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.expr]
+Binding: TypeAlias = Imported | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.expr
 
 
 class IndexedFile:

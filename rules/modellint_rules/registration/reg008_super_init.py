@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Edit, Fix, Severity
 from modellint.rule import Rule
 
-
 if TYPE_CHECKING:
     from modellint.source.facts import ModuleClass
 

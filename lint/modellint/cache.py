@@ -1,0 +1,140 @@
+"""Findings of unchanged files, kept between runs as JSON beside the project.
+
+An entry holds only while the file, the settings, the rules, and every other project file that was asked are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
+
+FOLDER = ".modellint_cache"
+
+
+def digest(parts: Iterable[bytes]) -> str:
+    """One hex digest of several byte strings; where one ends and the next begins counts."""
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(len(part).to_bytes(8, "big"))
+        sha.update(part)
+    return sha.hexdigest()
+
+
+def rules_digest(extra: Iterable[Path] = ()) -> str:
+    """A digest of the text of modellint, its rules, and the plug-ins."""
+    import modellint_rules
+
+    folders = [Path(__file__).parent, *(Path(place) for place in modellint_rules.__path__), *extra]
+    parts: list[bytes] = []
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
+            parts.extend((path.name.encode(), path.read_bytes()))
+    return digest(parts)
+
+
+class Cache:
+    """Results by file. Nothing here ever raises: what cannot be read or written is not cached."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self._folder = folder / key[:16]
+        self._known: dict[str, str | None] = {}
+        self._usable = True
+
+    def get(self, path: Path, data: bytes, variant: str) -> list[Diagnostic] | None:
+        """The findings kept for this content, or None."""
+        try:
+            stored = json.loads(self._place(path, data, variant).read_bytes())
+            for other, known in stored["consulted"].items():
+                if self._digest_of(other) != known:
+                    return None
+            return [_from_json(entry) for entry in stored["diagnostics"]]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def put(
+        self, path: Path, data: bytes, variant: str, found: Iterable[Diagnostic], consulted: Mapping[str, str | None]
+    ) -> None:
+        """Keep the findings of a file."""
+        if not self._usable:
+            return
+        entry = {"consulted": dict(consulted), "diagnostics": [_to_json(finding) for finding in found]}
+        place = self._place(path, data, variant)
+        try:
+            self._prepare()
+            place.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=place.parent)
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                json.dump(entry, stream)
+            os.replace(name, place)  # noqa: PTH105
+        except (OSError, ValueError):
+            self._usable = False
+
+    def _prepare(self) -> None:
+        top = self._folder.parent
+        if not (top / ".gitignore").exists():
+            top.mkdir(parents=True, exist_ok=True)
+            (top / ".gitignore").write_text("*\n", "utf-8")
+            (top / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", "utf-8")
+
+    def _place(self, path: Path, data: bytes, variant: str) -> Path:
+        name = digest((str(path).encode("utf-8", "surrogateescape"), data, variant.encode()))
+        return self._folder / name[:2] / f"{name[2:40]}.json"
+
+    def _digest_of(self, path: str) -> str | None:
+        if path not in self._known:
+            try:
+                self._known[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            except OSError:
+                self._known[path] = None
+        return self._known[path]
+
+
+def _to_json(finding: Diagnostic) -> dict[str, Any]:
+    fix = finding.fix
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": int(finding.severity),
+        "message": finding.message,
+        "path": finding.path,
+        "span": _span_list(finding.span),
+        "fix": None
+        if fix is None
+        else [fix.title, fix.applicability.value, [[_span_list(edit.span), edit.content] for edit in fix.edits]],
+        "help": finding.help,
+        "class_name": finding.class_name,
+        "attribute": finding.attribute,
+        "noqa_row": finding.noqa_row,
+    }
+
+
+def _span_list(span: Span | None) -> list[int] | None:
+    return None if span is None else [span.row, span.column, span.end_row, span.end_column]
+
+
+def _from_json(entry: dict[str, Any]) -> Diagnostic:
+    span = Span(*entry["span"]) if entry["span"] is not None else None
+    fix = None
+    if entry["fix"] is not None:
+        title, applicability, edits = entry["fix"]
+        fix = Fix(title, tuple(Edit(Span(*at), content) for at, content in edits), Applicability(applicability))
+    return Diagnostic(
+        code=entry["code"],
+        name=entry["name"],
+        severity=Severity(entry["severity"]),
+        message=entry["message"],
+        path=entry["path"],
+        span=span,
+        fix=fix,
+        help=entry["help"],
+        class_name=entry["class_name"],
+        attribute=entry["attribute"],
+        noqa_row=entry["noqa_row"],
+    )

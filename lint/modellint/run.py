@@ -1,0 +1,314 @@
+"""One run: files to findings, by way of the cache, several processes, and the fix loop."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic
+from modellint.rule import Rule, load_rules
+from modellint.source.check import Checked, check_source
+from modellint.source.project import Project
+from modellint.source.text import SourceText, Undecodable
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from modellint.cache import Cache
+    from modellint.settings import Resolver, Settings
+
+_FEW = 24
+"""Up to so many files one process is faster than starting others."""
+
+
+class UsageError(Exception):
+    """What the user asked for cannot be done; the message says why."""
+
+
+def load_plugins(names: Iterable[str], base: Path) -> tuple[ModuleType, ...]:
+    """Import the plug-ins that the root's settings name: dotted modules, or folders and files of rules."""
+    import importlib
+    import importlib.util
+
+    loaded: list[ModuleType] = []
+    for name in names:
+        path = base / name
+        try:
+            if path.is_dir() or path.suffix == ".py":
+                for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+                    spec = importlib.util.spec_from_file_location(f"modellint_plugin_{file.stem}", file)
+                    if spec is None or spec.loader is None:
+                        raise UsageError(f"plug-in {name!r} is not a Python file")
+                    module = importlib.util.module_from_spec(spec)
+                    sys.modules[spec.name] = module
+                    spec.loader.exec_module(module)
+                    loaded.append(module)
+            else:
+                loaded.append(importlib.import_module(name))
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(f"plug-in {name!r} cannot be loaded: {type(error).__name__}: {error}") from None
+    return tuple(loaded)
+
+
+def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
+    """Every rule there is: the knowledge's, the plug-ins', and the machine's own."""
+    from modellint.own_rules import CannotParse, RuleFailed, UnusedIgnore
+
+    rules = load_rules(plugins)
+    for own in (UnusedIgnore, CannotParse, RuleFailed):
+        rules[own.code] = own()
+    return dict(sorted(rules.items()))
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run found and did."""
+
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    files: int = 0
+    fixed: Counter[str] = field(default_factory=Counter)
+    diffs: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that checking needs besides the file; cheap to hand to another process."""
+
+    root: Path
+    resolver: Resolver
+    rules: Mapping[str, Rule]
+    cache: Cache | None
+    folder: Path
+
+    def shown(self, path: Path) -> str:
+        """How findings name a file: relative to the working folder where it is below that."""
+        try:
+            return str(path.relative_to(self.folder))
+        except ValueError:
+            return str(path)
+
+    def rules_for(self, path: Path, settings: Settings) -> dict[str, Rule]:
+        """The rules that run on a file."""
+        ignored = settings.ignored_in(path)
+        return {
+            code: rule
+            for code, rule in self.rules.items()
+            if settings.enables(code, rule.default) and not any(s == "ALL" or code.startswith(s) for s in ignored)
+        }
+
+
+class Checker:
+    """Checks files one after another, with one project index for all."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._projects: dict[tuple[str, ...], Project] = {}
+        self._rules: dict[int, dict[str, Rule]] = {}
+
+    def project(self, settings: Settings) -> Project:
+        """The index that files with these settings share."""
+        if settings.module_bases not in self._projects:
+            self._projects[settings.module_bases] = Project(self.job.root, settings.module_bases)
+        return self._projects[settings.module_bases]
+
+    def check(self, path: Path) -> list[Diagnostic]:
+        """The findings of a file on disk."""
+        settings = self.job.resolver.of_folder(path.parent)
+        shown = self.job.shown(path)
+        rules = self.job.rules_for(path, settings)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            return _kept([_unreadable(shown, f"cannot be read: {error.strerror}")], rules)
+        cache = self.job.cache
+        variant = "\n".join((shown, *rules, "", *settings.module_bases))
+        if cache is not None:
+            cached = cache.get(path, data, variant)
+            if cached is not None:
+                return cached
+        try:
+            source = SourceText.decode(data)
+        except Undecodable as error:
+            return _kept([_unreadable(shown, str(error))], rules)
+        checked = self.check_text(source, path, shown, rules, settings)
+        found = _kept(checked.diagnostics, rules)
+        if cache is not None:
+            cache.put(path, data, variant, found, checked.consulted)
+        return found
+
+    def check_text(
+        self, source: SourceText, path: Path, shown: str, rules: Mapping[str, Rule], settings: Settings
+    ) -> Checked:
+        """The findings of a text; an expression too deep for the stack is read again on a larger one."""
+        project = self.project(settings)
+        try:
+            return check_source(source, path, shown, settings, project, rules)
+        except RecursionError:
+            return _on_large_stack(lambda: check_source(source, path, shown, settings, project, rules))
+
+    def fix(self, path: Path, unsafe: bool, write: bool, outcome: Outcome) -> None:
+        """Apply the fixes of a file; note in ``outcome`` what was done and what is left."""
+        settings = self.job.resolver.of_folder(path.parent)
+        shown = self.job.shown(path)
+        rules = self.job.rules_for(path, settings)
+        found = self.check(path)
+        if not any(finding.fix for finding in found):
+            outcome.diagnostics.extend(found)
+            return
+        from modellint.source.fix import ReplaceError, fix_text, replace_file
+
+        if "site-packages" in path.parts or not path.resolve().is_relative_to(self.job.root.resolve()):
+            outcome.problems.append(f"{shown}: not fixed: outside the project root, or in site-packages")
+            outcome.diagnostics.extend(found)
+            return
+        data = path.read_bytes()
+        source = SourceText.decode(data)
+        fixed = fix_text(
+            source,
+            lambda text: tuple(_kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules)),
+            unsafe,
+        )
+        if fixed.problem:
+            outcome.problems.extend(f"{shown}: {line}" for line in fixed.problem.splitlines())
+        if fixed.text == source.text:
+            outcome.diagnostics.extend(fixed.remaining)
+            return
+        if write:
+            try:
+                replace_file(path, data, source.encode(fixed.text))
+            except (ReplaceError, OSError) as error:
+                outcome.problems.append(f"{shown}: not fixed: {error}")
+                outcome.diagnostics.extend(found)
+                return
+        else:
+            from modellint.report import diff
+
+            outcome.diffs.append(diff.render(shown, source.text, fixed.text))
+        outcome.diagnostics.extend(fixed.remaining)
+        outcome.fixed.update(fixed.applied)
+
+
+def _kept(found: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
+    return [finding for finding in found if finding.code in rules]
+
+
+def _unreadable(shown: str, message: str) -> Diagnostic:
+    from modellint.own_rules import cannot_parse
+
+    return cannot_parse(shown, message)
+
+
+def _on_large_stack(work: Callable[[], Checked]) -> Checked:
+    """Run in a thread with a 512 MB stack; a sum of 3,000 terms overflows the ordinary one in ``ast`` and in libcst."""
+    import threading
+
+    result: list[Checked] = []
+    failure: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            result.append(work())
+        except BaseException as error:
+            failure.append(error)
+
+    limit = sys.getrecursionlimit()
+    size = threading.stack_size(512 * 1024 * 1024)
+    try:
+        sys.setrecursionlimit(200_000)
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
+        threading.stack_size(size)
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def check_files(
+    job: Job, files: Sequence[Path], jobs: int, progress: Callable[[int], None] | None = None
+) -> list[Diagnostic]:
+    """The findings of all files, sorted; the same for any number of processes."""
+    # A syntax tree holds no cycles: collecting garbage while it is built only costs time.
+    gc.disable()
+    found: list[Diagnostic] = []
+    if jobs <= 1 or len(files) <= _FEW:
+        checker = Checker(job)
+        for count, path in enumerate(files, 1):
+            found.extend(_safely(checker, path))
+            if progress is not None:
+                progress(count)
+    else:
+        found.extend(_in_processes(job, files, jobs, progress))
+    found.sort(key=lambda finding: finding.sort_key)
+    return found
+
+
+def _safely(checker: Checker, path: Path) -> list[Diagnostic]:
+    try:
+        return checker.check(path)
+    except (RecursionError, MemoryError) as error:
+        return [_unreadable(checker.job.shown(path), f"too deeply nested to be read ({type(error).__name__})")]
+
+
+_worker: list[Checker] = []
+
+
+def _start_worker(job: Job) -> None:
+    gc.disable()
+    _worker[:] = [Checker(job)]
+
+
+def _work(paths: list[Path]) -> list[Diagnostic]:
+    return [finding for path in paths for finding in _safely(_worker[0], path)]
+
+
+def _in_processes(
+    job: Job, files: Sequence[Path], jobs: int, progress: Callable[[int], None] | None
+) -> list[Diagnostic]:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    context = multiprocessing.get_context("fork" if sys.platform.startswith("linux") else "spawn")
+    size = max(1, min(32, len(files) // (jobs * 4)))
+    chunks = [list(files[at : at + size]) for at in range(0, len(files), size)]
+    found: list[Diagnostic] = []
+    done = 0
+    lost: list[list[Path]] = []
+    with ProcessPoolExecutor(jobs, context, _start_worker, (job,)) as pool:
+        pending = {pool.submit(_work, chunk): chunk for chunk in chunks}
+        for future in as_completed(pending):
+            try:
+                found.extend(future.result())
+            except BrokenProcessPool:
+                lost.append(pending[future])
+            done += len(pending[future])
+            if progress is not None:
+                progress(done)
+    for path in (path for chunk in lost for path in chunk):
+        # A worker died: each of its files gets a process of its own, and the one that kills it is named.
+        with ProcessPoolExecutor(1, context, _start_worker, (job,)) as pool:
+            try:
+                found.extend(pool.submit(_work, [path]).result())
+            except BrokenProcessPool:
+                found.append(_unreadable(job.shown(path), "the process that checked it was killed"))
+    return found
+
+
+def processors() -> int:
+    """How many processes a run may use by default."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1

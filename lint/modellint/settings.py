@@ -1,0 +1,238 @@
+"""Flags and settings files to one frozen ``Settings`` for each folder that files are checked in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+LEVELS = ("info", "warning", "error", "never")
+FORMATS = ("full", "concise", "json", "report")
+
+_LISTS = ("select", "ignore", "extend-select", "exclude", "module-bases", "plugins")
+_WORDS = ("fail-level", "docs-url", "output-format")
+KEYS = (*_LISTS, "per-file-ignores", *_WORDS)
+"""Every key of a settings file."""
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used; the message names the file or option, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force for some files, and where each came from.
+
+    ``select`` is None until the user selects something: then every rule runs that is on by default. ``base`` is the folder
+    that ``exclude`` and ``per-file-ignores`` are relative to.
+    """
+
+    base: Path
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    exclude: tuple[str, ...] = ()
+    fail_level: str = "warning"
+    module_bases: tuple[str, ...] = ()
+    docs_url: str | None = None
+    plugins: tuple[str, ...] = ()
+    output_format: str = "full"
+    config: Path | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, key: str) -> Any:
+        """The value of a key as a settings file spells it."""
+        return getattr(self, key.replace("-", "_"))
+
+    def enables(self, code: str, default: bool = True) -> bool:
+        """Whether a rule runs: of all selectors that match its code the longest decides, ``ignore`` in a tie."""
+        chosen = [*(self.select or ()), *self.extend_select]
+        wanted = max((_strength(selector, code) for selector in chosen), default=-1)
+        if self.select is None and default:
+            wanted = max(wanted, 0)
+        unwanted = max((_strength(selector, code) for selector in self.ignore), default=-1)
+        return wanted > unwanted
+
+    def ignored_in(self, path: Path) -> tuple[str, ...]:
+        """Selectors that ``per-file-ignores`` names for a file."""
+        if not self.per_file_ignores:
+            return ()
+        try:
+            relative = path.relative_to(self.base).as_posix()
+        except ValueError:
+            relative = path.as_posix()
+        found: list[str] = []
+        for pattern, codes in self.per_file_ignores:
+            negated = pattern.startswith("!")
+            if matches(pattern.removeprefix("!"), relative) != negated:
+                found.extend(codes)
+        return tuple(found)
+
+
+def matches(pattern: str, relative: str) -> bool:
+    """Whether a path matches a pattern written as in .gitignore."""
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines([pattern]).match_file(relative)
+
+
+def _strength(selector: str, code: str) -> int:
+    if selector == "ALL":
+        return 0
+    return len(selector) if code.startswith(selector) else -1
+
+
+def check_codes(selectors: Iterable[str], codes: Collection[str], where: str) -> None:
+    """Raise ``SettingsError`` for a selector that matches no rule."""
+    for selector in selectors:
+        if selector != "ALL" and not (selector and any(code.startswith(selector) for code in codes)):
+            known = sorted({*codes, *(code[:3] for code in codes), "ALL"})
+            raise SettingsError(f"{where}: unknown rule code {selector!r}{_nearest(selector, known)}")
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(known), 1, 0.5)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def find_config(folder: Path) -> Path | None:
+    """The nearest settings file at or above a folder: modellint.toml, or a pyproject.toml with ``[tool.modellint]``."""
+    for place in (folder, *folder.parents):
+        own = place / "modellint.toml"
+        if own.is_file():
+            return own
+        shared = place / "pyproject.toml"
+        if shared.is_file() and b"tool.modellint" in _bytes(shared):
+            return shared
+    return None
+
+
+def find_root(target: Path) -> Path:
+    """The root of a run: the nearest ancestor with modellint.toml, pyproject.toml or .git, else the folder given."""
+    folder = target if target.is_dir() else target.parent
+    for place in (folder, *folder.parents):
+        if any((place / name).exists() for name in ("modellint.toml", "pyproject.toml", ".git")):
+            return place
+    return folder
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_config(path: Path, codes: Collection[str] | None = None) -> Settings:
+    """The settings of one file. Raises ``SettingsError``; codes are checked when ``codes`` are given."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        data = tomllib.loads(_bytes(path).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+    table = data if path.name != "pyproject.toml" else data.get("tool", {}).get("modellint", {})
+    if path.name == "modellint.toml" and isinstance(data.get("tool"), dict):
+        raise SettingsError(f"{path}: keys stand at the top of modellint.toml, not in [tool.modellint]")
+    if not isinstance(table, dict):
+        raise SettingsError(f"{path}: [tool.modellint] is not a table")
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        values[key.replace("-", "_")] = _checked(path, key, value)
+    settings = Settings(path.parent, config=path, origins=dict.fromkeys(table, str(path)), **values)
+    if codes is not None:
+        check_settings(settings, codes, str(path))
+    return settings
+
+
+def check_settings(settings: Settings, codes: Collection[str], where: str) -> None:
+    """Raise ``SettingsError`` for a code that no rule has."""
+    for key in ("select", "ignore", "extend-select"):
+        check_codes(settings.value(key) or (), codes, f"{where}: {key}")
+    for pattern, selectors in settings.per_file_ignores:
+        check_codes(selectors, codes, f"{where}: per-file-ignores, {pattern!r}")
+
+
+def _checked(path: Path, key: str, value: object) -> Any:
+    if key not in KEYS:
+        raise SettingsError(f"{path}: unknown key {key!r}{_nearest(key, KEYS)}")
+    if key in _LISTS:
+        return _words(path, key, value)
+    if key == "per-file-ignores":
+        if not isinstance(value, dict):
+            raise SettingsError(f"{path}: per-file-ignores must be a table of patterns to lists of codes")
+        return tuple((pattern, _words(path, f"{key}, {pattern!r}", codes)) for pattern, codes in value.items())
+    if not isinstance(value, str):
+        raise SettingsError(f"{path}: {key} must be a string")
+    choices = {"fail-level": LEVELS, "output-format": FORMATS}.get(key)
+    if choices is not None and value not in choices:
+        raise SettingsError(f"{path}: {key} must be one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
+def _words(path: Path, key: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise SettingsError(f"{path}: {key} must be a list of strings")
+    return tuple(value)
+
+
+class Resolver:
+    """Finds the settings of each folder once: the nearest file's, with the command line's values on top."""
+
+    def __init__(
+        self,
+        root: Path,
+        config: Path | None,
+        isolated: bool,
+        overrides: Mapping[str, Any],
+        codes: Collection[str] | None,
+    ) -> None:
+        self.root = root
+        self.warnings: list[str] = []
+        self._fixed = config
+        self._isolated = isolated
+        self._overrides = overrides
+        self._codes = codes
+        self._folders: dict[Path, Settings] = {}
+        self._files: dict[Path | None, Settings] = {}
+        self.top = self.of_folder(root)
+
+    def use_codes(self, codes: Collection[str]) -> None:
+        """Check every code from now on, and those read so far."""
+        self._codes = codes
+        for settings in self._files.values():
+            check_settings(settings, codes, str(settings.config or "settings"))
+
+    def of_folder(self, folder: Path) -> Settings:
+        """The settings for files in a folder."""
+        found = self._folders.get(folder)
+        if found is None:
+            config = self._fixed
+            if config is None and not self._isolated:
+                config = find_config(folder)
+            found = self._folders[folder] = self._of_config(config)
+        return found
+
+    def _of_config(self, config: Path | None) -> Settings:
+        if config not in self._files:
+            base = read_config(config, self._codes) if config is not None else Settings(self.root)
+            if base.plugins and config is not None and self._fixed is None and config.parent != self.root:
+                self.warnings.append(f"{config}: plugins count only in the settings of {self.root}; ignored")
+                base = replace(base, plugins=())
+            origins = dict(base.origins)
+            values: dict[str, Any] = {}
+            for key, (value, origin) in self._overrides.items():
+                name = key.replace("-", "_")
+                merged = key in ("extend-select", "plugins")
+                values[name] = (*getattr(base, name), *value) if merged else value
+                origins[key] = origin
+            self._files[config] = replace(base, origins=origins, **values)
+        return self._files[config]
