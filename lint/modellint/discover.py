@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 SKIPPED = frozenset(
-    [
+    {
         ".bzr",
         ".direnv",
         ".eggs",
@@ -40,7 +40,7 @@ SKIPPED = frozenset(
         "site-packages",
         "venv",
         "__pycache__",
-    ]
+    }
 )
 """Folders that are never walked into."""
 

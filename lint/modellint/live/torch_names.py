@@ -31,9 +31,8 @@ def _is_stateless(cls: type[nn.Module]) -> bool:
     # An entry that is None (`InstanceNorm2d`, `NLLLoss`) is filled by other arguments than those tried here.
     if any(part._parameters or part._buffers for part in module.modules()):
         return False
-    return not any(
-        "self.training" in inspect.getsource(base.forward) for base in cls.__mro__ if "forward" in vars(base)
-    )
+    forwards = [vars(base)["forward"] for base in cls.__mro__ if "forward" in vars(base)]
+    return not any("self.training" in inspect.getsource(forward) for forward in forwards)
 
 
 def modules() -> dict[str, bool]:

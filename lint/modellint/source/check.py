@@ -93,10 +93,8 @@ def classes_in(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, tuple[ast.AST, 
                 block = getattr(node, field, None)
                 if block:
                     pending.append((block, inner))
-            for handler in getattr(node, "handlers", ()):
-                pending.append((handler.body, inner))
-            for case in getattr(node, "cases", ()):
-                pending.append((case.body, inner))
+            pending.extend((part.body, inner) for part in getattr(node, "handlers", ()))
+            pending.extend((part.body, inner) for part in getattr(node, "cases", ()))
 
 
 def _findings(file: IndexedFile, project: Project, rules: Mapping[str, Rule], shown: str) -> Iterator[Diagnostic]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from modellint.source.project import Project, Symbol
 
 BUILTINS = frozenset(
-    [
+    {
         "list",
         "tuple",
         "set",
@@ -88,7 +88,7 @@ BUILTINS = frozenset(
         "pow",
         "bytes",
         "complex",
-    ]
+    }
 )
 
 

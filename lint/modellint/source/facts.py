@@ -327,7 +327,7 @@ class ModuleClass:
         return True
 
     def _makes_state(self, ref: ClassRef, dotted: str, depth: int) -> bool:
-        if dotted.startswith("self.") or dotted.startswith("super"):
+        if dotted.startswith(("self.", "super")):
             return False
         symbol = self.project.resolve(ref.file, dotted, ref.within)
         match symbol:

@@ -150,7 +150,8 @@ class Interpreter(Caller):
         # Outside `__init__` a function that is given nothing of ours is taken to compute.
         if not self.allow_escape and function.owner is None and function.closure is None:
             return False
-        return self.project.makes_objects(function.file, function.node, self.lineage)
+        node = function.node
+        return isinstance(node, ast.Lambda) or self.project.makes_objects(function.file, node, self.lineage)
 
     def _bind_parameters(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, given: Arguments, frame: Frame, entry: bool

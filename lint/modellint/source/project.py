@@ -332,12 +332,13 @@ class Project:
             places = dict.fromkeys(
                 (self.root, os.path.join(self.root, "src"), self._package_parent(folder), folder)  # noqa: PTH118
             )
-            path = next((path for place in places if (path := self._in_folder(place, parts)) is not None), None)
-            self._found[key] = path, frozenset(self.touched)
+            places_found = (self._in_folder(place, parts) for place in places)
+            found = next((one for one in places_found if one is not None), None)
+            self._found[key] = found, frozenset(self.touched)
             self.touched = outer
-        path, missed = self._found[key]
+        answer, missed = self._found[key]
         self.touched.add(missed)
-        return path
+        return answer
 
     def _package_parent(self, folder: str) -> str:
         if folder not in self._package_parents:
@@ -373,7 +374,7 @@ class Project:
             if isinstance(body, list) and (position == len(within) - 1 or not isinstance(scope, ast.ClassDef)):
                 names: dict[str, list[Binding]] = {}
                 collect_names(body, names, [])
-                bindings = [binding for binding in names.get(name, ()) if not isinstance(binding, ast.expr)]
+                bindings: list[Binding] = [one for one in names.get(name, ()) if not isinstance(one, ast.expr)]
                 if bindings:
                     return self._best(file, bindings, within[: position + 1], depth)
         if name in file.names:

@@ -132,9 +132,9 @@ class _Reader:
                 self._pair(target, source.args[0])
             elif isinstance(source.func, ast.Attribute) and name == "values":
                 self._pair(target, source.func.value)
-            elif isinstance(source.func, ast.Attribute) and name == "items" and isinstance(target, ast.Tuple):
-                if len(target.elts) == 2:
-                    self._pair(target.elts[1], source.func.value)
+            elif isinstance(source.func, ast.Attribute) and name == "items":
+                value = target.elts[-1] if isinstance(target, ast.Tuple) else target
+                self._pair(value, source.func.value)
             return
         if isinstance(source, ast.Subscript):
             source = source.value
