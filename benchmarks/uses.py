@@ -13,7 +13,7 @@ REGISTERING = {*CONTAINERS, "Sequential"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Excluded(Exception):  # noqa: N818
+class Excluded(Exception):
     """Not a site; the message is the reason."""
 
 

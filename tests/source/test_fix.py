@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.text import SourceText

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from modellint.source.replace import ReplaceError, remove_leftovers, replace_file
 
 OLD, NEW = b"old\r\n" * 3, b"new\n" * 5

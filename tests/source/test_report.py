@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.report import as_json, concise, diff, full, statistics
 from modellint.report.style import visible

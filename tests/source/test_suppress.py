@@ -10,6 +10,7 @@ import tokenize
 from pathlib import Path
 
 import pytest
+
 from modellint.diagnostic import Diagnostic, Severity, Span
 from modellint.own_rules import CannotParse, RuleFailed, UnusedIgnore, cannot_parse, rule_failed
 from modellint.rule import Page, Rule

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-
 from modellint_rules.registration.containers import DICT_METHODS, keys_are_accepted, wrapped
 
 if TYPE_CHECKING:

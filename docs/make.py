@@ -1,0 +1,76 @@
+"""Writes what is generated from the rules: the table in the README, and the pages of the site.
+
+python docs/make.py table [--check]    the README's table, or fail if it is not current
+python docs/make.py pages              docs/rules/*.md, which are not committed
+python docs/make.py examples           the fixed twins in examples/fixed
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from modellint.rule import Page
+from modellint.run import all_rules
+
+ROOT = Path(__file__).resolve().parent.parent
+_TABLE = re.compile(r"(<!-- rules -->\n).*?(<!-- /rules -->)", re.DOTALL)
+
+
+def table() -> str:
+    """The README's table: a line a rule."""
+    lines = ["| code | name | severity | fix | what it finds |", "|---|---|---|---|---|"]
+    for code, rule in all_rules().items():
+        summary = Page.of(type(rule)).summary.replace("\n", " ").rstrip(".")
+        lines.append(f"| {code} | {rule.name} | {rule.severity.label} | {rule.fixable or '–'} | {summary} |")
+    return "\n".join(lines) + "\n"
+
+
+def readme() -> str:
+    """The README's text with a current table."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    return _TABLE.sub(lambda match: match[1] + table() + match[2], text)
+
+
+def write_pages() -> None:
+    """A page for each rule, for the site."""
+    folder = ROOT / "docs" / "rules"
+    folder.mkdir(exist_ok=True)
+    for code, rule in all_rules().items():
+        page = Page.of(type(rule))
+        parts = [f"# {rule.name} ({code})", page.summary]
+        parts.extend(f"## {title}\n\n{body}" for title, body in page.sections.items())
+        (folder / f"{code.lower()}.md").write_text("\n\n".join(parts) + "\n", "utf-8")
+
+
+def write_examples() -> None:
+    """What ``modellint check --fix`` makes of each example."""
+    for source in sorted((ROOT / "examples").glob("*.py")):
+        command = [sys.executable, "-m", "modellint", "check", "--isolated", "--fix", "--exit-zero"]
+        done = subprocess.run(
+            [*command, "-", "--stdin-filename", str(source)], input=source.read_bytes(), capture_output=True, check=True
+        )
+        (ROOT / "examples" / "fixed" / source.name).write_bytes(done.stdout)
+
+
+def main() -> int:
+    """Run one of the commands."""
+    match sys.argv[1:]:
+        case ["table"]:
+            (ROOT / "README.md").write_text(readme(), "utf-8")
+        case ["table", "--check"]:
+            return int((ROOT / "README.md").read_text("utf-8") != readme())
+        case ["pages"]:
+            write_pages()
+        case ["examples"]:
+            write_examples()
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
