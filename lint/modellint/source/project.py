@@ -343,7 +343,8 @@ class Project:
     def _package_parent(self, folder: str) -> str:
         if folder not in self._package_parents:
             top = folder
-            while self._exists(os.path.join(top, "__init__.py")):  # noqa: PTH118
+            # A folder without __init__.py inside a package is a part of it too.
+            while any(self._exists(os.path.join(place, "__init__.py")) for place in (top, os.path.dirname(top))):  # noqa: PTH118, PTH120
                 parent = os.path.dirname(top)  # noqa: PTH120
                 if parent == top:
                     break
