@@ -23,7 +23,7 @@ import build
 from classes import FileFacts, Tree, collect_names, parse, read_facts, read_source
 from generated import generate
 from modellint.source.text import SourceText
-from refind import Checker, Result
+from refind import Referee, Result
 from unfix import KINDS, Site, find_sites
 
 WANTED_RECALL = 0.95
@@ -147,7 +147,7 @@ def _collect(root: Path, options: Options, jobs: int) -> list[Found]:
 def _generated(kind: str, count: int, seed: int) -> Iterator[Found]:
     for made in generate(kind, count, seed):
         tree = ast.parse(made.text)
-        facts = FileFacts(Path(made.name), made.name.removesuffix(".py"), False)
+        facts = FileFacts(Path(made.name).absolute(), made.name.removesuffix(".py"), False)
         collect_names(tree, facts)
         sites = find_sites(SourceText(made.text), tree, facts, Tree([facts])).sites
         sites = [replace(site, form=made.form) for site in sites if site.kind == kind]
@@ -185,6 +185,7 @@ def _choose_builds(found: list[Found], limit: int, seed: int) -> set[tuple[Path,
 @dataclass(frozen=True, slots=True)
 class _Task:
     tree: str
+    root: Path
     path: Path
     text: str | None
     sites: tuple[Site, ...]
@@ -196,8 +197,8 @@ class _Task:
 def _run_task(task: _Task) -> list[Result]:
     source = SourceText(task.text) if task.text is not None else read_source(task.path)
     assert source is not None
-    checker = Checker(source, task.path, task.tree)
-    return [checker.result(site, task.fix, site.start in task.keep) for site in task.sites]
+    referee = Referee(source, task.path, task.tree, task.root)
+    return [referee.result(site, task.fix, site.start in task.keep) for site in task.sites]
 
 
 def _check(found: list[Found], options: Options, to_build: set[tuple[Path, int]], jobs: int) -> Iterator[Result]:
@@ -207,7 +208,7 @@ def _check(found: list[Found], options: Options, to_build: set[tuple[Path, int]]
         for at in range(0, len(file.sites), SITES_PER_TASK):
             sites = tuple(file.sites[at : at + SITES_PER_TASK])
             keep = frozenset(site.start for site in sites if (path, site.start) in to_build)
-            tasks.append(_Task(file.tree, path, file.text, sites, keep, options.fix))
+            tasks.append(_Task(file.tree, file.root or Path.cwd(), path, file.text, sites, keep, options.fix))
     total, done, said = sum(len(task.sites) for task in tasks), 0, time.perf_counter()
     with ProcessPoolExecutor(jobs) as pool:
         for results in pool.map(_run_task, tasks, chunksize=2):

@@ -98,6 +98,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fills uninitialised memory, too
     _declare_torchvision_operators(job["roots"])
     for record in job["files"]:
         file = FileJob(record["module"], record["path"], [Case(**case) for case in record["cases"]])

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import modellint
+from engine import check
 from modellint.diagnostic import Diagnostic
 from modellint.source.text import SourceText, Undecodable
 
@@ -84,18 +84,18 @@ def main() -> int:
     if unknown := set(rows) - set(ROW_CODES):
         parser.error(f"unknown rows: {', '.join(sorted(unknown))}")
     real = _score_labels(arguments.cases / "labels.jsonl", arguments.trees.resolve(), rows, arguments.jobs)
-    small = _score_cases(arguments.cases, rows)
+    small = _score_cases(arguments.cases.resolve(), rows)
     return 0 if real and small else 1
 
 
-def findings(path: Path) -> list[Finding] | str:
+def findings(root: Path, path: Path) -> list[Finding] | str:
     """What the linter says about a file; a sentence if it cannot be checked at all."""
     try:
-        text = SourceText.decode(path.read_bytes()).text
+        source = SourceText.decode(path.read_bytes())
     except (OSError, Undecodable) as error:
         return str(error)
     try:
-        return [_finding(diagnostic) for diagnostic in modellint.check_source(text, filename=str(path)).diagnostics]
+        return [_finding(diagnostic) for diagnostic in check(root, path, source)]
     except Exception as error:
         return f"crash: {type(error).__name__}: {error}"
 
@@ -113,8 +113,10 @@ def _score_labels(file: Path, trees: Path, rows: list[str], jobs: int) -> bool:
     labels = [label for label in _labels(file) if label.rule in rows]
     paths = sorted({label.path for label in labels})
     present = [path for path in paths if (trees / path).is_file()]
+    files = [trees / path for path in present]
+    roots = [trees / Path(path).parts[0] for path in present]
     with ProcessPoolExecutor(jobs) as pool:
-        found = dict(zip(present, pool.map(findings, [trees / path for path in present]), strict=True))
+        found = dict(zip(present, pool.map(findings, roots, files), strict=True))
     sound = len(present) == len(paths)
     for path in sorted(set(paths) - set(present)):
         print(f"missing file\t{path}")
@@ -192,7 +194,7 @@ def _score_cases(cases: Path, rows: list[str]) -> bool:
         if path.name not in expected:
             problems.append(f"not described\t{path.name}")
             continue
-        said = findings(path)
+        said = findings(cases, path)
         if isinstance(said, str):
             said = [Finding(UNREADABLE, 0, 0, None, None)] if not said.startswith("crash") else said
         if isinstance(said, str):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import modellint
 from build import Outcome
 from classes import parse
+from engine import check
 from modellint.diagnostic import Applicability, Diagnostic, Edit
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.text import SourceText
@@ -51,19 +51,21 @@ class Result:
     built: Outcome | None = None
 
 
-class Checker:
-    """Checks the sites of one file; the original text is checked once."""
+class Referee:
+    """Judges the sites of one file; the original text is checked once."""
 
-    def __init__(self, source: SourceText, path: Path, tree: str) -> None:
+    def __init__(self, source: SourceText, path: Path, tree: str, root: Path) -> None:
         self.source = source
         self.path = path
         self.tree = tree
+        self.root = root
         self._known: dict[str, tuple[Diagnostic, ...]] = {}
 
     def findings(self, text: str) -> tuple[Diagnostic, ...]:
         """What the linter says about a text; remembered, since fixing asks for the same texts again."""
         if text not in self._known:
-            self._known[text] = tuple(modellint.check_source(text, filename=str(self.path)).diagnostics)
+            source = SourceText(text, self.source.encoding, self.source.bom)
+            self._known[text] = check(self.root, self.path, source)
         return self._known[text]
 
     @cached_property
@@ -104,23 +106,23 @@ class Checker:
         """Fix what is new, and examine the outcome."""
         result.tried_fix = True
 
-        def check(source: SourceText) -> tuple[Diagnostic, ...]:
+        def look(source: SourceText) -> tuple[Diagnostic, ...]:
             return tuple(self.new(source.text))
 
         unfixed = SourceText(text, self.source.encoding, self.source.bom)
-        fixed = fix_text(unfixed, check)
+        fixed = fix_text(unfixed, look)
         unsafe = fixed.text == text
         if unsafe:
-            fixed = fix_text(unfixed, check, unsafe=True)
+            fixed = fix_text(unfixed, look, unsafe=True)
         result.problem = fixed.problem or ""
         if fixed.text == text:
             return
         result.applicability = "unsafe" if unsafe else "safe"
         tree = parse(fixed.text)
         result.parses = tree is not None
-        again = fix_text(SourceText(fixed.text, self.source.encoding, self.source.bom), check, unsafe)
+        again = fix_text(SourceText(fixed.text, self.source.encoding, self.source.bom), look, unsafe)
         result.stable = again.text == fixed.text
-        result.outside_identical = self._outside_identical(unfixed, check(unfixed), fixed, unsafe)
+        result.outside_identical = self._outside_identical(unfixed, look(unfixed), fixed, unsafe)
         left = {_key(finding) for finding in fixed.remaining}
         result.gone = not any(_key(hit) in left for hit in hits)
         original = parse(self.source.text)
@@ -187,12 +189,15 @@ def _hits(finding: Diagnostic, site: Site, text: str, original: str) -> bool:
 
 
 class _Canonical(ast.NodeTransformer):
-    """Strips what may be spelt in several ways: import lines, the path to a container, ``list(x)`` inside it."""
+    """Strips what may be spelt in several ways: import lines, ``pass``, the path to a container, ``list(x)`` inside it."""
 
     def visit_Import(self, node: ast.Import) -> None:
         return None
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        return None
+
+    def visit_Pass(self, node: ast.Pass) -> None:
         return None
 
     def visit_Call(self, node: ast.Call) -> ast.AST:

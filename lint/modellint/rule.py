@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
+import os
 import re
 from collections.abc import Iterator
+from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 from modellint.diagnostic import Severity
@@ -38,6 +39,13 @@ FAMILIES = {
 _CODE = re.compile(r"[A-Z]{3}[0-9]{3}\Z")
 
 
+class Feature(Enum):
+    """What a look at a class's syntax can rule out."""
+
+    CONTAINER_ON_SELF = "a plain container on self that may hold modules or parameters"
+    INIT_WITHOUT_BASE = "an __init__ that does not start by calling its base's"
+
+
 class RuleError(Exception):
     """A rule that cannot be used; the message names it and says why."""
 
@@ -56,6 +64,8 @@ class Rule:
     """What its fix puts in, for the table in the README; empty when it has none."""
     supersedes: ClassVar[tuple[str, ...]] = ()
     """Codes of more general rules whose finding for the same attribute or statement gives way."""
+    wakes_on: ClassVar[Feature | None] = None
+    """What a class must show at a look for this rule to be asked about it; None: the rule is always asked."""
     default: ClassVar[bool] = True
     """Whether the rule runs when the user selects nothing."""
 
@@ -110,12 +120,16 @@ def load_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:
     yield package
-    search = getattr(package, "__path__", None)
-    if search is None:
-        return
-    for info in pkgutil.walk_packages(search, package.__name__ + "."):
-        if not info.ispkg:
-            yield importlib.import_module(info.name)
+    # By the folder's listing: `pkgutil` would cost as much as all else that is imported here.
+    for place in getattr(package, "__path__", ()):
+        for folder, folders, files in os.walk(place):
+            folders[:] = sorted(name for name in folders if name.isidentifier() and name != "__pycache__")
+            inside = os.path.relpath(folder, place).replace(os.sep, ".")
+            prefix = package.__name__ if inside == "." else f"{package.__name__}.{inside}"
+            for file in sorted(files):
+                name = file.removesuffix(".py")
+                if name != file and name.isidentifier() and name != "__init__":
+                    yield importlib.import_module(f"{prefix}.{name}")
 
 
 def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Span
+from modellint.source.gate import may_matter
 from modellint.source.parse import Unparsable, parse
 from modellint.source.project import ClassRef, IndexedFile
 from modellint.source.suppress import may_hold_directives
-from modellint.source.world import TooLarge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,10 +38,17 @@ class Checked:
 
 
 def check_source(
-    source: SourceText, path: Path | None, shown: str, settings: Settings, project: Project, rules: Mapping[str, Rule]
+    source: SourceText,
+    path: Path | None,
+    shown: str,
+    settings: Settings,
+    project: Project,
+    rules: Mapping[str, Rule],
+    gated: bool = True,
 ) -> Checked:
     """Check one decoded file with the given rules.
 
+    With ``gated`` off every module class is read, at many times the cost and with the same result.
     ``path`` is where the file stands, from which its imports are followed; ``shown`` is how findings name it. A rule that
     raises becomes a finding (LNT004), text that cannot be parsed another (LNT002).
     """
@@ -57,7 +64,7 @@ def check_source(
     location = str(path) if path is not None else str(project.root) + "/" + shown
     file = IndexedFile(location, source, tree)
     project.adopt(file)
-    found = [replace(finding, path=shown) for finding in _findings(file, project, rules, shown)]
+    found = [replace(finding, path=shown) for finding in _findings(file, project, rules, shown, gated)]
     found = _most_specific(found, rules)
     if suppressing:
         found = _suppressed(found, source, tree, shown, rules)
@@ -97,16 +104,19 @@ def classes_in(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, tuple[ast.AST, 
             pending.extend((part.body, inner) for part in getattr(node, "cases", ()))
 
 
-def _findings(file: IndexedFile, project: Project, rules: Mapping[str, Rule], shown: str) -> Iterator[Diagnostic]:
+def _findings(
+    file: IndexedFile, project: Project, rules: Mapping[str, Rule], shown: str, gated: bool
+) -> Iterator[Diagnostic]:
     about_classes = [rule for rule in rules.values() if subject_of(rule) == "ModuleClass"]
     if not about_classes:
         return
+    wakes_on = {rule.wakes_on for rule in about_classes}
     seen: set[tuple[str, int, int, str | None]] = set()
     for node, within in classes_in(file.tree):
         if not node.bases:
             continue
         ref = ClassRef(file, node, within)
-        if not project.is_module(ref):
+        if not project.is_module(ref) or (gated and not may_matter(ref, project, wakes_on)):
             continue
         for finding in _class_findings(ref, project, about_classes, shown):
             span = finding.span
@@ -119,6 +129,7 @@ def _findings(file: IndexedFile, project: Project, rules: Mapping[str, Rule], sh
 
 def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: str) -> Iterator[Diagnostic]:
     from modellint.source.facts import ModuleClass
+    from modellint.source.world import TooLarge
 
     try:
         cls = ModuleClass(project, ref)

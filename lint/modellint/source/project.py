@@ -7,7 +7,6 @@ in the project end in an ``External`` name.
 from __future__ import annotations
 
 import ast
-import hashlib
 import os
 import re
 from collections import OrderedDict
@@ -287,7 +286,9 @@ class Project:
         except OSError:
             self._digests[path] = None
             return None
-        self._digests[path] = hashlib.sha256(data).hexdigest()
+        from hashlib import sha256
+
+        self._digests[path] = sha256(data).hexdigest()
         return data
 
     def _remember(self, path: str, indexed: IndexedFile | None) -> None:

@@ -7,11 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Edit, Fix
-from modellint.source.torch_names import MODULE_DICT_ATTRIBUTES, PARAMETER_DICT_ATTRIBUTES
-from modellint.source.values import Const, Text, Value, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.facts import Attribute, Hidden, ModuleClass
+    from modellint.source.values import Value
 
 LIST_METHODS = frozenset({"index", "count", "remove", "copy", "clear", "reverse", "sort"})
 """Methods of a list that ``nn.ModuleList`` lacks."""
@@ -124,6 +123,9 @@ def _through_self(statement: ast.stmt) -> bool:
 
 def keys_are_accepted(hidden: Hidden, container: str) -> bool:
     """Whether every key of a dict is sure to be a string that ``nn.<container>`` takes."""
+    from modellint.source.torch_names import MODULE_DICT_ATTRIBUTES, PARAMETER_DICT_ATTRIBUTES
+    from modellint.source.values import alternatives
+
     refused = MODULE_DICT_ATTRIBUTES if container == "ModuleDict" else PARAMETER_DICT_ATTRIBUTES
     if hidden.nested or not hidden.container.keys:
         return False
@@ -131,6 +133,8 @@ def keys_are_accepted(hidden: Hidden, container: str) -> bool:
 
 
 def _is_accepted(key: Value, refused: frozenset[str]) -> bool:
+    from modellint.source.values import Const, Text
+
     match key:
         case Text(plain=True):
             return True

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.rule import Feature, Rule
 from modellint_rules.registration.containers import LIST_METHODS, wrapped
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class ModuleInList(Rule):
     code = "REG001"
     name = "module-in-list"
     severity = Severity.ERROR
+    wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ModuleList`"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
+from modellint.rule import Feature, Rule
 
 if TYPE_CHECKING:
     from modellint.source.facts import Hidden, ModuleClass
@@ -65,6 +65,7 @@ class ModuleInStrayTuple(Rule):
     code = "REG003"
     name = "module-in-stray-tuple"
     severity = Severity.ERROR
+    wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "drop the comma"
     supersedes = ("REG001",)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.rule import Feature, Rule
 from modellint_rules.registration.containers import LIST_METHODS, wrapped
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class ParameterInList(Rule):
     code = "REG004"
     name = "parameter-in-list"
     severity = Severity.ERROR
+    wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ParameterList`"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.rule import Feature, Rule
 from modellint_rules.registration.containers import keys_are_accepted, wrapped
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class ParameterInDict(Rule):
     code = "REG005"
     name = "parameter-in-dict"
     severity = Severity.ERROR
+    wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ParameterDict`"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Edit, Fix, Severity
-from modellint.rule import Rule
+from modellint.rule import Feature, Rule
 
 if TYPE_CHECKING:
     from modellint.source.facts import ModuleClass
@@ -69,6 +69,7 @@ class SuperInit(Rule):
     code = "REG008"
     name = "super-init-missing-or-late"
     severity = Severity.ERROR
+    wakes_on = Feature.INIT_WITHOUT_BASE
     fixable = "insert or move `super().__init__()`"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
