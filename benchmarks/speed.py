@@ -77,7 +77,11 @@ def _arguments() -> argparse.Namespace:
     add("--files", type=int, default=40, metavar="N", help="single files of the first tree (default: 40; 0: none)")
     add("--file-repeat", type=int, default=5, metavar="N", help="runs of each single file (default: 5)")
     add("--seed", type=int, default=0, help="of the draws (default: 0)")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    # Commands run in another folder. Links are kept: a virtual environment's interpreter is one.
+    arguments.python = str(Path(arguments.python).absolute())
+    arguments.peers = arguments.peers and str(Path(arguments.peers).absolute())
+    return arguments
 
 
 def _tree_and_bound(named: str) -> tuple[Path, float | None]:

@@ -67,7 +67,25 @@ _COMPUTING = frozenset(
     }
 )
 _FILLS = frozenset({"append", "extend", "insert", "add", "update", "setdefault", "appendleft", "extendleft"})
-_PLAIN_TYPES = frozenset({"int", "str", "float", "bool", "bytes", "Tensor"})
+_PLAIN_TYPES = frozenset(
+    {
+        "int",
+        "str",
+        "float",
+        "bool",
+        "bytes",
+        "Tensor",
+        "Union",
+        "Optional",
+        "Tuple",
+        "tuple",
+        "List",
+        "list",
+        "Sequence",
+        "Dict",
+    }
+    | {"dict", "torch", "typing", "t", "dtype", "device", "Literal", "Iterable"}
+)
 
 
 def may_matter(ref: ClassRef, project: Project, wakes_on: Collection[Feature | None]) -> bool:
@@ -76,7 +94,7 @@ def may_matter(ref: ClassRef, project: Project, wakes_on: Collection[Feature | N
         return True
     if Feature.INIT_WITHOUT_BASE in wakes_on and _init_may_matter(ref.node):
         return True
-    return Feature.CONTAINER_ON_SELF in wakes_on and _Look(ref, project).container_may_matter()
+    return Feature.CONTAINER_ON_SELF in wakes_on and _Look(ref, project, ref.file).container_may_matter()
 
 
 def _init_may_matter(node: ast.ClassDef) -> bool:
@@ -219,7 +237,8 @@ class _Function:
             for element in target.elts:
                 attribute = self.attribute(element)
                 if attribute is not None and value is not None:
-                    self.stores.append((attribute, value))
+                    part = ast.Subscript(value, ast.Constant(0), ast.Load())
+                    self.stores.append((attribute, part if isinstance(value, ast.Call) else value))
                 else:
                     self._bind_names(element, value)
         elif isinstance(target, ast.Starred):
@@ -235,13 +254,13 @@ class _Function:
 
 
 class _Look:
-    def __init__(self, ref: ClassRef, project: Project) -> None:
+    def __init__(self, ref: ClassRef | None, project: Project, file: IndexedFile) -> None:
         self.project = project
-        self.file: IndexedFile = ref.file
+        self.file = file
         self.foreign = False
         self.functions: list[_Function] = []
-        for one in project.lineage(ref):
-            if one.file is not ref.file:
+        for one in project.lineage(ref) if ref is not None else ():
+            if one.file is not file:
                 self.foreign = True
                 continue
             for part in one.node.body:
@@ -304,6 +323,8 @@ class _Look:
                 return self._boxy(node.left, function) or self._boxy(node.right, function)
             case ast.Subscript() if not isinstance(node.slice, ast.Slice):
                 # Only a container of containers gives one.
+                if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
+                    return self._call_is_boxy(node.value, function, elements=True)
                 return self._boxy(node.value, function) and not self._inert(node.value, function)
             case ast.NamedExpr() | ast.Await() | ast.Starred() | ast.Subscript():
                 return self._boxy(node.value, function)
@@ -330,7 +351,7 @@ class _Look:
                 return self._call_is_boxy(node, function)
         return False
 
-    def _call_is_boxy(self, node: ast.Call, function: _Function) -> bool:
+    def _call_is_boxy(self, node: ast.Call, function: _Function, elements: bool = False) -> bool:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in _MAKERS:
             return True
@@ -342,29 +363,61 @@ class _Look:
             bindings = self.file.names.get(name)
             if bindings is None:
                 return bool(self.file.stars)
-            return any(not isinstance(binding, Imported) or self._gives_box(binding, name) for binding in bindings)
+            return any(
+                not isinstance(binding, Imported) or self._gives_box(binding, name, elements) for binding in bindings
+            )
         dotted = dotted_name(node.func)
         if dotted is None:
             # A method of something that is made on the spot.
             return self._boxy(node.func.value, function) if isinstance(node.func, ast.Attribute) else True
         root, _, rest = dotted.partition(".")
         if root == function.self_name:
-            return "." not in rest and (rest in self.methods or self.foreign)
+            return "." not in rest and self._method_is_boxy(rest)
         if root in function.locals or root in function.parameters:
             return self._boxy(ast.Name(root, ast.Load()), function)
         bindings = self.file.names.get(root, [])
         return any(isinstance(binding, Imported) and self._is_ours(binding) for binding in bindings)
 
-    def _gives_box(self, binding: Imported, name: str) -> bool:
-        """Whether a function from another file of the project may give a plain container of objects."""
+    def _method_is_boxy(self, name: str) -> bool:
+        if name not in self.methods:
+            return self.foreign
+        key = (0, name + "()")
+        if key in self._deciding:
+            return False
+        self._deciding.add(key)
+        try:
+            return any(
+                self._boxy(value, function)
+                for function in self.functions
+                if function.node.name == name
+                for value in function.returns
+            )
+        finally:
+            self._deciding.discard(key)
+
+    def _gives_box(self, binding: Imported, name: str, elements: bool) -> bool:
+        """Whether a function from another file of the project may give a plain container of objects, or one of such."""
         if not self._is_ours(binding):
             return False
         symbol = self.project.resolve(self.file, name)
         if not isinstance(symbol, FunctionRef):
             return not isinstance(symbol, ClassRef)
-        look = _Function(symbol.node)
-        plain = (ast.Constant, ast.JoinedStr, ast.Compare, ast.BinOp, ast.UnaryOp, ast.Attribute)
-        return not all(isinstance(value, plain) or self._inert(value, look) for value in look.returns)
+        key = (id(symbol.node), "given")
+        if key in self._deciding or len(self._deciding) > 20:
+            return key not in self._deciding
+        there = _Look(None, self.project, symbol.file)
+        there._deciding = self._deciding
+        function = _Function(symbol.node)
+        self._deciding.add(key)
+        try:
+            values = [
+                part
+                for value in function.returns
+                for part in (value.elts if elements and isinstance(value, ast.Tuple) else [value])
+            ]
+            return any(there._boxy(value, function) and not there._inert(value, function) for value in values)
+        finally:
+            self._deciding.discard(key)
 
     def _is_ours(self, binding: Imported) -> bool:
         found = self.project.find(binding.module, binding.level, self.file.path)
@@ -455,8 +508,7 @@ class _Look:
             return False
         if name in function.parameters:
             annotation = function.parameters[name]
-            dotted = dotted_name(annotation) if annotation is not None else ""
-            if annotation is not None and (dotted or "").rpartition(".")[2] not in _PLAIN_TYPES:
+            if annotation is not None and not _is_plain_type(annotation):
                 return False
         elif name not in function.locals:
             return False
@@ -484,3 +536,15 @@ class _Look:
 
     def _is_import(self, name: str) -> bool:
         return all(isinstance(binding, Imported) for binding in self.file.names[name])
+
+
+def _is_plain_type(annotation: ast.expr) -> bool:
+    """Whether an annotation names nothing but numbers, strings, tensors and containers of them."""
+    for part in ast.walk(annotation):
+        if isinstance(part, ast.Name) and part.id not in _PLAIN_TYPES:
+            return False
+        if isinstance(part, ast.Attribute) and part.attr not in _PLAIN_TYPES:
+            return False
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value not in _PLAIN_TYPES:
+            return False
+    return True
