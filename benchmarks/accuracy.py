@@ -231,7 +231,8 @@ def _build(results: list[Result], found: list[Found], arguments: argparse.Namesp
     _say(f"building {sum(len(members) for members in groups.values())} sites of {len(groups)} files")
 
     def run(batch: list[list[Result]]) -> None:
-        jobs, members = [], []
+        jobs: list[build.FileJob] = []
+        members: list[Result] = []
         for group in batch:
             file = files[Path(group[0].path)]
             source = _source(file)

@@ -129,10 +129,10 @@ def _score_labels(file: Path, trees: Path, rows: list[str], jobs: int) -> bool:
     for rule in rows:
         counts: Counter[tuple[str, bool]] = Counter()
         for label in labels:
-            said = found.get(label.path)
-            if label.rule != rule or not isinstance(said, list):
+            seen = found.get(label.path)
+            if label.rule != rule or not isinstance(seen, list):
                 continue
-            hit = _answers(label, said, trees / label.path)
+            hit = _answers(label, seen, trees / label.path)
             counts[label.kind, hit] += 1
             if label.kind == "tp" and not hit:
                 listed.append(f"missed\t{_place(label)}")

@@ -377,6 +377,10 @@ class _Finder:
             and not filled
         ):
             raise Excluded("one constructor argument in a list: a reference")
+        if kind.startswith("Parameter") and any(
+            isinstance(item, ast.Call) and self.container(item.func) for item in everything
+        ):
+            raise Excluded("the items are containers of parameters")
         if kind.startswith("Parameter") and not all(self.is_parameter(item, uses) for item in everything):
             raise Excluded("items not known to be parameters, or tensors that the container makes parameters")
 

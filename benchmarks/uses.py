@@ -35,6 +35,8 @@ class Uses:
         sources = {argument.id} if isinstance(argument, ast.Name) else set()
         method = next((node for node in ancestors(call, self.parents) if isinstance(node, Function)), None)
         for node in ast.walk(cls):
+            if _takes_in(node, attributes):
+                raise Excluded("item of another container")
             if isinstance(node, ast.Call) and node is not call and self._registers(node):
                 mentioned = list(_mentioned(node))
                 if attributes.intersection(_self_attributes(mentioned)):
@@ -115,6 +117,8 @@ class Uses:
         match item:
             case ast.Attribute(value=ast.Name(id="self")):
                 return True
+            case ast.Attribute(value=inner):
+                return self.registered(inner)
             case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="self"), *_]):
                 return True
             case ast.Subscript():
@@ -191,6 +195,18 @@ def items_of(node: ast.expr) -> list[ast.expr]:
         case ast.BinOp(left=left, right=right, op=ast.Add()):
             return [*items_of(left), *items_of(right)]
     return [node]
+
+
+def _takes_in(node: ast.AST, attributes: set[str]) -> bool:
+    """Whether a statement puts the attribute's value into another container: ``self.all.append(self.X)``."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=target, attr=name), args=[*_, last]) if name in FILLS:
+            inside = last
+        case ast.Assign(targets=[ast.Subscript(value=target)], value=inside):
+            pass
+        case _:
+            return False
+    return bool(attributes & _self_attributes([inside])) and not attributes & _self_attributes([target])
 
 
 def targets_of(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modellint.source.project import Project
     from modellint.source.text import SourceText
 
-_CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
+_CLASS = re.compile(r"\bclass\b")
 
 
 @dataclass(frozen=True, slots=True)

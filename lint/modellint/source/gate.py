@@ -219,14 +219,13 @@ class _Function:
 
     def _bind(self, target: ast.expr, value: ast.expr) -> None:
         attribute = self.attribute(target)
-        if attribute is not None:
-            self.stores.append((attribute, value))
-        elif isinstance(target, ast.Subscript):
-            attribute = self.attribute(target.value)
+        if isinstance(target, ast.Subscript):
             if attribute is not None:
                 self.fills.append((attribute, value))
             elif isinstance(target.value, ast.Name):
                 self.locals.setdefault(target.value.id, []).append(value)
+        elif attribute is not None:
+            self.stores.append((attribute, value))
         else:
             self._bind_names(target, value)
 

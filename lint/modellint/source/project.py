@@ -187,6 +187,10 @@ def collect_names(body: list[ast.stmt], names: dict[str, list[Binding]], stars: 
                 for target in targets:
                     if isinstance(target, ast.Name):
                         names.setdefault(target.id, []).append(value)
+                    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                        for name, part in zip(target.elts, value.elts, strict=False):
+                            if isinstance(name, ast.Name):
+                                names.setdefault(name.id, []).append(part)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 names.setdefault(name, []).append(value)
             case ast.If() | ast.For() | ast.While():

@@ -1,0 +1,196 @@
+"""The command line: what it prints, where, and with which status it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from modellint.cli import cli
+
+BAD = (
+    "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.layers = [nn.Linear(1, 1)]\n"
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("", "utf-8")
+    (tmp_path / "net.py").write_text(BAD, "utf-8")
+    return tmp_path
+
+
+def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(cli, list(arguments), input=stdin)
+
+
+def test_formats(project: Path) -> None:
+    concise = run("check", "--output-format", "concise")
+    assert concise.exit_code == 1
+    assert concise.stdout.startswith("net.py:7:9: REG001 [*] `self.layers` keeps modules in a plain list")
+    (entry,) = json.loads(run("check", "--output-format", "json").stdout)
+    assert entry["filename"] == str(project / "net.py")
+    assert (entry["code"], entry["severity"], entry["url"]) == ("REG001", "error", None)
+    assert entry["location"] == {"row": 7, "column": 9}
+    assert entry["fix"]["applicability"] == "safe"
+    assert (entry["evidence"], entry["target"], entry["modules"], entry["operator"]) == ("source", None, [], None)
+    report = json.loads(run("check", "--output-format", "report").stdout)
+    assert set(report) == {"version", "diagnostics", "targets"}
+
+
+def test_exit_statuses(project: Path) -> None:
+    assert run("check", "--exit-zero").exit_code == 0
+    assert run("check", "--fail-level", "never").exit_code == 0
+    assert run("check", "--ignore", "REG").exit_code == 0
+    assert run("check", "nowhere.py").exit_code == 2
+    assert run("check", "--select", "REG901").exit_code == 2
+    assert run("check", "--frontend", "trace").exit_code == 2
+    assert run("check", "net.py:Net").exit_code == 2
+
+
+def test_fix_and_diff(project: Path) -> None:
+    diff = run("check", "--diff")
+    assert diff.exit_code == 1
+    assert "+        self.layers = nn.ModuleList([nn.Linear(1, 1)])" in diff.stdout
+    assert (project / "net.py").read_text("utf-8") == BAD
+    assert run("check", "--fix").exit_code == 0
+    assert "nn.ModuleList([nn.Linear(1, 1)])" in (project / "net.py").read_text("utf-8")
+    assert run("check").exit_code == 0
+    assert run("check", "--diff").exit_code == 0
+
+
+def test_exit_non_zero_on_fix(project: Path) -> None:
+    assert run("check", "--fix", "--exit-non-zero-on-fix").exit_code == 1
+
+
+def test_stdin(project: Path) -> None:
+    assert run("check", "-", "--output-format", "concise", stdin=BAD).exit_code == 1
+    fixed = run("check", "-", "--fix", "--stdin-filename", "other.py", stdin=BAD)
+    assert "nn.ModuleList(" in fixed.stdout
+    assert fixed.exit_code == 0
+
+
+def test_nearest_name_is_told(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[tool.modellint]\nselct = ['REG']\n", "utf-8")
+    done = run("check")
+    assert done.exit_code == 2
+    assert "unknown key 'selct'; did you mean 'select'?" in done.stderr
+
+
+def test_settings_file(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[tool.modellint]\nper-file-ignores = { 'net.py' = ['REG001'] }\n", "utf-8")
+    assert run("check").exit_code == 0
+    assert run("check", "--isolated").exit_code == 1
+    (project / "modellint.toml").write_text("exclude = ['net.py']\n", "utf-8")
+    assert run("check").exit_code == 0
+    assert run("check", "net.py").exit_code == 1
+    assert run("check", "--force-exclude", "net.py").exit_code == 0
+    assert "exclude = ['net.py']" in run("config").stdout
+
+
+def test_gitignore(project: Path) -> None:
+    (project / ".git").mkdir()
+    (project / ".gitignore").write_text("net.py\n", "utf-8")
+    done = run("check")
+    assert done.exit_code == 0
+    assert "no Python files found" in done.stderr
+
+
+def test_never_fixes_site_packages(project: Path) -> None:
+    folder = project / "site-packages"
+    folder.mkdir()
+    (folder / "net.py").write_text(BAD, "utf-8")
+    done = run("check", "--fix", "site-packages/net.py")
+    assert done.exit_code == 1
+    assert (folder / "net.py").read_text("utf-8") == BAD
+
+
+def test_rule_pages() -> None:
+    assert "## Fix safety" in run("rule", "REG001").stdout
+    assert run("rule", "REG099").exit_code == 2
+    assert len(json.loads(run("rule", "--all", "--output-format", "json").stdout)) >= 9
+
+
+@pytest.mark.parametrize(
+    "data", [b"print 'x'\nclass A: pass\n", b"class A: pass\n\0", b"# coding: nope\nclass A: pass\n"]
+)
+def test_unreadable_files(project: Path, data: bytes) -> None:
+    (project / "net.py").write_bytes(data)
+    done = run("check", "--output-format", "concise")
+    assert done.exit_code == 1
+    assert "LNT002" in done.stdout
+    assert "Traceback" not in done.output
+
+
+def test_deep_expression(project: Path) -> None:
+    sum_ = " + ".join(["1"] * 3000)
+    (project / "net.py").write_text(BAD + f"        self.n = {sum_}\n", "utf-8")
+    assert "REG001" in run("check", "--output-format", "concise").stdout
+
+
+def test_newlines_and_encodings_are_kept(project: Path) -> None:
+    for newline in ("\r\n", "\r"):
+        text = BAD.replace("\n", newline) + "# 층" + newline
+        data = b"\xef\xbb\xbf" + text.encode()
+        (project / "net.py").write_bytes(data)
+        assert run("check", "--fix").exit_code == 0
+        wanted = text.replace("[nn.Linear(1, 1)]", "nn.ModuleList([nn.Linear(1, 1)])")
+        assert (project / "net.py").read_bytes() == b"\xef\xbb\xbf" + wanted.encode()
+
+
+def test_same_bytes_for_any_run(project: Path) -> None:
+    for number in range(40):
+        (project / f"part{number:02}.py").write_text(BAD.replace("Net", f"Net{number}"), "utf-8")
+    outputs = set()
+    for jobs, seed, locale, cache in (("1", "0", "C", []), ("4", "7", "C.UTF-8", []), ("3", "1", "C", ["--no-cache"])):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale}
+        done = subprocess.run(
+            [sys.executable, "-m", "modellint", "check", "--output-format", "json", "--jobs", jobs, *cache],
+            capture_output=True,
+            check=False,
+            env=environment,
+        )
+        assert done.returncode == 1, done.stderr
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
+
+
+def test_cache_follows_other_files(project: Path) -> None:
+    (project / "base.py").write_text("class Base:\n    pass\n", "utf-8")
+    (project / "net.py").write_text("from base import Base\n" + BAD.replace("nn.Module", "Base"), "utf-8")
+    assert run("check").exit_code == 0
+    (project / "base.py").write_text("from torch import nn\nclass Base(nn.Module):\n    pass\n", "utf-8")
+    assert run("check").exit_code == 1
+
+
+def test_traps_are_not_run(project: Path) -> None:
+    trap = f"open({str(project / 'sprung')!r}, 'w').close()\n"
+    for name in ("conftest.py", "sitecustomize.py", "setup.py", "__init__.py"):
+        (project / name).write_text(trap, "utf-8")
+    (project / "net.py").write_text(trap + BAD, "utf-8")
+    nested = project / "nested"
+    nested.mkdir()
+    (nested / "pyproject.toml").write_text("[tool.modellint]\nplugins = ['evil']\n", "utf-8")
+    (nested / "evil.py").write_text(trap + BAD, "utf-8")
+    done = run("check")
+    assert done.exit_code == 1
+    assert "plugins count only in the settings of" in done.stderr
+    assert not (project / "sprung").exists()
+
+
+def test_clean_check_imports_little(project: Path) -> None:
+    (project / "net.py").write_text(BAD.replace("[nn.Linear(1, 1)]", "nn.Linear(1, 1)"), "utf-8")
+    code = (
+        "import sys\nfrom modellint.cli import main\ntry:\n    main(['check', '--no-cache', 'net.py'])\nexcept SystemExit:\n    pass\n"
+        "print([n for n in ('libcst', 'pathspec', 'multiprocessing', 'torch', 'difflib', 'modellint.source.interpret') "
+        "if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "All checks passed!\n[]\n"

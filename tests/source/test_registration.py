@@ -1,0 +1,156 @@
+"""The registration rules on the situations that they must tell apart."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import modellint
+
+HEAD = "import torch\nfrom torch import nn\n\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(init: str, forward: str = "return x", arguments: str = "", extra: str = "") -> str:
+    lines = textwrap.indent(textwrap.dedent(init).strip(), " " * 8)
+    body = textwrap.indent(textwrap.dedent(forward).strip(), " " * 8)
+    return (
+        f"{HEAD}class Net(nn.Module):\n    def __init__(self{arguments}):\n        super().__init__()\n{lines}\n\n"
+        f"    def forward(self, x):\n{body}\n{extra}"
+    )
+
+
+def found(text: str) -> list[tuple[str, int]]:
+    return [(d.code, d.span.row if d.span else 0) for d in modellint.check_source(text).diagnostics]
+
+
+CLEAN = {
+    "attributes": "self.a = nn.Linear(2, 2)\nself.b = nn.Linear(2, 2)",
+    "list and add_module": (
+        "self.xs = [nn.Linear(2, 2) for _ in range(2)]\nfor i, x in enumerate(self.xs):\n    self.add_module(f'x{i}', x)"
+    ),
+    "ModuleList": "self.xs = nn.ModuleList([nn.Linear(2, 2)])",
+    "ModuleDict": "self.xs = nn.ModuleDict({'a': nn.Linear(2, 2)})",
+    "parameter": "self.w = nn.Parameter(torch.ones(2))",
+    "wrapped in Sequential later": "self.xs = []\nself.xs.append(nn.Linear(2, 2))\nself.net = nn.Sequential(*self.xs)",
+    "rebound": "self.xs = [nn.Linear(2, 2)]\nself.xs = nn.Sequential(*self.xs)",
+    "other attribute": "self.xs = [nn.ReLU()]\nself.ys = nn.ModuleList(self.xs)",
+    "setattr in a loop": "self.xs = []\nfor i in range(2):\n    m = nn.Linear(2, 2)\n    setattr(self, f'm{i}', m)\n    self.xs.append(m)",
+    "alias of registered": "self.a = nn.Linear(2, 2)\nself.b = nn.Linear(2, 2)\nself.xs = [self.a, self.b]",
+    "classes, not modules": "self.kinds = [nn.ReLU, nn.GELU]",
+    "numbers": "self.sizes = [1, 2, 3]",
+    "unknown": "self.xs = [build(i) for i in range(2)]",
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    assert found(net(CLEAN[name])) == []
+
+
+def test_reference_to_an_argument_is_clean() -> None:
+    assert found(net("self._ref = [discriminator]", "return self._ref[0](x)", ", discriminator")) == []
+
+
+def test_shared_module_called_twice_is_clean() -> None:
+    assert found(net("self.a = nn.Linear(2, 2)", "return self.a(self.a(x))")) == []
+
+
+DEFECTS = {
+    "literal": ("self.xs = [nn.Linear(2, 2)]", "REG001", 8),
+    "filled": ("self.xs = []\nself.xs.append(nn.Linear(2, 2))", "REG001", 8),
+    "local": ("xs = []\nxs.append(nn.Linear(2, 2))\nself.xs = xs", "REG001", 10),
+    "set": ("self.xs = {nn.Linear(2, 2)}", "REG001", 8),
+    "nested": ("self.xs = [[nn.Linear(2, 2)] for _ in range(2)]", "REG001", 8),
+    "repeated": ("m = nn.Linear(2, 2)\nself.xs = [m] * 3", "REG001", 9),
+    "overwritten each turn": (
+        "self.xs = []\nfor _ in range(2):\n    self.m = nn.Linear(2, 2)\n    self.xs.append(self.m)",
+        "REG001",
+        8,
+    ),
+    "dict": ("self.d = {'a': nn.Linear(2, 2)}", "REG002", 8),
+    "dict item": ("self.d = {}\nself.d['a'] = nn.Linear(2, 2)", "REG002", 8),
+    "parameters": ("self.ws = [nn.Parameter(torch.ones(2))]", "REG004", 8),
+    "parameter dict": ("self.ws = {'a': nn.Parameter(torch.ones(2))}", "REG005", 8),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_defect(name: str) -> None:
+    init, code, row = DEFECTS[name]
+    assert found(net(init)) == [(code, row)]
+
+
+def test_stray_comma() -> None:
+    assert found(net("self.c = nn.Linear(2, 2),", "return self.c(x)")) == [("REG003", 8)]
+    assert found(net("self.c = nn.Linear(2, 2),", "return self.c[0](x)")) == [("REG001", 8)]
+
+
+def test_no_fix_where_only_a_list_will_do() -> None:
+    report = modellint.check_source(net("self.xs = [nn.Linear(2, 2)]", "self.xs.remove(x)\nreturn x"))
+    assert [(d.code, d.fix) for d in report.diagnostics] == [("REG001", None)]
+
+
+def test_paramless_is_a_warning() -> None:
+    (finding,) = modellint.check_source(net("self.xs = [nn.ReLU()]")).diagnostics
+    assert finding.severity.label == "warning"
+
+
+def test_suppressed_and_the_suppression_counts_as_used() -> None:
+    assert found(net("self._ref = [nn.Linear(2, 2)]  # noqa: REG001")) == []
+    assert found(net("self.a = nn.Linear(2, 2)  # noqa: REG001")) == [("LNT001", 8)]
+
+
+def test_super_init() -> None:
+    body = "class A(nn.Module):\n    def __init__(self):\n        self.n = 1\n        {}self.f = nn.Linear(1, 1)\n"
+    assert found(HEAD + body.format("")) == [("REG008", 8)]
+    assert found(HEAD + body.format("super().__init__()\n        ")) == []
+    late = (
+        "class A(nn.Module):\n    def __init__(self):\n        self.f = nn.Linear(1, 1)\n        super().__init__()\n"
+    )
+    assert found(HEAD + late) == [("REG008", 7)]
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import torch.nn as n\nBase, Lin = n.Module, n.Linear\n",
+        "from torch.nn import Module as Base, Linear as Lin\n",
+        "import torch as th\nBase = th.nn.Module\nLin = th.nn.Linear\n",
+    ],
+)
+def test_import_aliases(imports: str) -> None:
+    text = (
+        f"{imports}class A(Base):\n    def __init__(self):\n        super().__init__()\n        self.xs = [Lin(1, 1)]\n"
+    )
+    assert [code for code, _ in found(text)] == ["REG001"]
+
+
+def test_star_import() -> None:
+    body = "    def __init__(self):\n        super().__init__()\n        self.xs = [Linear(1, 1)]\n"
+    text = "from torch.nn import *\nclass A(Module):\n" + body
+    assert [code for code, _ in found(text)] == ["REG001"]
+
+
+def test_module_three_files_away(tmp_path: Path) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (tmp_path / "pyproject.toml").write_text("", "utf-8")
+    (package / "__init__.py").write_text("from .c import Base\n", "utf-8")
+    (package / "a.py").write_text("from torch import nn\nclass Root(nn.Module):\n    pass\n", "utf-8")
+    (package / "b.py").write_text("from .a import *\nclass Mid(Root):\n    pass\n", "utf-8")
+    (package / "c.py").write_text("from pkg.b import Mid as Base\n", "utf-8")
+    model = package / "model.py"
+    text = (
+        "from . import Base\n\n\nclass Net(Base):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.parts = [Base() for _ in range(2)]\n"
+    )
+    model.write_text(text, "utf-8")
+    report = modellint.check_source(text, filename=str(model))
+    assert [(d.code, d.attribute) for d in report.diagnostics] == [("REG001", "parts")]
