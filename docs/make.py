@@ -61,7 +61,9 @@ def main() -> int:
         case ["table"]:
             (ROOT / "README.md").write_text(readme(), "utf-8")
         case ["table", "--check"]:
-            return int((ROOT / "README.md").read_text("utf-8") != readme())
+            if (ROOT / "README.md").read_text("utf-8") != readme():
+                print("README.md: the table of rules is not current: run `python docs/make.py table`", file=sys.stderr)
+                return 1
         case ["pages"]:
             write_pages()
         case ["examples"]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 import modellint
+from modellint.cli import cli
 from modellint.diagnostic import Diagnostic
 from modellint.rule import Page, Rule, load_rules
 from modellint.run import all_rules
@@ -18,6 +19,15 @@ from modellint.source.text import SourceText
 RULES = all_rules()
 ABOUT_SOURCE = load_rules()
 ROOT = Path(__file__).resolve().parent.parent.parent
+NET = """\
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.todo = 1
+"""
 
 
 @pytest.fixture(params=list(RULES))
@@ -61,7 +71,7 @@ def test_fix_of_bad_leaves_nothing(source_rule: Rule) -> None:
     if not source_rule.fixable:
         assert all(finding.fix is None for finding in check(SourceText(page.example("Bad"))))
         return
-    fixed = fix_text(SourceText(page.example("Bad")), check)
+    fixed = fix_text(SourceText(page.example("Bad")), check, unsafe=True)
     assert fixed.problem is None
     assert fixed.remaining == ()
     assert fixed.text == page.example("Good")
@@ -71,32 +81,61 @@ def test_unused_suppression_page() -> None:
     page = Page.of(type(RULES["LNT001"]))
     assert codes(page.example("Bad")) == {"LNT001"}
     assert codes(page.example("Good")) == set()
+    fixed = fix_text(
+        SourceText(page.example("Bad")), lambda source: modellint.check_source(source.text).diagnostics, unsafe=False
+    )
+    assert fixed.text == page.example("Good")
 
 
 def test_unparsable_page() -> None:
-    assert codes(Page.of(type(RULES["LNT002"])).example("Bad")) == {"LNT002"}
+    page = Page.of(type(RULES["LNT002"]))
+    assert codes(page.example("Bad")) == {"LNT002"}
+    assert codes(page.example("Good")) == set()
 
 
-def _rule_in_guide() -> Iterator[str]:
-    guide = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    match = re.search(r"````python\n(.*?)````", guide, re.DOTALL)
+def with_plugin(text: str, *options: str) -> Result:
+    """A check of ``net.py``, in the current folder, by the one rule in ``text``, XYZ001."""
+    Path("rules").mkdir(exist_ok=True)
+    Path("rules", "xyz001.py").write_text(text, "utf-8")
+    command = ["check", "--plugin", "rules", "--select", "XYZ,LNT", "--output-format", "concise", "--no-cache"]
+    return CliRunner().invoke(cli, [*command, *options, "net.py"])
+
+
+def test_failing_rule_page() -> None:
+    page = Page.of(type(RULES["LNT004"]))
+    assert codes(page.example("Bad")) == set()
+    Path("net.py").write_text(NET, "utf-8")
+    failed = with_plugin(page.example("Bad"))
+    assert failed.exit_code == 1
+    assert failed.output.count("LNT004") == 1
+    assert "xyz001.py" in failed.output
+    assert with_plugin(page.example("Good")).exit_code == 0
+
+
+@pytest.fixture
+def guide() -> str:
+    """The contributing guide's rule; under another code, so that it may stand where the guide says at the same time."""
+    match = re.search(r"````python\n(.*?)````", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
     assert match is not None
-    yield match[1]
+    return match[1].replace("REG900", "XYZ001")
 
 
-def test_rule_of_the_contributing_guide_works(tmp_path: Path) -> None:
-    from click.testing import CliRunner
-
-    from modellint.cli import cli
-
-    (text,) = _rule_in_guide()
-    (tmp_path / "rules").mkdir()
-    (tmp_path / "rules" / "reg900.py").write_text(text, "utf-8")
-    (tmp_path / "net.py").write_text(
-        "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"
-        "        super().__init__()\n        self.todo = 1\n",
-        "utf-8",
-    )
-    done = CliRunner().invoke(cli, ["check", "--plugin", "rules", "--output-format", "concise", "net.py"])
-    assert "net.py:7:9: REG900 `self.todo` is unfinished" in done.output
+def test_rule_of_the_contributing_guide_works(guide: str) -> None:
+    Path("net.py").write_text(NET, "utf-8")
+    done = with_plugin(guide)
+    assert "net.py:7:9: XYZ001 `self.todo` is unfinished" in done.output
     assert done.exit_code == 1
+
+
+def test_page_in_the_contributing_guide_is_right(guide: str) -> None:
+    made: dict[str, object] = {"__name__": "made"}
+    exec(compile(guide, "xyz001.py", "exec"), made)
+    rule = made["TodoAttribute"]
+    assert isinstance(rule, type)
+    assert issubclass(rule, Rule)
+    page = Page.of(rule)
+    Path("net.py").write_text(page.example("Bad"), "utf-8")
+    assert with_plugin(guide).output.count("XYZ001") == 1
+    fixed = with_plugin(guide, "--fix", "--unsafe-fixes")
+    assert fixed.exit_code == 0, fixed.output
+    assert Path("net.py").read_text("utf-8") == page.example("Good")

@@ -127,23 +127,27 @@ def _findings(
                 yield finding
 
 
-def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: str) -> Iterator[Diagnostic]:
+def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: str) -> list[Diagnostic]:
     from modellint.source.facts import ModuleClass
     from modellint.source.world import TooLarge
 
     try:
         cls = ModuleClass(project, ref)
     except TooLarge:
-        return
+        return []
+    found: list[Diagnostic] = []
     for rule in rules:
         try:
-            yield from rule.source(cls)  # type: ignore[attr-defined]
+            found.extend(rule.source(cls))  # type: ignore[attr-defined]
         except RecursionError:
             raise
         except Exception as error:
             from modellint.own_rules import rule_failed
 
-            yield rule_failed(rule.code, shown, error, cls.rewriter.span(ref.node))
+            found.append(rule_failed(rule.code, shown, error, cls.rewriter.span(ref.node)))
+    # Its parts point back at it; without this a run that does not collect garbage would keep every tree.
+    vars(cls).clear()
+    return found
 
 
 def subject_of(rule: Rule) -> str:
