@@ -102,6 +102,11 @@ def test_paramless_is_a_warning() -> None:
     assert finding.severity.label == "warning"
 
 
+def test_items_from_a_helper() -> None:
+    helper = "\n    def _items(self, n):\n        return [nn.Linear(2, 2) for _ in range(n)]\n"
+    assert found(net("self.xs = list(self._items(2))", extra=helper)) == [("REG001", 8)]
+
+
 def test_suppressed_and_the_suppression_counts_as_used() -> None:
     assert found(net("self._ref = [nn.Linear(2, 2)]  # noqa: REG001")) == []
     assert found(net("self.a = nn.Linear(2, 2)  # noqa: REG001")) == [("LNT001", 8)]

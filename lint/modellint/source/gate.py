@@ -67,6 +67,25 @@ _COMPUTING = frozenset(
     }
 )
 _FILLS = frozenset({"append", "extend", "insert", "add", "update", "setdefault", "appendleft", "extendleft"})
+_PLAIN_METHODS = frozenset(
+    {
+        "format",
+        "join",
+        "split",
+        "lower",
+        "upper",
+        "strip",
+        "replace",
+        "item",
+        "tolist",
+        "size",
+        "numel",
+        "dim",
+        "keys",
+        "index",
+    }
+)
+"""Methods of strings, tensors and containers that give numbers and strings."""
 _PLAIN_TYPES = frozenset(
     {
         "int",
@@ -481,7 +500,7 @@ class _Look:
                     for b in bindings
                 )
                 return plain and named and not rest.startswith("nn.") and rest[:1].islower()
-        if isinstance(node.func, ast.Attribute):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _PLAIN_METHODS:
             return self._inert(node.func.value, function) and self._all_inert(arguments, function)
         return False
 
