@@ -288,7 +288,10 @@ class ModuleClass:
         if not value.element:
             # `[discriminator]` is how one keeps a reference on purpose.
             return annotated and len(box.items) > 1
-        return annotated and shows_modules(attribute.uses)
+        uses = attribute.uses
+        if annotated:
+            return shows_modules(uses) or bool(uses.item_attributes)
+        return any(method == "forward" and call.args for method, call in uses.item_calls)
 
     def is_stateless(self, value: Instance) -> bool:
         """Whether hiding this module loses neither weights nor buffers nor a mode."""
