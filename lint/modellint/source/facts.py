@@ -14,7 +14,7 @@ from modellint.source.annotations import is_annotated_module
 from modellint.source.interpret import Initialisation, Interpreter
 from modellint.source.project import ClassRef, External, dotted_name
 from modellint.source.rewrite import Rewriter
-from modellint.source.uses import Uses, UseTable, class_functions, shows_modules
+from modellint.source.uses import Uses, class_functions, shows_modules, uses_in
 from modellint.source.values import (
     Argument,
     Const,
@@ -73,21 +73,29 @@ class Hidden:
 class Attribute:
     """One attribute of ``self``: its live bindings (those that may stand when the object is built) and all of them."""
 
-    __slots__ = ("bindings", "live", "name", "owner")
-
     def __init__(self, name: str, owner: ModuleClass, live: tuple[Binding, ...]) -> None:
         self.name = name
         self.owner = owner
         self.live = live
-        self.bindings = [binding for binding in owner.all_bindings if binding.attribute == name]
+        self._hidden: dict[str, Hidden | None] = {}
 
-    @property
+    @cached_property
+    def bindings(self) -> list[Binding]:
+        """Every statement of the methods read that binds it."""
+        return [binding for binding in self.owner.all_bindings if binding.attribute == self.name]
+
+    @cached_property
     def uses(self) -> Uses:
         """How the class's methods use it."""
-        return self.owner.uses.of(self.name)
+        return self.owner.uses_of(self.name)
 
     def hidden(self, kind: str) -> Hidden | None:
         """The first live binding that hides a ``module`` or ``parameter`` in a plain container, if there is one."""
+        if kind not in self._hidden:
+            self._hidden[kind] = self._find_hidden(kind)
+        return self._hidden[kind]
+
+    def _find_hidden(self, kind: str) -> Hidden | None:
         for binding in self.live:
             if binding.form == "register":
                 continue
@@ -131,10 +139,9 @@ class ModuleClass:
                     if _changes_attributes(node):
                         yield Function(node, ref.file, None, ref)
 
-    @cached_property
-    def uses(self) -> UseTable:
-        """How the methods of the class and of its bases in the project use attributes."""
-        return UseTable(node for ref in self.lineage for node in class_functions(ref.node))
+    def uses_of(self, attribute: str) -> Uses:
+        """How the methods of the class and of its bases in the project use an attribute."""
+        return uses_in((ref.file.uses(ref.node) for ref in self.lineage), attribute)
 
     @cached_property
     def rewriter(self) -> Rewriter:
@@ -253,7 +260,7 @@ class ModuleClass:
         """The members of a plain container that only it holds, and whether it holds other things too."""
         members: list[Value] = []
         mixed = False
-        if is_reference(box, attribute.uses):
+        if _may_be_reference(box) and is_reference(attribute.uses):
             return None
         for value in leaves(box):
             if (
@@ -341,17 +348,20 @@ class ModuleClass:
         return symbol is None and dotted[:1].isupper()
 
 
-def is_reference(box: Container, uses: Uses) -> bool:
-    """Whether a container is `[module]` around a local name, read as `self.x[0]` only: hidden from PyTorch on purpose."""
+def _may_be_reference(box: Container) -> bool:
+    """Whether a container is `[module]` around a local name."""
     node = box.node
     return (
         isinstance(node, ast.List)
         and len(node.elts) == 1
         and isinstance(node.elts[0], ast.Name)
         and len(box.items) == 1
-        and uses.indexed
-        and not (uses.iterated or uses.methods)
     )
+
+
+def is_reference(uses: Uses) -> bool:
+    """Whether such a container is read as `self.x[0]` only: a module hidden from PyTorch on purpose."""
+    return uses.indexed and not (uses.iterated or uses.methods)
 
 
 def _registers(value: Value) -> bool:

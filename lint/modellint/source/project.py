@@ -12,11 +12,14 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from modellint.source import known
 from modellint.source.parse import Unparsable, parse
 from modellint.source.text import SourceText, Undecodable
+
+if TYPE_CHECKING:
+    from modellint.source.uses import ClassUses
 
 _KEPT_TREES = 256
 _DEEPEST = 16
@@ -105,7 +108,7 @@ Binding: TypeAlias = Imported | ast.ClassDef | ast.FunctionDef | ast.AsyncFuncti
 class IndexedFile:
     """A parsed file and the names bound at its top, each with everything that is ever bound to it."""
 
-    __slots__ = ("_calls", "_members", "names", "path", "source", "stars", "tree")
+    __slots__ = ("_calls", "_members", "_uses", "names", "path", "source", "stars", "tree")
 
     def __init__(self, path: str, source: SourceText, tree: ast.Module) -> None:
         self.path = path
@@ -115,7 +118,17 @@ class IndexedFile:
         self.stars: list[Imported] = []
         self._members: dict[ast.ClassDef, dict[str, ast.stmt]] = {}
         self._calls: dict[ast.AST, frozenset[str] | None] = {}
+        self._uses: dict[ast.ClassDef, ClassUses] = {}
         collect_names(tree.body, self.names, self.stars)
+
+    def uses(self, cls: ast.ClassDef) -> ClassUses:
+        """How the methods of a class of this file use its attributes."""
+        found = self._uses.get(cls)
+        if found is None:
+            from modellint.source.uses import ClassUses
+
+            found = self._uses[cls] = ClassUses(cls)
+        return found
 
     def members(self, cls: ast.ClassDef) -> dict[str, ast.stmt]:
         """The statements of a class of this file that define its attributes, by name; the last one counts."""

@@ -60,17 +60,37 @@ class Uses:
         """Calls of an item, with the name of the method in which they stand."""
         self.item_attributes: set[str] = set()
 
+    def merge(self, other: Uses) -> None:
+        """Add the uses that other methods make."""
+        self.methods |= other.methods
+        self.called |= other.called
+        self.indexed |= other.indexed
+        self.iterated |= other.iterated
+        self.slice_assigned |= other.slice_assigned
+        self.type_tests |= other.type_tests
+        self.operators |= other.operators
+        self.left_additions |= other.left_additions
+        self.foreign_calls |= other.foreign_calls
+        self.item_calls.extend(other.item_calls)
+        self.item_attributes |= other.item_attributes
 
-class UseTable:
-    """Uses of all attributes in the given functions, collected in one walk."""
 
-    def __init__(self, functions: Iterable[ast.FunctionDef | ast.AsyncFunctionDef]) -> None:
+class ClassUses:
+    """Uses of all attributes in the methods that one class defines itself, collected in one walk of each."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, node: ast.ClassDef) -> None:
         self._table: dict[str, Uses] = {}
-        for function in functions:
+        for function in class_functions(node):
             self._read(function)
 
+    def get(self, attribute: str) -> Uses | None:
+        """The uses of one attribute, if there are any."""
+        return self._table.get(attribute)
+
     def of(self, attribute: str) -> Uses:
-        """The uses of one attribute."""
+        """The uses of one attribute, to be added to."""
         return self._table.setdefault(attribute, Uses())
 
     def _read(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -93,7 +113,7 @@ class UseTable:
 
 
 class _Reader:
-    def __init__(self, table: UseTable, method: str, self_name: str, parents: dict[ast.AST, ast.AST]) -> None:
+    def __init__(self, table: ClassUses, method: str, self_name: str, parents: dict[ast.AST, ast.AST]) -> None:
         self.table = table
         self.method = method
         self.self_name = self_name
@@ -213,6 +233,16 @@ class _Reader:
                         self.table.of(attribute).item_attributes.add(attr)
                 case _:
                     pass
+
+
+def uses_in(classes: Iterable[ClassUses], attribute: str) -> Uses:
+    """How the methods of several classes use an attribute."""
+    found = Uses()
+    for one in classes:
+        part = one.get(attribute)
+        if part is not None:
+            found.merge(part)
+    return found
 
 
 def shows_modules(uses: Uses) -> bool:
