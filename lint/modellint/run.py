@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic
 from modellint.rule import Rule, load_rules
 from modellint.source.check import Checked, check_source
+from modellint.source.parse import LARGE_STACK
 from modellint.source.project import Project
 from modellint.source.text import SourceText, Undecodable
 
@@ -223,7 +224,7 @@ def _on_large_stack(work: Callable[[], Checked]) -> Checked:
     limit = sys.getrecursionlimit()
     size = threading.stack_size(512 * 1024 * 1024)
     try:
-        sys.setrecursionlimit(200_000)
+        sys.setrecursionlimit(LARGE_STACK)
         thread = threading.Thread(target=target)
         thread.start()
         thread.join()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import sys
 import warnings
+
+LARGE_STACK = 200_000
+"""The recursion limit that is set where the stack is large."""
 
 
 class Unparsable(Exception):
@@ -25,9 +29,12 @@ def parse(text: str) -> ast.Module:
             return ast.parse(text)
     except (SyntaxError, ValueError) as error:
         return _parse_newer(text, error)
-    except MemoryError:
-        # CPython's parser says so when an expression nests deeper than its own stack allows.
-        raise RecursionError("expression nested too deeply") from None
+    except (MemoryError, RecursionError):
+        # CPython's parser raises the one or the other when an expression nests deeper than it allows.
+        if sys.getrecursionlimit() < LARGE_STACK:
+            raise RecursionError("expression nested too deeply") from None
+        # 3.12's has a limit that no stack lifts; libcst's has none.
+        return parse_with_libcst(text)
 
 
 def parse_with_libcst(text: str) -> ast.Module:
