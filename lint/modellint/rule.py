@@ -66,6 +66,8 @@ class Rule:
     """Codes of more general rules whose finding for the same attribute or statement gives way."""
     wakes_on: ClassVar[Feature | None] = None
     """What a class must show at a look for this rule to be asked about it; None: the rule is always asked."""
+    needs: ClassVar[tuple[frozenset[str], ...]] = ()
+    """Sets of words of each of which code must hold one for a rule about ``Code`` to be asked about it."""
     default: ClassVar[bool] = True
     """Whether the rule runs when the user selects nothing."""
 

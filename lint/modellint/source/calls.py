@@ -105,10 +105,15 @@ class Caller(Evaluator):
         keywords: dict[str | None, Value] = {}
         for keyword in node.keywords:
             keywords[keyword.arg] = self.value(keyword.value, frame)
-        made = self.apply_to(callee, Arguments(positional, spread, keywords), node, frame)
+        arguments = Arguments(positional, spread, keywords)
+        made = self.apply_to(callee, arguments, node, frame)
         if type(made) is Instance and made.kind == "unresolved" and not made.name:
             made.name = _spelled(node.func)
+        self.called(node, callee, arguments, made, frame)
         return made
+
+    def called(self, node: ast.Call, callee: Value, arguments: Arguments, made: Value, frame: Frame) -> None:
+        """Note a call that was read."""
 
     def apply(self, callee: Value, arguments: list[Value], node: ast.expr, frame: Frame) -> Value:
         """The value of calling ``callee`` with positional arguments."""
@@ -249,8 +254,8 @@ class Caller(Evaluator):
         if name in _READING:
             return NUMBER
         match name:
-            case "super":
-                return SuperValue(frame.owner or self.cls)
+            case "super" if (owner := frame.owner or self.cls) is not None:
+                return SuperValue(owner)
             case "dict":
                 return self._new_dict(first, arguments, node)
             case "range":
@@ -412,7 +417,7 @@ class Caller(Evaluator):
         kinds = {getattr(decorator, "id", "") for decorator in getattr(function.node, "decorator_list", ())}
         if "staticmethod" in kinds:
             return arguments
-        bound: Value = ClassValue(self.cls) if "classmethod" in kinds else SELF
+        bound: Value = ClassValue(self.cls) if "classmethod" in kinds and self.cls is not None else SELF
         return Arguments([bound, *arguments.positional], arguments.spread, arguments.keywords)
 
     def _on_super(self, receiver: SuperValue, name: str, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:

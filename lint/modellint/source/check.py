@@ -108,23 +108,63 @@ def _findings(
     file: IndexedFile, project: Project, rules: Mapping[str, Rule], shown: str, gated: bool
 ) -> Iterator[Diagnostic]:
     about_classes = [rule for rule in rules.values() if subject_of(rule) == "ModuleClass"]
-    if not about_classes:
-        return
+    about_code = [rule for rule in rules.values() if subject_of(rule) == "Code"]
+    if about_code:
+        from modellint.source.words import Words
+
+        words = Words(file)
+        about_code = [rule for rule in about_code if not gated or words.anywhere(rule.needs)]
     wakes_on = {rule.wakes_on for rule in about_classes}
     seen: set[tuple[str, int, int, str | None]] = set()
-    for node, within in classes_in(file.tree):
-        if not node.bases:
-            continue
-        ref = ClassRef(file, node, within)
-        if not project.is_module(ref) or (gated and not may_matter(ref, project, wakes_on)):
-            continue
-        for finding in _class_findings(ref, project, about_classes, shown):
+
+    def new(found: list[Diagnostic]) -> Iterator[Diagnostic]:
+        for finding in found:
             span = finding.span
             key = (finding.code, span.row, span.column, finding.attribute) if span else (finding.code, 0, 0, None)
             # A base class's statement is met again in every class that derives from it.
             if key not in seen:
                 seen.add(key)
                 yield finding
+
+    for node, within in classes_in(file.tree):
+        if not node.bases:
+            continue
+        ref = ClassRef(file, node, within)
+        if not project.is_module(ref):
+            continue
+        asked = [rule for rule in about_code if not gated or words.in_class(ref, project, rule.needs)]
+        if asked:
+            yield from new(_code_findings(file, ref, project, asked, shown))
+        if about_classes and (not gated or may_matter(ref, project, wakes_on)):
+            yield from new(_class_findings(ref, project, about_classes, shown))
+    asked = [rule for rule in about_code if not gated or words.outside(rule.needs)]
+    if asked:
+        yield from new(_code_findings(file, None, project, asked, shown))
+
+
+def _code_findings(
+    file: IndexedFile, ref: ClassRef | None, project: Project, rules: list[Rule], shown: str
+) -> list[Diagnostic]:
+    from modellint.source.code import Code
+    from modellint.source.world import TooLarge
+
+    try:
+        code = Code(project, file, ref)
+    except TooLarge:
+        return []
+    found: list[Diagnostic] = []
+    for rule in rules:
+        try:
+            found.extend(rule.source(code))  # type: ignore[attr-defined]
+        except RecursionError:
+            raise
+        except Exception as error:
+            from modellint.own_rules import rule_failed
+
+            where = code.rewriter.span(ref.node) if ref is not None else Span(1, 1, 1, 1)
+            found.append(rule_failed(rule.code, shown, error, where))
+    vars(code).clear()
+    return found
 
 
 def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: str) -> list[Diagnostic]:

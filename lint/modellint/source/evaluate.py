@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source.project import ClassRef, External, FileRef, FunctionRef, ValueRef
 from modellint.source.values import (
@@ -95,14 +95,17 @@ BUILTINS = frozenset(
 class Evaluator(ABC):
     """Reads expressions of one class; the state of ``self`` is in ``attributes``."""
 
-    def __init__(self, project: Project, cls: ClassRef) -> None:
+    readers: ClassVar[dict[type[ast.expr], Callable[[Any, Any, Frame], Value]]] = {}
+    """What reads each kind of expression."""
+
+    def __init__(self, project: Project, cls: ClassRef | None) -> None:
         self.project = project
         self.cls = cls
         self.attributes: Attributes = {}
         self.bindings: list[Binding] = []
         self.fills: list[Fill] = []
         self.steps = 0
-        self.lineage = project.lineage(cls)
+        self.lineage = project.lineage(cls) if cls is not None else []
         self._class_names = [ref.file.members(ref.node) for ref in self.lineage]
         self._named: dict[tuple[str, str, int], Value] = {}
         self._module_values: dict[int, Value] = {}
@@ -128,7 +131,7 @@ class Evaluator(ABC):
         self.steps += 1
         if self.steps > STEPS:
             raise TooLarge
-        reader = _READERS.get(type(node))
+        reader = self.readers.get(type(node))
         return reader(self, node, frame) if reader is not None else UNKNOWN
 
     def _constant(self, node: ast.Constant, frame: Frame) -> Value:
@@ -460,7 +463,7 @@ def _is_plain(value: Value) -> bool:
     return False
 
 
-_READERS: dict[type[ast.expr], Callable[[Evaluator, Any, Frame], Value]] = {
+Evaluator.readers = {
     ast.Constant: Evaluator._constant,
     ast.Name: Evaluator._name,
     ast.Attribute: Evaluator._attribute,

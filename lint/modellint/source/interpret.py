@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source.calls import Arguments, Caller
 from modellint.source.evaluate import is_property
@@ -32,7 +32,7 @@ from modellint.source.values import (
 from modellint.source.world import Attributes, Binding, Frame, State, escape, join_attributes, join_locals
 
 if TYPE_CHECKING:
-    from modellint.source.project import Project
+    from modellint.source.project import IndexedFile, Project
 
 _DEEPEST_CALL = 8
 _DEEPEST_ABROAD = 3
@@ -56,10 +56,14 @@ class Initialisation:
 
 
 class Interpreter(Caller):
-    """One reading of one module class."""
+    """One reading of one module class, or of functions that belong to none."""
 
-    def __init__(self, project: Project, cls: ClassRef) -> None:
+    runners: ClassVar[dict[type[ast.stmt], Callable[[Any, Any, Frame], bool | None]]] = {}
+    """What runs each kind of statement."""
+
+    def __init__(self, project: Project, cls: ClassRef | None, file: IndexedFile | None = None) -> None:
         super().__init__(project, cls)
+        self.file = cls.file if cls is not None else file
         self.initialisation = Initialisation()
         self._in_own_init = False
         self._calls = 0
@@ -73,7 +77,7 @@ class Interpreter(Caller):
         """Read ``__init__``, then each of ``methods`` from the state that it leaves."""
         init = self.find_method("__init__")
         if init is not None:
-            self._in_own_init = init.owner is not None and init.owner.node is self.cls.node
+            self._in_own_init = init.owner is not None and self.cls is not None and init.owner.node is self.cls.node
             self._enter(init)
             self._in_own_init = False
         self.allow_escape = False
@@ -90,7 +94,7 @@ class Interpreter(Caller):
         kinds = {getattr(decorator, "id", "") for decorator in getattr(node, "decorator_list", ())}
         names = [*node.args.posonlyargs, *node.args.args]
         if names and "staticmethod" not in kinds:
-            arguments.append(ClassValue(self.cls) if "classmethod" in kinds else SELF)
+            arguments.append(ClassValue(self.cls) if "classmethod" in kinds and self.cls is not None else SELF)
         self._calls = 0
         self.invoke(function, Arguments(arguments, [], {}), ast.Constant(None), frame, entry=True)
 
@@ -106,7 +110,7 @@ class Interpreter(Caller):
             return self._unseen(name, arguments, node)
         if not entry and not isinstance(body, ast.Lambda) and not self._worth_reading(function, arguments):
             return Instance("unresolved", node, body.name)
-        abroad = function.file is not self.cls.file
+        abroad = function.file is not self.file
         if abroad and self._abroad >= _DEEPEST_ABROAD:
             return self._unseen(name, arguments, node)
         self._abroad += abroad
@@ -198,9 +202,13 @@ class Interpreter(Caller):
         else:
             value = self.value(default, outer) if default is not None else UNKNOWN
             if entry:
-                caller = Argument(parameter.arg, parameter.annotation, frame.file)
+                caller = self.from_caller(parameter, default, frame)
                 value = union((caller, value)) if default is not None else caller
         frame.locals[parameter.arg] = value
+
+    def from_caller(self, parameter: ast.arg, default: ast.expr | None, frame: Frame) -> Value:
+        """What a function that is read for itself is given for one of its parameters."""
+        return Argument(parameter.arg, parameter.annotation, frame.file)
 
     # Statements
 
@@ -210,7 +218,7 @@ class Interpreter(Caller):
             outer = frame.statement
             frame.statement = statement
             self.steps += 1
-            runner = _RUNNERS.get(type(statement))
+            runner = self.runners.get(type(statement))
             falls_through = runner(self, statement, frame) if runner is not None else True
             frame.statement = outer
             if falls_through is False:
@@ -518,7 +526,7 @@ def _as_load(target: ast.expr) -> ast.expr:
     return target
 
 
-_RUNNERS: dict[type[ast.stmt], Callable[[Interpreter, Any, Frame], bool | None]] = {
+Interpreter.runners = {
     ast.Assign: Interpreter._assign,
     ast.AnnAssign: Interpreter._annotated,
     ast.AugAssign: Interpreter._augmented,

@@ -59,6 +59,13 @@ class Rewriter:
             return self.source.span(start, line_end)
         return self.source.span(start, self.end(node))
 
+    def call_span(self, node: ast.Call) -> Span:
+        """Where a call is shown: from the name that is called, the object before it left out."""
+        start = self.start(node)
+        if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Name):
+            start = self.end(node.func) - len(node.func.attr)
+        return self.source.span(start, self.end(node))
+
     def indentation(self, node: ast.stmt) -> str | None:
         """The white space before a statement that begins its line; None for one that follows another."""
         start = self.start(node)
@@ -80,6 +87,13 @@ class Rewriter:
         return starts[row - 1], behind
 
     # Edits
+
+    def rename_method(self, node: ast.Call, name: str) -> Edit:
+        """Call another method of the same object."""
+        if not isinstance(node.func, ast.Attribute):
+            raise TypeError("not a method call")
+        end = self.end(node.func)
+        return self.source.replace(end - len(node.func.attr), end, name)
 
     def insert(self, offset: int, content: str) -> Edit:
         """Put text before an offset."""

@@ -1,0 +1,171 @@
+"""What the methods of one class, or the functions outside of classes, do: the questions that rules about calls ask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.source.flow import Call, Flow, Write
+from modellint.source.project import ClassRef
+from modellint.source.rewrite import Rewriter
+from modellint.source.uses import class_functions
+from modellint.source.values import Function, Value, union
+from modellint.source.world import Binding
+
+if TYPE_CHECKING:
+    from modellint.rule import Rule
+    from modellint.source.project import IndexedFile, Project
+
+
+class Code:
+    """The functions of one module class, or all those of a file that belong to none, read with tensors as values."""
+
+    def __init__(self, project: Project, file: IndexedFile, ref: ClassRef | None) -> None:
+        self.project = project
+        self.file = file
+        self.ref = ref
+        self.name = ref.node.name if ref is not None else None
+        self.flow = Flow(project, ref, file)
+        if ref is not None:
+            self.methods = list(self._own_methods())
+            called = _called_on_self(self.methods)
+            entries = [f for f in self.methods if _name(f) == "forward" or _name(f) not in called]
+            self.flow.read_class(entries)
+        else:
+            self.methods = list(_functions_outside(file))
+            self.flow.read_functions(self.methods)
+
+    def _own_methods(self) -> Iterator[Function]:
+        seen = {"__init__"}
+        for ref in self.flow.lineage:
+            if ref.file is not self.file:
+                continue
+            for node in class_functions(ref.node):
+                if node.name not in seen:
+                    seen.add(node.name)
+                    yield Function(node, ref.file, None, ref)
+
+    @property
+    def calls(self) -> Iterator[list[Call]]:
+        """Every call of the file that was read, with all its readings."""
+        yield from self.flow.calls.values()
+
+    @property
+    def writes(self) -> Iterator[list[Write]]:
+        """Every in-place write, and every binding of an attribute outside ``__init__``, with all its readings."""
+        yield from self.flow.writes.values()
+
+    @property
+    def bindings(self) -> list[Binding]:
+        """Every statement that binds an attribute of ``self``."""
+        return self.flow.bindings
+
+    def attribute(self, name: str) -> Value:
+        """What an attribute of ``self`` holds once the object is built."""
+        found = self.flow.attributes.get(name, ())
+        return union([binding.value for binding in found])
+
+    @property
+    def attributes(self) -> dict[str, tuple[Binding, ...]]:
+        """The attributes of ``self`` once the object is built."""
+        return self.flow.attributes
+
+    @cached_property
+    def in_forward(self) -> frozenset[ast.AST]:
+        """The functions that ``forward`` runs, itself included."""
+        functions = {_name(f): f.node for f in self.methods}
+        if self.ref is None or "forward" not in functions:
+            return frozenset()
+        outside = _top_functions(self.file)
+        found: set[ast.AST] = set()
+        pending = [functions["forward"]]
+        while pending:
+            function = pending.pop()
+            if function in found:
+                continue
+            found.add(function)
+            for node in ast.walk(function):
+                match node:
+                    case ast.Call(func=ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name)) if (
+                        name in functions
+                    ):
+                        pending.append(functions[name])
+                    case ast.Call(func=ast.Name(id=name)) if name in outside:
+                        pending.append(outside[name])
+                    case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() if node is not function:
+                        found.add(node)
+                    case _:
+                        pass
+        return frozenset(found)
+
+    @cached_property
+    def rewriter(self) -> Rewriter:
+        """Places and names of the file."""
+        return Rewriter(self.file)
+
+    def finding(
+        self,
+        rule: Rule,
+        node: ast.stmt | ast.expr,
+        message: str,
+        *,
+        attribute: str | None = None,
+        severity: Severity | None = None,
+        fix: Fix | None = None,
+        statement: ast.stmt | None = None,
+    ) -> Diagnostic:
+        """A finding of ``rule`` at a node of the file; ``statement`` is the one it stands in, whose last line may suppress it."""
+        span = self.rewriter.call_span(node) if isinstance(node, ast.Call) else self.rewriter.span(node)
+        last = (
+            self.rewriter.span(statement).end_row if statement is not None and _is_simple(statement) else span.end_row
+        )
+        return Diagnostic(
+            code=rule.code,
+            name=rule.name,
+            severity=rule.severity if severity is None else severity,
+            message=message,
+            path=None,
+            span=span,
+            fix=fix,
+            class_name=self.name,
+            attribute=attribute,
+            noqa_row=last,
+        )
+
+
+def _is_simple(statement: ast.stmt) -> bool:
+    return not hasattr(statement, "body")
+
+
+def _name(function: Function) -> str:
+    return getattr(function.node, "name", "")
+
+
+def _called_on_self(methods: list[Function]) -> set[str]:
+    """Names of the methods that other methods of the class call."""
+    found: set[str] = set()
+    for function in methods:
+        for node in ast.walk(function.node):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name != _name(function):
+                    found.add(name)
+                case _:
+                    pass
+    return found
+
+
+def _top_functions(file: IndexedFile) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    return {node.name: node for node in file.tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+
+
+def _functions_outside(file: IndexedFile) -> Iterator[Function]:
+    """Functions of a file and methods of its other classes, but for those that the file itself calls."""
+    called = {
+        node.func.id for node in ast.walk(file.tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    for node in file.tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in called:
+            yield Function(node, file)

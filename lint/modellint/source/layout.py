@@ -1,0 +1,375 @@
+"""How a tensor lies in memory, with sizes and strides as products of symbols.
+
+A tensor is a row of axes, each with a size and a stride. `view` may join two neighbouring axes exactly where the stride of
+the first is the size times the stride of the second; everything said here about views follows from that one rule
+(<https://pytorch.org/docs/stable/generated/torch.Tensor.view.html>). Sizes that are not known are symbols, so what holds, holds for
+sizes in general: an axis may still turn out to have size 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from itertools import count
+
+_fresh = count()
+
+
+class Dim:
+    """A product of symbols with a rational factor: ``2*h*w``, ``c/4``. A division is taken to leave no remainder."""
+
+    __slots__ = ("factor", "powers")
+
+    def __init__(self, factor: Fraction, powers: frozenset[tuple[object, int]] = frozenset()) -> None:
+        self.factor = factor
+        self.powers = powers
+
+    @staticmethod
+    def of(value: int) -> Dim:
+        """A size that is known."""
+        return Dim(Fraction(value))
+
+    @staticmethod
+    def symbol(name: object = None) -> Dim:
+        """A size that is not known: the same for the same name, a new one without."""
+        return Dim(Fraction(1), frozenset({(next(_fresh) if name is None else name, 1)}))
+
+    def __mul__(self, other: Dim) -> Dim:
+        return self._combined(other, 1)
+
+    def __truediv__(self, other: Dim) -> Dim:
+        return self._combined(other, -1)
+
+    def _combined(self, other: Dim, sign: int) -> Dim:
+        factor = self.factor * other.factor if sign > 0 else self.factor / other.factor
+        if not other.powers:
+            return Dim(factor, self.powers)
+        powers = dict(self.powers)
+        for symbol, power in other.powers:
+            powers[symbol] = powers.get(symbol, 0) + sign * power
+        return Dim(factor, frozenset((symbol, power) for symbol, power in powers.items() if power))
+
+    def replaced(self, symbol: object, by: Dim) -> Dim:
+        """With ``by`` in the place of a symbol."""
+        result = self
+        for name, power in self.powers:
+            if name == symbol:
+                one = Dim(Fraction(1), frozenset({(name, 1)}))
+                for _ in range(abs(power)):
+                    result = result / one * by if power > 0 else result * one / by
+        return result
+
+    @property
+    def value(self) -> int | None:
+        """The number, where it is one."""
+        if self.powers or self.factor.denominator != 1:
+            return None
+        return self.factor.numerator
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dim) and self.factor == other.factor and self.powers == other.powers
+
+    def __hash__(self) -> int:
+        return hash((self.factor, self.powers))
+
+    def __repr__(self) -> str:
+        return "*".join([str(self.factor), *(f"{symbol}^{power}" for symbol, power in sorted(self.powers, key=str))])
+
+
+ONE = Dim.of(1)
+ZERO = Dim.of(0)
+
+
+def product(sizes: Iterable[Dim]) -> Dim:
+    """The product of sizes."""
+    result = ONE
+    for size in sizes:
+        result = result * size
+    return result
+
+
+class Axis:
+    """One axis. ``block`` stands for any number of axes, none included, that lie as a contiguous tensor's do."""
+
+    __slots__ = ("block", "size", "stride")
+
+    def __init__(self, size: Dim, stride: Dim | None, block: bool = False) -> None:
+        self.size = size
+        self.stride = stride
+        """None where it is not known."""
+        self.block = block
+
+
+class Layout:
+    """The axes of a tensor, in the order of its dimensions; at most one is a block, where the rank is not known."""
+
+    __slots__ = ("axes",)
+
+    def __init__(self, axes: Sequence[Axis]) -> None:
+        self.axes = tuple(axes)
+
+    @staticmethod
+    def contiguous(sizes: Sequence[Dim]) -> Layout:
+        """A contiguous tensor of known rank."""
+        axes: list[Axis] = []
+        stride = ONE
+        for size in reversed(sizes):
+            axes.append(Axis(size, stride))
+            stride = stride * size
+        return Layout(axes[::-1])
+
+    @staticmethod
+    def unranked() -> Layout:
+        """A contiguous tensor of any rank."""
+        return Layout((Axis(Dim.symbol(), ONE, block=True),))
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dimensions, where it is known."""
+        return None if any(axis.block for axis in self.axes) else len(self.axes)
+
+    @property
+    def least_rank(self) -> int:
+        """So many dimensions there are at least."""
+        return sum(not axis.block for axis in self.axes)
+
+    @property
+    def sizes(self) -> list[Dim] | None:
+        """The sizes, where the rank is known."""
+        return [axis.size for axis in self.axes] if self.rank is not None else None
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the tensor is contiguous, whatever the sizes."""
+        stride = ONE
+        for axis in reversed(self.axes):
+            if axis.size == ONE:
+                continue
+            if axis.stride != stride:
+                return False
+            stride = stride * axis.size
+        return True
+
+    def position(self, dim: int) -> tuple[Layout, int] | None:
+        """The layout with dimension ``dim`` told apart, and where it is; None where there is no such dimension."""
+        rank = self.rank
+        if rank is not None:
+            at = dim if dim >= 0 else rank + dim
+            return (self, at) if 0 <= at < rank else None
+        at = next(index for index, axis in enumerate(self.axes) if axis.block)
+        if dim >= 0:
+            wanted, layout = dim - at, self
+            for _ in range(wanted + 1):
+                layout = layout._taken(front=True)
+            return layout, dim
+        layout = self
+        behind = len(self.axes) - 1 - at
+        for _ in range(-dim - behind):
+            layout = layout._taken(front=False)
+        return layout, len(layout.axes) + dim
+
+    def _taken(self, front: bool) -> Layout:
+        """With one more axis told apart from the block."""
+        at = next(index for index, axis in enumerate(self.axes) if axis.block)
+        block = self.axes[at]
+        (symbol, _), *_ = block.size.powers
+        first, rest = Dim.symbol(), Dim.symbol()
+        axes = [
+            Axis(axis.size, axis.stride and axis.stride.replaced(symbol, first * rest), axis.block)
+            for axis in self.axes
+        ]
+        stride = axes[at].stride
+        outer = Axis(first, stride and stride * rest) if front else Axis(rest, stride and stride * first, True)
+        inner = Axis(rest, stride, True) if front else Axis(first, stride)
+        axes[at : at + 1] = [outer, inner]
+        return Layout(axes)
+
+    def with_rank(self, rank: int) -> Layout | None:
+        """The same tensor, its rank known; None where it cannot be that."""
+        if self.rank is not None:
+            return self if self.rank == rank else None
+        layout = self
+        while layout.least_rank < rank:
+            layout = layout._taken(front=True)
+        if layout.least_rank > rank:
+            return None
+        block = next(axis for axis in layout.axes if axis.block)
+        (symbol, _), *_ = block.size.powers
+        return Layout(
+            [
+                Axis(axis.size, axis.stride and axis.stride.replaced(symbol, ONE))
+                for axis in layout.axes
+                if not axis.block
+            ]
+        )
+
+    def size(self, dim: int) -> tuple[Layout, Dim] | None:
+        """The size of one dimension, and the layout with it told apart."""
+        found = self.position(dim)
+        return (found[0], found[0].axes[found[1]].size) if found is not None else None
+
+    # What keeps the memory
+
+    def transposed(self, first: int, second: int) -> Layout | None:
+        """`transpose`, `swapaxes`."""
+        found = self.position(first)
+        found = found and found[0].position(second)
+        if found is None:
+            return None
+        layout = found[0]
+        one, two = layout.position(first), layout.position(second)
+        if one is None or two is None:
+            return None
+        axes = list(layout.axes)
+        axes[one[1]], axes[two[1]] = axes[two[1]], axes[one[1]]
+        return Layout(axes)
+
+    def permuted(self, order: Sequence[int]) -> Layout | None:
+        """`permute`."""
+        layout = self.with_rank(len(order))
+        places = [dim if dim >= 0 else len(order) + dim for dim in order]
+        if layout is None or sorted(places) != list(range(len(order))):
+            return None
+        return Layout([layout.axes[place] for place in places])
+
+    def moved(self, source: int, target: int) -> Layout | None:
+        """`movedim` of one dimension."""
+        found = self.position(source)
+        found = found and found[0].position(target)
+        if found is None:
+            return None
+        layout = found[0]
+        one, two = layout.position(source), layout.position(target)
+        if one is None or two is None:
+            return None
+        axes = list(layout.axes)
+        axes.insert(two[1], axes.pop(one[1]))
+        return Layout(axes)
+
+    def unsqueezed(self, dim: int) -> Layout | None:
+        """`unsqueeze`."""
+        if dim == 0:
+            return Layout((Axis(ONE, ONE), *self.axes))
+        if dim == -1:
+            return Layout((*self.axes, Axis(ONE, ONE)))
+        found = self.position(dim - 1 if dim > 0 else dim + 1)
+        if found is None:
+            return None
+        layout, at = found
+        return (
+            Layout((*layout.axes[: at + 1], Axis(ONE, ONE), *layout.axes[at + 1 :]))
+            if dim > 0
+            else Layout((*layout.axes[:at], Axis(ONE, ONE), *layout.axes[at:]))
+        )
+
+    def squeezed(self, dim: int) -> Layout | None:
+        """`squeeze` of one dimension, taken to have size 1."""
+        found = self.position(dim)
+        if found is None:
+            return None
+        layout, at = found
+        return Layout(layout.axes[:at] + layout.axes[at + 1 :])
+
+    def selected(self, dim: int) -> Layout | None:
+        """`select`, or an index: the dimension is gone, its neighbours keep their strides."""
+        return self.squeezed(dim)
+
+    def narrowed(self, dim: int, size: Dim | None = None, step: Dim = ONE) -> Layout | None:
+        """`narrow`, or a slice."""
+        found = self.position(dim)
+        if found is None:
+            return None
+        layout, at = found
+        axis = layout.axes[at]
+        axes = list(layout.axes)
+        axes[at] = Axis(Dim.symbol() if size is None else size, axis.stride and axis.stride * step)
+        return Layout(axes)
+
+    def expanded(self, sizes: Sequence[Dim | None]) -> Layout | None:
+        """`expand`; None for a size that is kept. An axis that may have had size 1 gets an unknown stride."""
+        layout: Layout | None = self
+        if self.rank is None:
+            layout = self.with_rank(len(sizes))
+        if layout is None or len(layout.axes) > len(sizes):
+            return None
+        new = len(sizes) - len(layout.axes)
+        axes: list[Axis] = [Axis(size or Dim.symbol(), ZERO) for size in sizes[:new]]
+        for axis, size in zip(layout.axes, sizes[new:], strict=True):
+            if size is None or size == axis.size:
+                axes.append(axis)
+            elif axis.size == ONE:
+                axes.append(Axis(size, ZERO))
+            else:
+                axes.append(Axis(size, None))
+        return Layout(axes)
+
+    # Views
+
+    def runs(self) -> list[list[Axis]] | None:
+        """Neighbouring axes that a view may join, together; None where a stride is not known."""
+        found: list[list[Axis]] = []
+        for axis in self.axes:
+            if axis.size == ONE:
+                continue
+            if axis.stride is None:
+                return None
+            if found and found[-1][-1].stride == axis.size * axis.stride:
+                found[-1].append(axis)
+            else:
+                found.append([axis])
+        return found
+
+    def refuses(self, sizes: Sequence[Dim | None]) -> bool:
+        """Whether `view` to ``sizes`` raises for sizes in general; None stands for -1, or a size that is not understood.
+
+        ``False`` where that cannot be told.
+        """
+        if self.is_contiguous:
+            return False
+        if self.rank is None:
+            # The block may be empty.
+            (block,) = [axis for axis in self.axes if axis.block]
+            (symbol, _), *_ = block.size.powers
+            without = Layout(
+                [Axis(a.size, a.stride and a.stride.replaced(symbol, ONE)) for a in self.axes if not a.block]
+            )
+            runs, others = self.runs(), without.runs()
+            if runs is None or others is None:
+                return False
+            wanted = sum(size != ONE for size in sizes)
+            return wanted < min(len(others), sum(not all(axis.block for axis in run) for run in runs))
+        runs = self.runs()
+        if runs is None:
+            return False
+        targets = [size for size in sizes if size != ONE]
+        if len(targets) < len(runs):
+            return True
+        return self._misaligned(runs, targets)
+
+    def _misaligned(self, runs: list[list[Axis]], targets: Sequence[Dim | None]) -> bool:
+        """Whether some run must end inside a target, all sizes being understood."""
+        ends: list[Dim] = []
+        end = ONE
+        for run in runs[:-1]:
+            end = end * product(axis.size for axis in run)
+            ends.append(end)
+        total = end * product(axis.size for axis in runs[-1])
+        unknown = [index for index, size in enumerate(targets) if size is None]
+        if len(unknown) > 1:
+            return False
+        known = product(size for size in targets if size is not None)
+        full = [total / known if size is None else size for size in targets]
+        if product(full) != total or any(not _understood(size, total) for size in full):
+            return False
+        reached = {ONE}
+        end = ONE
+        for size in full:
+            end = end * size
+            reached.add(end)
+        return any(end not in reached for end in ends)
+
+
+def _understood(size: Dim, total: Dim) -> bool:
+    """Whether a size is made of the symbols of the whole, each used no more often than there."""
+    whole = dict(total.powers)
+    return size.factor > 0 and all(0 < power <= whole.get(symbol, 0) for symbol, power in size.powers)

@@ -1,0 +1,409 @@
+"""Tensors as abstract values, and what torch's operators make of them: rank, layout, whether a graph hangs on them.
+
+Which operators keep strides, make a new contiguous tensor or a view is in PyTorch's documentation of tensor views
+(<https://pytorch.org/docs/stable/tensor_view.html>); where it is silent, tests run the operator.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from modellint.source.layout import ONE, Axis, Dim, Layout, product
+from modellint.source.values import Const, Container, Instance, Value, alternatives
+
+if TYPE_CHECKING:
+    from modellint.source.values import Callee
+
+
+class Tensor(Instance):
+    """A tensor.
+
+    ``layout`` is None where nothing is known of it. ``origin``: ``argument``, ``parameter``, ``buffer``, ``constant`` (made by
+    a factory), ``computed``, or ``unseen`` (given by code that was not followed). ``certain``: it is a tensor and nothing else.
+    ``assumed``: it, or what it was made of, comes from code that was not followed, and is taken to be contiguous. ``grad``:
+    whether a graph hangs on it in training; None where that is not known. ``base``: the tensor whose memory it shares.
+    ``refused``: the view that made it raises.
+    """
+
+    __slots__ = ("assumed", "base", "certain", "grad", "layout", "made_by", "origin", "refused")
+
+    def __init__(
+        self,
+        node: ast.AST | None,
+        layout: Layout | None,
+        origin: str = "computed",
+        *,
+        kind: str = "tensor",
+        name: str = "",
+        callee: Callee | None = None,
+        certain: bool = True,
+        assumed: bool = False,
+        grad: bool | None = False,
+        base: Tensor | None = None,
+        made_by: str = "",
+    ) -> None:
+        super().__init__(kind, node, name, callee)
+        self.layout = layout
+        self.origin = origin
+        self.certain = certain
+        self.assumed = assumed
+        self.grad = grad
+        self.base = base
+        self.made_by = made_by
+        self.refused = False
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dimensions, where it is known."""
+        return self.layout.rank if self.layout is not None else None
+
+    @property
+    def root(self) -> Tensor:
+        """The tensor at the bottom of its views."""
+        found = self
+        while found.base is not None:
+            found = found.base
+        return found
+
+
+class Size(Value):
+    """An int that is a product of sizes."""
+
+    __slots__ = ("dim",)
+
+    def __init__(self, dim: Dim) -> None:
+        self.dim = dim
+
+
+class Shape(Value):
+    """`x.shape`, `x.size()`."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+FACTORIES = frozenset(
+    {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "logspace", "eye", "tensor"}
+    | {"as_tensor", "from_numpy", "FloatTensor", "LongTensor", "IntTensor", "BoolTensor", "DoubleTensor", "Tensor"}
+    | {"HalfTensor", "ByteTensor", "ShortTensor", "randperm", "hann_window", "hamming_window", "blackman_window"}
+    | {
+        "tril_indices",
+        "triu_indices",
+        "range",
+        "normal",
+        "bernoulli",
+        "scalar_tensor",
+        "kaiser_window",
+        "bartlett_window",
+    }
+    | {"complex", "polar"}
+)
+"""Functions of ``torch`` that make a tensor out of none."""
+
+LIKE = frozenset(
+    {"zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like"}
+    | {"new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new"}
+)
+
+SAME = frozenset(
+    {"relu", "gelu", "silu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "abs"}
+    | {"neg", "clamp", "clip", "clamp_min", "clamp_max", "round", "floor", "ceil", "trunc", "frac", "sin", "cos", "tan"}
+    | {
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "erf",
+        "erfc",
+        "erfinv",
+        "pow",
+        "square",
+        "reciprocal",
+        "sign",
+        "softplus",
+    }
+    | {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "leaky_relu", "elu", "selu", "celu", "relu6"}
+    | {"hardtanh", "hardswish", "hardsigmoid", "hardshrink", "mish", "softsign", "logsigmoid", "prelu", "rrelu"}
+    | {"float", "half", "double", "long", "int", "bool", "byte", "bfloat16", "to", "type", "type_as", "cuda", "cpu"}
+    | {"masked_fill", "nan_to_num", "logical_not", "isnan", "isinf", "isfinite", "softmax", "log_softmax", "layer_norm"}
+    | {
+        "group_norm",
+        "batch_norm",
+        "instance_norm",
+        "rms_norm",
+        "cumsum",
+        "cumprod",
+        "normalize",
+        "roll",
+        "flip",
+        "tril",
+    }
+    | {"triu", "sigmoid_", "relu_", "scatter", "scatter_add", "index_fill", "index_copy", "masked_scatter", "threshold"}
+    | {"logit", "conj", "requires_grad_", "fmod", "remainder", "softmin", "local_response_norm", "gumbel_softmax"}
+    | {"add_", "sub_", "mul_", "div_", "clamp_", "fill_", "zero_", "masked_fill_", "copy_", "exp_", "neg_", "sqrt_"}
+    | {"pow_", "addcmul_", "addcdiv_", "lerp_", "scatter_", "index_copy_", "index_fill_", "index_add_", "scatter_add_"}
+    | {
+        "normal_",
+        "uniform_",
+        "bernoulli_",
+        "random_",
+        "triu_",
+        "tril_",
+        "round_",
+        "floor_",
+        "abs_",
+        "set_",
+        "retain_grad",
+    }
+)
+"""Operators whose result has the shape of their first tensor, and is contiguous where that is."""
+
+BINARY = frozenset(
+    {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "maximum", "minimum"}
+    | {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "atan2", "where", "lerp"}
+    | {"addcmul", "addcdiv", "rsub", "hypot", "bitwise_and", "bitwise_or", "xlogy", "logaddexp"}
+)
+"""Operators that broadcast."""
+
+REDUCTIONS = frozenset(
+    {"sum", "mean", "amax", "amin", "prod", "std", "var", "norm", "logsumexp", "all", "any", "argmax", "argmin"}
+    | {"max", "min", "median", "nanmean", "nansum", "count_nonzero"}
+)
+
+_INTEGER = frozenset(
+    {"argmax", "argmin", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"}
+    | {"isnan", "isinf", "isfinite", "long", "int", "bool", "byte", "all", "any", "argsort", "nonzero", "bincount"}
+    | {"count_nonzero", "bucketize", "searchsorted", "one_hot", "floor_divide", "sign", "floor", "round", "ceil"}
+)
+"""Operators whose result carries no graph."""
+
+VIEWS = frozenset(
+    {"view", "reshape", "transpose", "permute", "t", "T", "mT", "swapaxes", "swapdims", "movedim", "moveaxis", "expand"}
+    | {"expand_as", "unfold", "narrow", "select", "squeeze", "unsqueeze", "flatten", "unflatten", "detach", "data"}
+    | {"chunk", "split", "unbind", "tensor_split", "view_as", "reshape_as", "diagonal", "real", "imag", "contiguous"}
+    | {"index_select", "adjoint", "H", "mH", "ravel", "view_as_real", "view_as_complex", "alias", "unsafe_chunk"}
+)
+
+IN_PLACE_LAYOUT = frozenset(
+    {
+        "transpose_",
+        "t_",
+        "squeeze_",
+        "unsqueeze_",
+        "swapaxes_",
+        "swapdims_",
+        "resize_",
+        "as_strided_",
+        "set_",
+        "resize_as_",
+    }
+)
+
+TENSOR_ONLY = frozenset(
+    {"view", "permute", "transpose", "contiguous", "unsqueeze", "unfold", "swapaxes", "swapdims", "movedim", "expand"}
+    | {"expand_as", "view_as", "detach", "masked_fill", "softmax", "sigmoid", "requires_grad_", "clamp"}
+)
+"""Methods by which an object that nothing is known of shows that it is a tensor (or an array, which has no others of them)."""
+
+CONVOLUTIONS = frozenset({"Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"})
+POOLS: tuple[str, ...] = (
+    "AvgPool",
+    "MaxPool",
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "LPPool",
+    "Upsample",
+    "UpsamplingNearest",
+    "ZeroPad",
+)
+POOLS += (
+    "ReflectionPad",
+    "ReplicationPad",
+    "ConstantPad",
+    "CircularPad",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "UpsamplingBilinear",
+)
+NORMS: tuple[str, ...] = (
+    "BatchNorm",
+    "InstanceNorm",
+    "GroupNorm",
+    "LayerNorm",
+    "RMSNorm",
+    "LocalResponseNorm",
+    "SyncBatchNorm",
+    "Dropout",
+)
+NORMS += ("AlphaDropout", "FeatureAlphaDropout")
+ACTIVATIONS = frozenset(
+    {"ReLU", "ReLU6", "GELU", "SiLU", "Sigmoid", "Tanh", "LeakyReLU", "ELU", "SELU", "CELU", "Softplus", "Softsign"}
+    | {"Hardtanh", "Hardswish", "Hardsigmoid", "Hardshrink", "Softshrink", "Tanhshrink", "Mish", "PReLU", "RReLU"}
+    | {"Softmax", "LogSoftmax", "Softmin", "LogSigmoid", "Threshold", "Softmax2d"}
+)
+
+
+def int_of(value: Value | None) -> int | None:
+    """A value as an int that is known."""
+    if isinstance(value, Const) and isinstance(value.value, int) and not isinstance(value.value, bool):
+        return value.value
+    if isinstance(value, Size):
+        return value.dim.value
+    return None
+
+
+def carries_graph(name: str, parts: Sequence[bool | None]) -> bool | None:
+    """Whether a graph hangs on the result of an operator, from what hangs on its tensors."""
+    if name in _INTEGER:
+        return False
+    if True in parts:
+        return True
+    return None if None in parts else False
+
+
+def like(layout: Layout | None) -> Layout | None:
+    """A tensor of the same shape: contiguous if the other is."""
+    if layout is None or layout.is_contiguous:
+        return layout
+    return forgotten(layout)
+
+
+def forgotten(layout: Layout | None) -> Layout | None:
+    """The same sizes, with strides that are not known."""
+    if layout is None:
+        return None
+    return Layout([Axis(axis.size, None, axis.block) for axis in layout.axes])
+
+
+def packed(layout: Layout | None) -> Layout | None:
+    """The same sizes, contiguous."""
+    if layout is None:
+        return None
+    axes: list[Axis] = []
+    stride = ONE
+    for axis in reversed(layout.axes):
+        axes.append(Axis(axis.size, stride, axis.block))
+        stride = stride * axis.size
+    return Layout(axes[::-1])
+
+
+def viewed(layout: Layout | None, sizes: Sequence[Dim | None] | None) -> Layout | None:
+    """The layout of a view that is legal; None where it is not understood."""
+    if layout is None or sizes is None:
+        return None
+    if layout.is_contiguous:
+        return Layout.contiguous(filled(layout, sizes))
+    runs = layout.runs() if layout.rank is not None else None
+    full = filled(layout, sizes)
+    if runs is None:
+        return forgotten(Layout.contiguous(full))
+    axes: list[Axis] = []
+    pending = list(full)
+    for run in runs:
+        left = product(axis.size for axis in run)
+        taken: list[Dim] = []
+        while pending and (left != ONE or pending[0] == ONE):
+            size = pending.pop(0)
+            taken.append(size)
+            left = left / size
+        if left != ONE:
+            return forgotten(Layout.contiguous(full))
+        stride = run[-1].stride
+        part: list[Axis] = []
+        for size in reversed(taken):
+            part.append(Axis(size, stride))
+            stride = stride and stride * size
+        axes.extend(reversed(part))
+    if any(size != ONE for size in pending):
+        return forgotten(Layout.contiguous(full))
+    axes.extend(Axis(ONE, ONE) for _ in pending)
+    return Layout(axes)
+
+
+def filled(layout: Layout, sizes: Sequence[Dim | None]) -> list[Dim]:
+    """Target sizes with the one that is left out, if it is one, filled in."""
+    if sum(size is None for size in sizes) == 1:
+        total = product(axis.size for axis in layout.axes)
+        known = product(size for size in sizes if size is not None)
+        rest = total / known
+        whole = rest.factor.denominator == 1 and all(power > 0 for _, power in rest.powers)
+        return [(rest if whole else Dim.symbol()) if size is None else size for size in sizes]
+    return [Dim.symbol() if size is None else size for size in sizes]
+
+
+def reduced(layout: Layout | None, dims: Sequence[int] | None, keep: bool) -> Layout | None:
+    """What is left of the axes of a tensor after a reduction."""
+    if layout is None:
+        return None
+    if dims is None:
+        return Layout(())
+    rank = layout.rank
+    found: Layout | None = layout
+    if rank is None:
+        for dim in dims:
+            place = found.position(dim) if found is not None else None
+            found = place[0] if place is not None else None
+    if found is None:
+        return None
+    gone = set()
+    for dim in dims:
+        place = found.position(dim)
+        if place is None:
+            return None
+        gone.add(place[1])
+    axes = [Axis(ONE, ONE) if at in gone else axis for at, axis in enumerate(found.axes) if keep or at not in gone]
+    result = packed(Layout(axes))
+    return result if layout.is_contiguous else forgotten(result)
+
+
+def broadcast(layouts: Sequence[Layout | None]) -> Layout | None:
+    """The result of an operator that broadcasts, as far as that can be told from its operands."""
+    if not layouts or any(layout is None for layout in layouts):
+        return None
+    known = [layout for layout in layouts if layout is not None]
+    if len(known) == 1:
+        return like(known[0])
+    ranks = [layout.rank for layout in known]
+    if None in ranks:
+        shapes = {tuple((axis.size, axis.block) for axis in layout.axes) for layout in known}
+        if len(shapes) == 1 and all(layout.is_contiguous for layout in known):
+            return known[0]
+        scalars = [layout for layout in known if layout.rank != 0]
+        return like(scalars[0]) if len(scalars) == 1 else None
+    widest = max(known, key=lambda layout: layout.rank or 0)
+    sizes: list[Dim] = []
+    for at in range(1, (widest.rank or 0) + 1):
+        here = [layout.axes[-at].size for layout in known if (layout.rank or 0) >= at]
+        others = {size for size in here if size != ONE}
+        sizes.insert(0, ONE if not others else next(iter(others)) if len(others) == 1 else here[0])
+    result = Layout.contiguous(sizes)
+    return result if all(layout.is_contiguous for layout in known) else forgotten(result)
+
+
+def multiplied(left: Layout | None, right: Layout | None) -> Layout | None:
+    """`matmul`: a new contiguous tensor."""
+    if left is None or right is None or left.rank is None or right.rank is None:
+        return None
+    if left.rank == 1 or right.rank == 1:
+        return Layout.contiguous([Dim.symbol() for _ in range(max(left.rank, right.rank) - 1)])
+    wide = left if left.rank >= right.rank else right
+    sizes = [axis.size for axis in wide.axes[:-2]]
+    return Layout.contiguous([*sizes, left.axes[-2].size, right.axes[-1].size])
+
+
+def depth_of(value: Value | None) -> Layout | None:
+    """The layout of `torch.tensor(value)`."""
+    rank = 0
+    while isinstance(value, Container):
+        rank += 1
+        if not value.items or not value.exact:
+            return None
+        value = alternatives(value.items[0])[0]
+    if isinstance(value, Const):
+        return Layout.contiguous([Dim.symbol() for _ in range(rank)])
+    return None

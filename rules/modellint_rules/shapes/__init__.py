@@ -1,0 +1,1 @@
+"""Rules about rank, shape and memory layout."""

@@ -1,0 +1,88 @@
+"""SHP002: a view that merges dimensions which do not lie behind each other in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.tensors import Tensor
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+
+_MOVING = frozenset(
+    {"transpose", "permute", "t", "T", "mT", "H", "mH", "adjoint", "swapaxes", "swapdims", "movedim", "moveaxis"}
+    | {"expand", "expand_as", "unfold", "view"}
+)
+
+
+class ViewAfterPermute(Rule):
+    """A `view` of a permuted or expanded tensor that merges dimensions which do not lie behind each other in memory.
+
+    ## What it does
+    Finds `.view(...)` on the result of `transpose`, `permute`, `t`, `T`, `mT`, `swapaxes`, `movedim`, `expand`,
+    `Tensor.unfold` or a stepped slice, through local variables too, where the new shape merges dimensions whose strides do
+    not nest.
+
+    ## Why
+    Such a view raises "view size is not compatible with input tensor's size and stride", or does so as soon as a dimension that
+    happened to be 1 has another size. A view that only splits a dimension, or merges dimensions that are still adjacent, is legal
+    and is not reported.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Heads(nn.Module):
+        def forward(self, x):
+            batch, heads, length, width = x.shape
+            return x.transpose(1, 2).view(batch, length, heads * width)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Heads(nn.Module):
+        def forward(self, x):
+            batch, heads, length, width = x.shape
+            return x.transpose(1, 2).reshape(batch, length, heads * width)
+    ```
+
+    ## Fix safety
+    The fix is safe: `reshape` gives what `view` gives wherever `view` does not raise.
+
+    ## Known limits
+    Arguments of `forward`, and what torch's own layers return for contiguous input, are taken to be contiguous. What other code returns is
+    not judged.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.Tensor.view.html>
+    """
+
+    code = "SHP002"
+    name = "view-after-permute"
+    severity = Severity.WARNING
+    needs = (frozenset({"view", "view_as"}), _MOVING)
+    fixable = "`reshape`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every view whether it raises."""
+        for readings in code.calls:
+            call = readings[0]
+            if call.method not in ("view", "view_as") or call.receiver is None:
+                continue
+            results = [reading.result for reading in readings]
+            if all(isinstance(made, Tensor) and made.refused and not made.assumed for made in results):
+                edit = code.rewriter.rename_method(call.node, {"view": "reshape", "view_as": "reshape_as"}[call.method])
+                yield code.finding(
+                    self,
+                    call.node,
+                    "the view merges dimensions that a permutation has taken apart in memory: it raises",
+                    fix=Fix("Use `reshape`, which copies where it has to", (edit,)),
+                    statement=call.statement,
+                )
