@@ -18,6 +18,7 @@ from modellint.source.values import (
     Instance,
     Method,
     Named,
+    Union,
     Value,
     alternatives,
     union,
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 def dim_of(value: Value | None) -> Dim | None:
     """A value as a size; None where it is not understood."""
     match value:
+        case Union():
+            # `def __init__(self, heads=1)`: whatever the caller says.
+            parts = [part for part in value.values if not isinstance(part, Const)]
+            return dim_of(parts[0]) if len(parts) == 1 else None
         case Const(value=bool()):
             return None
         case Const(value=int() as number):
@@ -97,14 +102,27 @@ def size(tensor: Tensor, dim: int) -> Value:
     return Size(found[1])
 
 
+_PERMUTING = frozenset(
+    {"einsum", "rearrange", "meshgrid", "broadcast_tensors", "fold", "topk", "sort", "argsort", "stft", "istft"}
+)
+"""Operators whose results may be strided whatever they are given."""
+
+
 def derived(node: ast.AST | None, layout: Layout | None, name: str, parts: Sequence[Tensor], quiet: bool) -> Tensor:
     """A new tensor that an operator computes from others; ``quiet`` under `no_grad`."""
     grad = False if quiet else tensors.carries_graph(name, [part.grad for part in parts])
+    assumed = any(part.assumed for part in parts)
+    if (
+        layout is None
+        and name not in _PERMUTING
+        and all(p.layout is not None and p.layout.is_contiguous for p in parts)
+    ):
+        layout, assumed = Layout.unranked(), True
     return Tensor(
         node,
         layout,
         certain=any(part.certain for part in parts),
-        assumed=any(part.assumed for part in parts),
+        assumed=assumed,
         grad=grad,
         made_by=name,
     )
@@ -510,11 +528,11 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
     """What calling a module gives, as far as its class tells."""
     if not isinstance(given, Tensor):
         parts = tensors_in([given]) if given is not None else []
-        return Tensor(node, None, "unseen", certain=False, grad=_graph(parts, quiet), assumed=True)
+        return Tensor(node, Layout.unranked(), "unseen", certain=False, grad=_graph(parts, quiet), assumed=True)
     path, _, name = module.name.rpartition(".")
     layout = given.layout
     if not path.startswith("torch.nn"):
-        return Tensor(node, None, "unseen", certain=False, grad=_graph([given], quiet), assumed=True)
+        return Tensor(node, Layout.unranked(), "unseen", certain=False, grad=_graph([given], quiet), assumed=True)
     grad = _graph([given], quiet)
 
     def made(result: Layout | None, certain: bool = True) -> Tensor:
@@ -526,7 +544,7 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
         value: Value = given
         for held in module.held:
             if not isinstance(held, Instance) or held.kind != "module" or not held.name.startswith("torch.nn."):
-                return Tensor(node, None, "unseen", certain=False, grad=grad, assumed=True)
+                return Tensor(node, Layout.unranked(), "unseen", certain=False, grad=grad, assumed=True)
             value = module_output(held, value, node, quiet)
         return value if module.held else made(None)
     if name == "Linear":

@@ -218,7 +218,7 @@ class Flow(Interpreter):
         if not given:
             return made
         grad = None if any(part.grad is not False for part in given) else False
-        return Tensor(made.node, None, "unseen", name=made.name, certain=False, grad=grad, assumed=True)
+        return Tensor(made.node, Layout.unranked(), "unseen", name=made.name, certain=False, grad=grad, assumed=True)
 
     # What calls give
 
@@ -302,7 +302,8 @@ class Flow(Interpreter):
         if last == "fold" and path == "torch.nn.functional":
             return derived(node, None, last, tensors_in(arguments.everything()), self._is_quiet())
         if last == "scaled_dot_product_attention":
-            layout = tensors.forgotten(first.layout) if isinstance(first, Tensor) else None
+            # Its result lies as the query does: measured with torch 2.13 on the CPU.
+            layout = first.layout if isinstance(first, Tensor) else None
             return derived(node, layout, last, tensors_in(arguments.everything()), self._is_quiet())
         if last == "embedding":
             return derived(node, None, last, tensors_in(arguments.everything()), self._is_quiet())
@@ -357,7 +358,7 @@ class Flow(Interpreter):
     def _unseen_receiver(self, receiver: Value, node: ast.expr) -> Tensor | None:
         if isinstance(receiver, Instance) and receiver.kind != "unresolved":
             return None
-        return Tensor(node, None, "unseen", certain=False, grad=None, assumed=True)
+        return Tensor(node, Layout.unranked(), "unseen", certain=False, grad=None, assumed=True)
 
     # Expressions
 

@@ -327,24 +327,21 @@ class Layout:
         if self.is_contiguous:
             return False
         if self.rank is None:
-            # The block may be empty.
+            # The block may hold axes, or be empty.
             (block,) = [axis for axis in self.axes if axis.block]
             (symbol, _), *_ = block.size.powers
             without = Layout(
                 [Axis(a.size, a.stride and a.stride.replaced(symbol, ONE)) for a in self.axes if not a.block]
             )
-            runs, others = self.runs(), without.runs()
-            if runs is None or others is None:
-                return False
-            wanted = sum(size != ONE for size in sizes)
-            return wanted < min(len(others), sum(not all(axis.block for axis in run) for run in runs))
+            return without._refuses(sizes) and self._refuses(sizes)
+        return self._refuses(sizes)
+
+    def _refuses(self, sizes: Sequence[Dim | None]) -> bool:
         runs = self.runs()
-        if runs is None:
+        if runs is None or len(runs) < 2:
             return False
         targets = [size for size in sizes if size != ONE]
-        if len(targets) < len(runs):
-            return True
-        return self._misaligned(runs, targets)
+        return len(targets) < len(runs) or self._misaligned(runs, targets)
 
     def _misaligned(self, runs: list[list[Axis]], targets: Sequence[Dim | None]) -> bool:
         """Whether some run must end inside a target, all sizes being understood."""
@@ -359,7 +356,7 @@ class Layout:
             return False
         known = product(size for size in targets if size is not None)
         full = [total / known if size is None else size for size in targets]
-        if product(full) != total or any(not _understood(size, total) for size in full):
+        if product(full) != total or any(not _understood(size, total) for size in targets if size is not None):
             return False
         reached = {ONE}
         end = ONE
@@ -370,6 +367,8 @@ class Layout:
 
 
 def _understood(size: Dim, total: Dim) -> bool:
-    """Whether a size is made of the symbols of the whole, each used no more often than there."""
+    """Whether a size is made of the symbols of the whole, each used no more often than there; it may be divided by others."""
     whole = dict(total.powers)
-    return size.factor > 0 and all(0 < power <= whole.get(symbol, 0) for symbol, power in size.powers)
+    return size.factor > 0 and all(
+        0 < power <= whole[symbol] if symbol in whole else power < 0 for symbol, power in size.powers
+    )

@@ -57,7 +57,7 @@ class ViewAfterPermute(Rule):
     The fix is safe: `reshape` gives what `view` gives wherever `view` does not raise.
 
     ## Known limits
-    Arguments of `forward`, and what torch's own layers return for contiguous input, are taken to be contiguous. What other code returns is
+    Arguments, and what a call returns that is not followed, are taken to be contiguous. What operators of unknown layout return is
     not judged.
 
     ## References
@@ -77,7 +77,7 @@ class ViewAfterPermute(Rule):
             if call.method not in ("view", "view_as") or call.receiver is None:
                 continue
             results = [reading.result for reading in readings]
-            if all(isinstance(made, Tensor) and made.refused and not made.assumed for made in results):
+            if all(isinstance(made, Tensor) and made.refused for made in results):
                 edit = code.rewriter.rename_method(call.node, {"view": "reshape", "view_as": "reshape_as"}[call.method])
                 yield code.finding(
                     self,
