@@ -67,7 +67,9 @@ class Rule:
     wakes_on: ClassVar[Feature | None] = None
     """What a class must show at a look for this rule to be asked about it; None: the rule is always asked."""
     needs: ClassVar[tuple[frozenset[str], ...]] = ()
-    """Sets of words of each of which code must hold one for a rule about ``Code`` to be asked about it."""
+    """Sets of words of each of which code must hold one for a rule about ``Code`` to be asked about it.
+
+    ``.name`` is a name behind a dot, ``~name`` one that is imported or an attribute of anything but ``self``."""
     default: ClassVar[bool] = True
     """Whether the rule runs when the user selects nothing."""
 

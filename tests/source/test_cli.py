@@ -186,7 +186,8 @@ def test_traps_are_not_run(project: Path) -> None:
 
 
 def test_clean_check_imports_little(project: Path) -> None:
-    (project / "net.py").write_text(BAD.replace("[nn.Linear(1, 1)]", "nn.Linear(1, 1)"), "utf-8")
+    clean = BAD.replace("[nn.Linear(1, 1)]", "nn.Linear(1, 1)") + "\n    def forward(self, x):\n        return x\n"
+    (project / "net.py").write_text(clean, "utf-8")
     code = (
         "import sys\nfrom modellint.cli import main\ntry:\n    main(['check', '--no-cache', 'net.py'])\nexcept SystemExit:\n    pass\n"
         "print([n for n in ('libcst', 'pathspec', 'multiprocessing', 'torch', 'difflib', 'modellint.source.interpret') "

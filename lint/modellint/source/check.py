@@ -55,7 +55,7 @@ def check_source(
     text = source.text
     project.touched.clear()
     suppressing = may_hold_directives(text)
-    if not suppressing and not _CLASS.search(text):
+    if not suppressing and not _CLASS.search(text) and "torch" not in text:
         return Checked((), {})
     try:
         tree = parse(text)
@@ -112,7 +112,7 @@ def _findings(
     if about_code:
         from modellint.source.words import Words
 
-        words = Words(file)
+        words = Words(file, project)
         about_code = [rule for rule in about_code if not gated or words.anywhere(rule.needs)]
     wakes_on = {rule.wakes_on for rule in about_classes}
     seen: set[tuple[str, int, int, str | None]] = set()
@@ -132,7 +132,7 @@ def _findings(
         ref = ClassRef(file, node, within)
         if not project.is_module(ref):
             continue
-        asked = [rule for rule in about_code if not gated or words.in_class(ref, project, rule.needs)]
+        asked = [rule for rule in about_code if not gated or words.in_class(ref, rule.needs)]
         if asked:
             yield from new(_code_findings(file, ref, project, asked, shown))
         if about_classes and (not gated or may_matter(ref, project, wakes_on)):

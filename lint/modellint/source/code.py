@@ -35,7 +35,7 @@ class Code:
             entries = [f for f in self.methods if _name(f) == "forward" or _name(f) not in called]
             self.flow.read_class(entries)
         else:
-            self.methods = list(_functions_outside(file))
+            self.methods = list(_functions_outside(file, project))
             self.flow.read_functions(self.methods)
 
     def _own_methods(self) -> Iterator[Function]:
@@ -101,6 +101,20 @@ class Code:
                         pass
         return frozenset(found)
 
+    def defines(self, name: str) -> bool:
+        """Whether the class, or a base of it in the project, defines a method of its own by that name."""
+        return any(name in ref.file.members(ref.node) for ref in self.flow.lineage)
+
+    def self_name(self, function: ast.AST | None) -> str | None:
+        """How a function of the class names the module that it belongs to; None for one that does not know it."""
+        for method in self.methods if self.ref is not None else ():
+            if method.node is function or any(part is function for part in ast.walk(method.node)):
+                arguments = method.node.args
+                names = [*arguments.posonlyargs, *arguments.args]
+                static = any(getattr(d, "id", "") in _UNBOUND for d in getattr(method.node, "decorator_list", ()))
+                return names[0].arg if names and not static else None
+        return None
+
     @cached_property
     def rewriter(self) -> Rewriter:
         """Places and names of the file."""
@@ -136,6 +150,9 @@ class Code:
         )
 
 
+_UNBOUND = ("staticmethod", "classmethod")
+
+
 def _is_simple(statement: ast.stmt) -> bool:
     return not hasattr(statement, "body")
 
@@ -161,11 +178,16 @@ def _top_functions(file: IndexedFile) -> dict[str, ast.FunctionDef | ast.AsyncFu
     return {node.name: node for node in file.tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
-def _functions_outside(file: IndexedFile) -> Iterator[Function]:
-    """Functions of a file and methods of its other classes, but for those that the file itself calls."""
+def _functions_outside(file: IndexedFile, project: Project) -> Iterator[Function]:
+    """Functions of a file and methods of its classes that are no modules, but for functions that the file itself calls."""
     called = {
         node.func.id for node in ast.walk(file.tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     for node in file.tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in called:
             yield Function(node, file)
+        elif isinstance(node, ast.ClassDef):
+            ref = ClassRef(file, node, ())
+            if not (node.bases and project.is_module(ref)):
+                for method in class_functions(node):
+                    yield Function(method, file)

@@ -49,13 +49,15 @@ _QUIET = ("no_grad", "inference_mode")
 class Call:
     """One reading of one call.
 
-    ``name``: the dotted name of what is called, outside the project (``torch.nn.functional.dropout``); ``torch.Tensor.view`` for a method
-    of a tensor; else empty. ``method``: the name behind the last dot. ``receiver``: whose method it is. ``training``: it is
-    reached in training only; ``quiet``: under `no_grad`.
+    ``name``: the dotted name of what is called, outside the project (``torch.nn.functional.dropout``);
+    ``torch.Tensor.view`` for a method of a tensor; else empty. ``callee``: the value that is called. ``method``: the name
+    behind the last dot. ``receiver``: whose method it is. ``training``: it is reached in training only; ``quiet``: under
+    `no_grad`.
     """
 
     __slots__ = (
         "arguments",
+        "callee",
         "function",
         "method",
         "name",
@@ -72,6 +74,7 @@ class Call:
         node: ast.Call,
         statement: ast.stmt,
         function: ast.AST | None,
+        callee: Value,
         name: str,
         method: str,
         receiver: Value | None,
@@ -81,6 +84,7 @@ class Call:
         quiet: bool,
     ) -> None:
         self.node = node
+        self.callee = callee
         self.statement = statement
         self.function = function
         self.name = name
@@ -90,6 +94,11 @@ class Call:
         self.result = result
         self.training = training
         self.quiet = quiet
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is a view that raises, whichever of its tensors it is given."""
+        return all(isinstance(part, Tensor) and part.refused for part in alternatives(self.result))
 
     def has(self, index: int, keyword: str) -> bool:
         """Whether an argument is given, or may be: behind a star it cannot be told."""
@@ -629,7 +638,7 @@ class Flow(Interpreter):
             function = self._functions[-1] if self._functions else None
             training, quiet = self._training > 0, self._is_quiet()
             self.calls.setdefault(node, []).append(
-                Call(node, frame.statement, function, name, method, receiver, arguments, made, training, quiet)
+                Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, training, quiet)
             )
 
     # Control flow

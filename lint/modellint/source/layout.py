@@ -41,6 +41,8 @@ class Dim:
         return self._combined(other, -1)
 
     def _combined(self, other: Dim, sign: int) -> Dim:
+        if sign < 0 and not other.factor:
+            return Dim.symbol()
         factor = self.factor * other.factor if sign > 0 else self.factor / other.factor
         if not other.powers:
             return Dim(factor, self.powers)

@@ -95,6 +95,31 @@ class Rewriter:
         end = self.end(node.func)
         return self.source.replace(end - len(node.func.attr), end, name)
 
+    def cut_attribute(self, node: ast.Attribute) -> Edit:
+        """``object.name`` to ``object``."""
+        end = self.end(node)
+        start = self.end(node.value)
+        while self.text[start] != ".":
+            start += 1
+        return self.remove(start, end)
+
+    def add_argument(self, node: ast.Call, content: str) -> Edit:
+        """Give a call one more argument, behind all others."""
+        last = max((self.end(part) for part in (*node.args, *(word.value for word in node.keywords))), default=None)
+        close = self.end(node) - 1
+        if last is None:
+            return self.insert(close, content)
+        at = place = last
+        while at < close:
+            if self.text[at] == "#":
+                row, _ = self.source.place(at)
+                at = self.source.line_starts[row - 1] + len(self.source.line(row))
+                continue
+            at += 1
+            if self.text[at - 1] == ")":
+                place = at
+        return self.insert(place, ", " + content)
+
     def insert(self, offset: int, content: str) -> Edit:
         """Put text before an offset."""
         return self.source.insert(offset, content)

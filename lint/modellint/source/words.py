@@ -6,52 +6,95 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from modellint.source.project import ClassRef, IndexedFile, Project
+from modellint.source.project import ClassRef, Imported
 
-_WORD = re.compile(r"[^\W\d]\w*")
+if TYPE_CHECKING:
+    from modellint.source.project import IndexedFile, Project
+
+_CHAIN = re.compile(r"(?<![\w.])[^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)*|\.\s*[^\W\d]\w*")
+Needs = tuple[frozenset[str], ...]
+_STEP = re.compile(r"\[[^\]]*:[^\],:]*:")
+STEP = "<step>"
+"""Stands where there is a slice with a step."""
+NO_FORWARD = "<no forward>"
+"""Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""
 
 
 class Words:
-    """The words of one file."""
+    """The words of one file, by where they stand.
 
-    def __init__(self, file: IndexedFile) -> None:
+    ``name``: anywhere; ``.name``: behind a dot; ``~name``: behind a dot but not as an attribute of ``self``, or imported.
+    """
+
+    def __init__(self, file: IndexedFile, project: Project) -> None:
         self.file = file
+        self.project = project
         self._text = file.source.text
-        self._all = frozenset(_WORD.findall(self._text))
+        self._all = self._words(self._text) | ({NO_FORWARD} if _any_without_forward(file.tree) else set())
         self._of: dict[ast.AST, frozenset[str]] = {}
-        self._outside: frozenset[str] | None = None
 
-    def anywhere(self, needs: tuple[frozenset[str], ...]) -> bool:
+    def anywhere(self, needs: Needs) -> bool:
         """Whether the file holds a word of each set."""
-        return all(not words.isdisjoint(self._all) for words in needs)
+        return _holds(needs, [self._all])
 
-    def in_class(self, ref: ClassRef, project: Project, needs: tuple[frozenset[str], ...]) -> bool:
+    def in_class(self, ref: ClassRef, needs: Needs) -> bool:
         """Whether a class, its bases in the file or the functions that it may call hold a word of each set."""
-        own = [self._of_class(one.node) for one in project.lineage(ref) if one.file is self.file]
-        return all(any(not words.isdisjoint(part) for part in (*own, self._outside_words())) for words in needs)
+        own = [self._in(one.node) for one in self.project.lineage(ref) if one.file is self.file]
+        return _holds(needs, own) or _holds(needs, [*own, *map(self._in, self._functions())])
 
-    def outside(self, needs: tuple[frozenset[str], ...]) -> bool:
-        """Whether the functions outside of classes hold a word of each set."""
-        words_outside = self._outside_words()
-        return all(not words.isdisjoint(words_outside) for words in needs)
+    def outside(self, needs: Needs) -> bool:
+        """Whether the functions and classes that are no modules hold a word of each set."""
+        others = [
+            node
+            for node in self.file.tree.body
+            if isinstance(node, ast.ClassDef) and not self.project.is_module(ClassRef(self.file, node, ()))
+        ]
+        return _holds(needs, [*map(self._in, self._functions()), *map(self._in, others)])
 
-    def _of_class(self, node: ast.ClassDef) -> frozenset[str]:
+    def _functions(self) -> list[ast.stmt]:
+        return [node for node in self.file.tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+    def _in(self, node: ast.stmt) -> frozenset[str]:
         if node not in self._of:
             starts = self.file.source.line_starts
             end = node.end_lineno or node.lineno
             text = self._text[starts[node.lineno - 1] : starts[end] if end < len(starts) else len(self._text)]
-            self._of[node] = frozenset(_WORD.findall(text))
+            self._of[node] = self._words(text) | (self._all & {NO_FORWARD})
         return self._of[node]
 
-    def _outside_words(self) -> frozenset[str]:
-        if self._outside is None:
-            starts = self.file.source.line_starts
-            found: set[str] = set()
-            for node in self.file.tree.body:
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    end = node.end_lineno or node.lineno
-                    text = self._text[starts[node.lineno - 1] : starts[end] if end < len(starts) else len(self._text)]
-                    found.update(_WORD.findall(text))
-            self._outside = frozenset(found)
-        return self._outside
+    def _words(self, text: str) -> frozenset[str]:
+        found = {STEP} if _STEP.search(text) else set[str]()
+        chains = set(_CHAIN.findall(text))
+        anything_is_imported = bool(self.file.stars) or (text is not self._text and "import" in chains)
+        for chain in chains:
+            root, *names = (part.strip() for part in chain.split("."))
+            found.add(root)
+            imported = [binding.name for binding in self.file.names.get(root, ()) if isinstance(binding, Imported)]
+            for name in imported:
+                if name is not None:
+                    found.update((name, "~" + name))
+            for name in names:
+                found.update((name, "." + name))
+            if names and root not in ("self", "cls"):
+                found.add("~" + names[-1])
+                found.update("~" + name for name in names)
+            elif anything_is_imported:
+                found.add("~" + root)
+        return frozenset(found)
+
+
+def _any_without_forward(tree: ast.Module) -> bool:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and any(_last(base) == "Module" for base in node.bases):
+            names = {part.name for part in node.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))}
+            if not names & {"forward", "__call__", "__new__"}:
+                return True
+    return False
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _holds(needs: Needs, parts: list[frozenset[str]]) -> bool:
+    return all(any(not words.isdisjoint(part) for part in parts) for words in needs)

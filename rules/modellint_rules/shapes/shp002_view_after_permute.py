@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.tensors import Tensor
+from modellint.source.words import STEP
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
 
-_MOVING = frozenset(
-    {"transpose", "permute", "t", "T", "mT", "H", "mH", "adjoint", "swapaxes", "swapdims", "movedim", "moveaxis"}
-    | {"expand", "expand_as", "unfold", "view"}
-)
+_MOVING = ("transpose", "permute", "t", "adjoint", "swapaxes", "swapdims", "movedim", "moveaxis", "expand", "unfold")
+_MOVING_ATTRIBUTES = (".T", ".mT", ".H", ".mH")
 
 
 class ViewAfterPermute(Rule):
@@ -67,7 +65,10 @@ class ViewAfterPermute(Rule):
     code = "SHP002"
     name = "view-after-permute"
     severity = Severity.WARNING
-    needs = (frozenset({"view", "view_as"}), _MOVING)
+    needs = (
+        frozenset({".view", ".view_as"}),
+        frozenset({*("." + name for name in _MOVING), *("~" + name for name in _MOVING), *_MOVING_ATTRIBUTES, STEP}),
+    )
     fixable = "`reshape`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -76,8 +77,7 @@ class ViewAfterPermute(Rule):
             call = readings[0]
             if call.method not in ("view", "view_as") or call.receiver is None:
                 continue
-            results = [reading.result for reading in readings]
-            if all(isinstance(made, Tensor) and made.refused for made in results):
+            if all(reading.refused for reading in readings):
                 edit = code.rewriter.rename_method(call.node, {"view": "reshape", "view_as": "reshape_as"}[call.method])
                 yield code.finding(
                     self,

@@ -1,0 +1,76 @@
+"""DEV002: `torch.load` that needs the device on which the checkpoint was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+
+
+class LoadWithoutMapLocation(Rule):
+    """A checkpoint that is loaded onto the device from which it was saved.
+
+    ## What it does
+    Finds `torch.load` without `map_location`.
+
+    ## Why
+    A checkpoint saved on a GPU raises "Attempting to deserialize object on a CUDA device" on a machine without one, and exports to
+    Core ML run on such machines.
+
+    ## Bad
+    ```python
+    import torch
+
+
+    def restore(model, path):
+        model.load_state_dict(torch.load(path))
+        return model
+    ```
+
+    ## Good
+    ```python
+    import torch
+
+
+    def restore(model, path):
+        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        return model
+    ```
+
+    ## Fix safety
+    The fix is unsafe: the tensors come back on the CPU, and code may count on the device they were saved from. It also asks for
+    `weights_only=True` where nothing is said of that, so that loading a checkpoint cannot run code; one that holds other objects is
+    then refused.
+
+    ## Known limits
+    A call with `**keywords` or a starred argument is left alone.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.load.html>
+    """
+
+    code = "DEV002"
+    name = "load-without-map-location"
+    severity = Severity.WARNING
+    needs = (frozenset({"~load"}),)
+    fixable = '`map_location="cpu"`'
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every `torch.load`."""
+        for readings in code.calls:
+            call = readings[0]
+            if call.name == "torch.load" and not call.has(1, "map_location"):
+                safe = "" if call.has(9, "weights_only") else ", weights_only=True"
+                edit = code.rewriter.add_argument(call.node, 'map_location="cpu"' + safe)
+                yield code.finding(
+                    self,
+                    call.node,
+                    "`torch.load` without `map_location` needs the device that the checkpoint was saved from",
+                    fix=Fix("Load onto the CPU", (edit,), Applicability.UNSAFE),
+                    statement=call.statement,
+                )

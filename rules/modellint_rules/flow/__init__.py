@@ -1,0 +1,1 @@
+"""Rules about calls and control flow that tracing cannot see."""

@@ -1,0 +1,96 @@
+"""FLW007: `layer.forward(x)` in the place of `layer(x)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.values import Instance, alternatives
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.flow import Call
+
+
+class DirectForwardCall(Rule):
+    """A submodule whose `forward` is called by name.
+
+    ## What it does
+    Finds `self.layer.forward(x)` on a submodule. `super().forward(x)`, `Base.forward(self, x)` and `self.forward(x)` are left
+    alone.
+
+    ## Why
+    Hooks, parametrisations of the old kind (`weight_norm`, `spectral_norm`) and compiled modules work in `__call__`: they are
+    skipped. Tracing loses the module's scope, by which coremltools names what it cannot convert.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Wrapper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.layer.forward(x)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Wrapper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.layer(x)
+    ```
+
+    ## Fix safety
+    The fix is unsafe: hooks that never ran will run.
+
+    ## Known limits
+    Only objects that are known to be modules are asked, and only in the methods of modules.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
+    """
+
+    code = "FLW007"
+    name = "direct-forward-call"
+    severity = Severity.WARNING
+    needs = (frozenset({".forward"}),)
+    fixable = "call the module"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every call of a method named `forward`."""
+        if code.ref is None:
+            return
+        for readings in code.calls:
+            call = readings[0]
+            if call.method != "forward" or not all(_of_a_module(reading) for reading in readings):
+                continue
+            function = call.node.func
+            if isinstance(function, ast.Attribute):
+                edit = code.rewriter.cut_attribute(function)
+                yield code.finding(
+                    self,
+                    call.node,
+                    "`forward` is called by name: hooks do not run",
+                    fix=Fix("Call the module", (edit,), Applicability.UNSAFE),
+                    statement=call.statement,
+                )
+
+
+def _of_a_module(call: Call) -> bool:
+    return call.receiver is not None and all(
+        isinstance(part, Instance) and part.kind == "module" for part in alternatives(call.receiver)
+    )

@@ -1,0 +1,140 @@
+"""MOD002: a functional dropout that does not ask whether the model is in training mode."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.values import Const
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.flow import Call
+    from modellint.source.values import Value
+
+_ON_BY_DEFAULT = {"dropout": 2, "dropout1d": 2, "dropout2d": 2, "dropout3d": 2}
+"""Functions whose ``training`` is True unless told otherwise, and the place of that argument."""
+
+_OFF_BY_DEFAULT = {"alpha_dropout": 2, "feature_alpha_dropout": 2, "batch_norm": 5, "rrelu": 3}
+
+
+class DropoutAlwaysOn(Rule):
+    """A functional dropout, or its like, that is on in evaluation mode too.
+
+    ## What it does
+    Finds `F.dropout`, `F.dropout1d`, `F.dropout2d` and `F.dropout3d` without `training`, and `F.alpha_dropout`,
+    `F.feature_alpha_dropout`, `F.batch_norm` and `F.rrelu` with a literal `training=True`.
+
+    ## Why
+    `training` is True by default in the functional dropouts: `model.eval()` does not reach them. The model is random in
+    evaluation, and the Core ML converter drops the operator, so that the converted model differs from the one that was measured.
+
+    ## Bad
+    ```python
+    import torch.nn.functional as F
+    from torch import nn
+
+
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.linear(F.dropout(x, 0.5))
+    ```
+
+    ## Good
+    ```python
+    import torch.nn.functional as F
+    from torch import nn
+
+
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.linear(F.dropout(x, 0.5, training=self.training))
+    ```
+
+    ## Fix safety
+    The fix is safe: in training mode nothing changes. In evaluation mode the dropout stops, which is what is reported.
+
+    ## Known limits
+    Under `if self.training` the call is left alone, and so is one whose `training` is anything but a literal, or whose rate is a
+    local name: whoever set it may have asked for the mode. Only modules, and the functions that they call, are asked.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.functional.dropout.html>
+    """
+
+    code = "MOD002"
+    name = "dropout-always-on"
+    severity = Severity.ERROR
+    needs = (frozenset("~" + name for name in (*_ON_BY_DEFAULT, *_OFF_BY_DEFAULT)),)
+    fixable = "`training=self.training`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every functional dropout for its mode."""
+        if code.ref is None:
+            return
+        for readings in code.calls:
+            call = readings[0]
+            if call.name.startswith("torch.nn.functional.") and all(_always_on(reading) for reading in readings):
+                yield code.finding(
+                    self,
+                    call.node,
+                    f"`{call.method}` is on in evaluation mode too: `model.eval()` does not reach it",
+                    fix=_fix(code, call),
+                    statement=call.statement,
+                )
+
+
+def _always_on(call: Call) -> bool:
+    if call.training:
+        return False
+    if call.method in _ON_BY_DEFAULT:
+        rate = call.arguments.get(1, "p")
+        if call.has(_ON_BY_DEFAULT[call.method], "training") or _is(rate, 0):
+            return False
+        # A rate that the function is handed is 0 in evaluation mode where its caller minds, as for torch's own attention.
+        return not _is_parameter(call)
+    if call.method not in _OFF_BY_DEFAULT:
+        return False
+    if call.method == "batch_norm" and _is(call.arguments.get(1, "running_mean"), None):
+        # Without running statistics there is no other mode; weights are standardised so.
+        return False
+    return _is(call.arguments.get(_OFF_BY_DEFAULT[call.method], "training"), True) and not call.arguments.spread
+
+
+def _is_parameter(call: Call) -> bool:
+    rate = next((word.value for word in call.node.keywords if word.arg == "p"), None)
+    if rate is None:
+        rate = call.node.args[1] if len(call.node.args) > 1 else None
+    return isinstance(rate, ast.Name) and isinstance(call.function, (ast.FunctionDef, ast.AsyncFunctionDef))
+
+
+def _is(value: Value | None, wanted: object) -> bool:
+    return isinstance(value, Const) and value.value == wanted and (wanted is not True or value.value is True)
+
+
+def _fix(code: Code, call: Call) -> Fix | None:
+    name = code.self_name(call.function)
+    if name is None:
+        return None
+    place = (_ON_BY_DEFAULT | _OFF_BY_DEFAULT)[call.method]
+    given = next((word.value for word in call.node.keywords if word.arg == "training"), None)
+    if given is None and place < len(call.node.args):
+        given = call.node.args[place]
+    if given is not None:
+        if not isinstance(given, ast.Constant):
+            return None
+        edit = code.rewriter.replace(given, f"{name}.training")
+    else:
+        edit = code.rewriter.add_argument(call.node, f"training={name}.training")
+    return Fix("Obey the module's mode", (edit,))

@@ -1,0 +1,84 @@
+"""MOD006: `register_backward_hook`, which sees the gradients of one operation only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.rule import Rule
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+
+
+class LegacyBackwardHook(Rule):
+    """A backward hook of the old kind, which sees the gradients of a module's last operation only.
+
+    ## What it does
+    Finds calls of `register_backward_hook` on a module.
+
+    ## Why
+    Where `forward` runs more than one operation, such a hook is given the inputs' gradients of the last one, not of the module;
+    PyTorch keeps it for old code only. `register_full_backward_hook` gives what one expects. A hook that is left on is traced, and
+    some of them raise then.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Watched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+            self.linear.register_backward_hook(print)
+
+        def forward(self, x):
+            return self.linear(x)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Watched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+            self.linear.register_full_backward_hook(print)
+
+        def forward(self, x):
+            return self.linear(x)
+    ```
+
+    ## Fix safety
+    The fix is safe: outputs and gradients stay; the hook is called with the module's gradients, which is what is reported.
+
+    ## Known limits
+    None known.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
+    """
+
+    code = "MOD006"
+    name = "legacy-backward-hook"
+    severity = Severity.WARNING
+    needs = (frozenset({"register_backward_hook"}),)
+    fixable = "`register_full_backward_hook`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every call for that name."""
+        for readings in code.calls:
+            call = readings[0]
+            if call.method == "register_backward_hook" and not code.defines("register_backward_hook"):
+                edit = code.rewriter.rename_method(call.node, "register_full_backward_hook")
+                yield code.finding(
+                    self,
+                    call.node,
+                    "`register_backward_hook` sees the gradients of the last operation only",
+                    fix=Fix("Use `register_full_backward_hook`", (edit,)),
+                    statement=call.statement,
+                )

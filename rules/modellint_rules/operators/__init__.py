@@ -1,0 +1,1 @@
+"""Rules about operators that Core ML lacks."""

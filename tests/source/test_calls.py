@@ -1,0 +1,168 @@
+"""Rules about single calls: mode, hooks, direct calls of forward, loading, and modules without a forward."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import modellint
+from modellint.source.fix import fix_text
+from modellint.source.text import SourceText
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(forward: str, init: str = "pass", extra: str = "") -> str:
+    lines = textwrap.indent(textwrap.dedent(init).strip(), " " * 8)
+    body = textwrap.indent(textwrap.dedent(forward).strip(), " " * 8)
+    return (
+        f"{HEAD}class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n{lines}\n\n"
+        f"    def forward(self, x):\n{body}\n{extra}"
+    )
+
+
+def codes(text: str) -> list[str]:
+    return [finding.code for finding in modellint.check_source(text).diagnostics]
+
+
+def fixed(text: str) -> str:
+    done = fix_text(SourceText(text), lambda source: modellint.check_source(source.text).diagnostics, unsafe=True)
+    assert done.problem is None
+    return done.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return F.dropout(x, 0.5, training=self.training)",
+        "return F.dropout(x, 0.5, self.training)",
+        "return F.dropout(x, p=0.1, training=False)",
+        "on = self.training\nreturn F.dropout(x, 0.1, on)",
+        "if self.training:\n    x = F.dropout(x)\nreturn x",
+        "if not self.training:\n    return x\nreturn F.dropout(x)",
+        "if self.training and x.size(0) > 1:\n    x = F.dropout(x)\nreturn x",
+        "return F.dropout(x) if self.training else x",
+        "return self.noisy(x) if self.training else x",
+        "return F.dropout(x, 0.0)",
+        "return F.dropout(x, *self.options)",
+        "return F.alpha_dropout(x, 0.5)",
+        "return F.batch_norm(x, None, None, training=True)",
+        "rate = 0.1 if self.training else 0.0\nreturn F.dropout(x, rate)",
+        "return self.drop(x)",
+    ],
+)
+def test_dropout_that_obeys_is_clean(body: str) -> None:
+    extra = "\n    def noisy(self, x):\n        return F.dropout(x, 0.5)\n" if "noisy" in body else ""
+    assert codes(net(body, "self.drop = nn.Dropout(0.1)\nself.options = (0.1, False)", extra)) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("return F.dropout(x)", "return F.dropout(x, training=self.training)"),
+        ("return F.dropout2d(x, 0.5,)", "return F.dropout2d(x, 0.5, training=self.training,)"),
+        (
+            "return F.dropout(\n    (x)  # all\n)",
+            "return F.dropout(\n            (x), training=self.training  # all\n        )",
+        ),
+        ("return F.alpha_dropout(x, 0.5, True)", "return F.alpha_dropout(x, 0.5, self.training)"),
+        ("return F.rrelu(x, training=True)", "return F.rrelu(x, training=self.training)"),
+        ("if not self.training:\n    x = F.dropout(x)\nreturn x", "x = F.dropout(x, training=self.training)"),
+    ],
+)
+def test_dropout_always_on(body: str, after: str) -> None:
+    text = net(body)
+    assert codes(text) == ["MOD002"]
+    assert after in fixed(text)
+
+
+def test_dropout_in_a_helper_is_reported_once() -> None:
+    text = net("return noisy(x) + noisy(x)") + "\n\ndef noisy(x):\n    return F.dropout(x, 0.5)\n"
+    assert codes(text) == ["MOD002"]
+
+
+def test_hooks() -> None:
+    text = net(
+        "return self.a(x)",
+        "self.a = nn.Linear(2, 2)\nself.a.register_forward_hook(print)\nself.a.register_full_backward_hook(print)\n"
+        "handles = []\nhandles.append(self.a.register_backward_hook(print))",
+    )
+    assert codes(text) == ["MOD006"]
+    assert "handles.append(self.a.register_full_backward_hook(print))" in fixed(text)
+
+
+def test_hook_outside_of_modules() -> None:
+    text = f"{HEAD}class Watcher:\n    def watch(self, layer):\n        layer.register_backward_hook(print)\n"
+    assert codes(text) == ["MOD006"]
+
+
+def test_forward_by_name() -> None:
+    init = "self.fc = nn.Linear(2, 2)\nself.many = nn.ModuleList([nn.Linear(2, 2)])"
+    text = net(
+        "x = self.fc.forward(x)\nfor m in self.many:\n    x = m.forward(x)\nreturn self.many[0].forward(x)", init
+    )
+    assert codes(text) == ["FLW007"] * 3
+    assert ".forward(" not in fixed(text).partition("def forward")[2]
+
+
+def test_forward_of_others_is_clean() -> None:
+    text = (
+        f"{HEAD}class Base(nn.Module):\n    def forward(self, x):\n        return x\n\n\n"
+        "class Net(Base):\n    def forward(self, x, cursor):\n        cursor.forward(1)\n        kept = self.forward\n"
+        "        return super().forward(x) + Base.forward(self, x) + kept(x)\n"
+    )
+    assert codes(text) == []
+
+
+def test_wrapped_submodule() -> None:
+    text = net("return self.a(x)", "self.a = nn.DataParallel(nn.Linear(2, 2))")
+    assert codes(text) == ["FLW006"]
+    assert "self.a = nn.Linear(2, 2)\n" in fixed(text)
+
+
+def test_wrapping_for_training_is_clean() -> None:
+    text = f"{HEAD}def train(model):\n    model = nn.DataParallel(model)\n    return torch.compile(model)\n"
+    assert codes(text) == []
+
+
+@pytest.mark.parametrize(
+    "call", ["torch.load(p, 'cpu')", "torch.load(p, map_location=d)", "torch.load(p, **k)", "json.load(p)"]
+)
+def test_load_that_says_where_is_clean(call: str) -> None:
+    assert codes(f"import json\nimport torch\n\n\nclass A:\n    def f(self, p, d, k):\n        return {call}\n") == []
+
+
+def test_load() -> None:
+    text = "import torch\n\n\nclass A:\n    def f(self, p):\n        return torch.load(p, weights_only=False)\n"
+    assert codes(text) == ["DEV002"]
+    assert 'torch.load(p, weights_only=False, map_location="cpu")' in fixed(text)
+
+
+def test_module_without_forward() -> None:
+    inner = f"{HEAD}class Inner(nn.Module):\n    def forwrad(self, x):\n        return x\n\n\n"
+    text = inner + net("return self.inner(x)", "self.inner = Inner()").removeprefix(HEAD)
+    findings = modellint.check_source(text).diagnostics
+    assert [finding.code for finding in findings] == ["SIG005"]
+    assert "forwrad" in findings[0].message
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "class Inner(nn.Module):\n    def __call__(self, x):\n        return x\n",
+        "class Inner(Unknown):\n    pass\n",
+        "class Inner(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.forward = print\n",
+        "class Inner(nn.Module):\n    def __getattr__(self, name):\n        return print\n",
+        "class Base(nn.Module):\n    def forward(self, x):\n        return x\n\n\nclass Inner(Base):\n    pass\n",
+        "class Inner(nn.ReLU):\n    pass\n",
+    ],
+)
+def test_module_that_may_have_a_forward_is_clean(inner: str) -> None:
+    assert codes(f"{HEAD}{inner}\n\n" + net("return self.inner(x)", "self.inner = Inner()").removeprefix(HEAD)) == []
