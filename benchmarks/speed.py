@@ -13,13 +13,14 @@ import argparse
 import json
 import os
 import random
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,16 @@ BOUNDS = {"timm": 0.6, "transformers": 0.9}
 """The ratio wanted for a tree with that word in its path."""
 
 SINGLE_BOUND = 0.6
+CRASHED = re.compile(r"^(Traceback \(most recent call last\)|Fatal Python error|error:|Error:|Aborted!)", re.MULTILINE)
+"""On standard error: a linter that ended early. Python's exit status for a crash is that of findings, 1."""
+RULE_FAILED = re.compile(r"^(\S+: )?LNT004 ", re.MULTILINE)
+"""In a report: a rule raised and was left out from then on."""
+RESULTS = {
+    "modellint": re.compile(r"^(All checks passed!|Found \d+ \w+)", re.MULTILINE),
+    "torchfix": re.compile(r"^Finished checking [1-9]\d* files?", re.MULTILINE),
+    "fixit": re.compile(r"\b[1-9]\d* files? (clean|checked)\b"),
+}
+"""What each linter prints at the end of a finished check."""
 SINGLE_LINES = range(300, 701)
 PARSE_LOOP = """
 import sys
@@ -109,23 +120,36 @@ def _warm(paths: Sequence[Path]) -> None:
         path.read_bytes()
 
 
-def run(command: Sequence[str], statuses: Sequence[int] = (0, 1)) -> Took:
-    """Run a command on one core and without output. Stops the benchmark when it fails."""
+def run(command: Sequence[str], statuses: Container[int] = (0,), linter: str | None = None) -> Took:
+    """Run a command on one core. Stops the benchmark when it fails, or when a linter does not tell a result."""
 
     def one_core() -> None:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=one_core, cwd=tempfile.gettempdir()
-    )
+    # Installed packages have their bytecode; a source tree gets it at the first run unless that is forbidden.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, capture_output=True, preexec_fn=one_core, cwd=tempfile.gettempdir(), env=environment)
     wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode not in statuses:
-        sys.exit(
-            f"{' '.join(command[:6])} … ended with {done.returncode}: {done.stderr.decode(errors='replace')[-500:]}"
-        )
+    output, error = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    if problem := _problem(done.returncode in statuses, output, error, linter):
+        sys.exit(f"{' '.join(command[:6])} … ended with {done.returncode}, {problem}: {error[-800:] or output[-200:]}")
     return Took(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall)
+
+
+def _problem(status_fits: bool, output: str, error: str, linter: str | None) -> str | None:
+    """Why the time of a process says nothing; ``None`` when it counts."""
+    if not status_fits:
+        return "a status that stands for no result"
+    if CRASHED.search(error):
+        return "with an error"
+    if linter is not None:
+        if not RESULTS[linter].search(output + error):
+            return "without a result"
+        if linter == "modellint" and RULE_FAILED.search(output):
+            return "with a rule that failed"
+    return None
 
 
 def _parse_loop(python: str, paths: Sequence[Path], folder: str) -> list[str]:
@@ -138,8 +162,8 @@ def _parse_loop(python: str, paths: Sequence[Path], folder: str) -> list[str]:
 def _time_tree(python: str, check: list[str], tree: Path, paths: list[Path], bound: float | None, repeat: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         loop = _parse_loop(python, paths, folder)
-        run([*check, "-q", str(paths[0])])  # bytecode
-        pairs = [(run(loop).cpu, run([*check, str(tree)]).cpu) for _ in range(repeat)]
+        run([*check, str(paths[0])], (0, 1), "modellint")  # bytecode
+        pairs = [(run(loop).cpu, run([*check, str(tree)], (0, 1), "modellint").cpu) for _ in range(repeat)]
     parse, ours = min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
     print(f"{tree.name}: {len(paths)} files, n = {repeat}: check {ours:.2f} s, bare parse {parse:.2f} s of CPU")
     return _verdict(f"check {tree.name} over parse_module", ours / parse, bound)
@@ -160,8 +184,8 @@ def _time_peers(python: str, check: list[str], peers: str, paths: list[Path], li
     print(f"  peers, over {len(chosen)} of these files, as multiples of bare parse_module ({parse:.2f} s):")
     commands = {"modellint": [*check, *names], **dict(_peer_commands(peers, names))}
     for name, command in commands.items():
-        statuses = range(256) if name != "modellint" else (0, 1)
-        print(f"    {name}: {run(command, statuses).cpu / parse:.2f}", flush=True)
+        statuses = range(256) if name == "fixit" else (0, 1)  # fixit counts what it finds
+        print(f"    {name}: {run(command, statuses, name).cpu / parse:.2f}", flush=True)
 
 
 def _peer_commands(python: str, names: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -182,13 +206,15 @@ def _time_single(python: str, check: list[str], tree: Path, paths: list[Path], a
     report = subprocess.run(
         [*check, "--output-format", "json", str(tree)], capture_output=True, text=True, cwd=tempfile.gettempdir()
     )
+    if report.returncode not in (0, 1) or CRASHED.search(report.stderr):
+        sys.exit(f"the check of {tree} ended with {report.returncode}: {report.stderr[-800:]}")
     found = {Path(finding["filename"]).resolve() for finding in json.loads(report.stdout) if finding["filename"]}
     clean = [path for path in paths if path not in found and _lines(path) in SINGLE_LINES]
     chosen = sorted(random.Random(arguments.seed).sample(clean, min(arguments.files, len(clean))))
     bare, libcst = [python, "-c", "pass"], [python, "-c", "import libcst"]
     run(libcst)
     rounds = [
-        (run(bare), run(libcst), run([*check, str(path)], (0,)))
+        (run(bare), run(libcst), run([*check, str(path)], (0,), "modellint"))
         for _ in range(arguments.file_repeat)
         for path in chosen
     ]
