@@ -363,6 +363,8 @@ def _report_builds(tried: list[Result]) -> None:
             rows.append(tuple(row))
     head = ("kind", "tried", "built", "keys as original", "keys cover un-fixed", "un-fixed lost keys")
     _table("Built classes", (*head, "outputs equal", "with equal weights"), rows)
+    why = Counter(result.built.why.partition(":")[0] for result in tried if result.built and not result.built.built)
+    _table("Not built", ("why", "n"), why.most_common())
 
 
 def _report_excluded(results: list[Result], found: list[Found], kinds: list[str]) -> None:

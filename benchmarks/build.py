@@ -99,7 +99,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)  # fills uninitialised memory, too
-    _declare_torchvision_operators(job["roots"])
+    _declare_torchvision_operators()
     for record in job["files"]:
         file = FileJob(record["module"], record["path"], [Case(**case) for case in record["cases"]])
         child = os.fork()
@@ -155,12 +155,16 @@ def _judge(outcome: Outcome, original: dict[str, Any], unfixed: dict[str, Any], 
             outcome.details.setdefault("forward", fixed.get("forward_error", "outputs differ"))
 
 
-def _declare_torchvision_operators(roots: list[str]) -> None:
+def _declare_torchvision_operators() -> None:
     """Let torchvision be imported without its compiled operators, which may not match the installed torch."""
     import torch
 
-    folder = next((Path(root, "torchvision") for root in roots if Path(root, "torchvision").is_dir()), None)
-    if folder is None:
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        return
+    folder = Path(spec.origin).parent
+    with contextlib.suppress(OSError, StopIteration):
+        torch.ops.load_library(str(next(folder.glob("_C*.so"))))
         return
     library = torch.library.Library("torchvision", "DEF")
     globals()["_library"] = library  # it lives as long as it is referred to

@@ -27,36 +27,68 @@ SMALL_CONFIG = {
 }  # fmt: skip
 SHRINK = {"depth": 2, "num_layers": 2, "n_layers": 2, "num_blocks": 2, "img_size": 32, "image_size": 32}
 
+SMALL_NAMES = ("atto", "femto", "pico", "nano", "micro", "tiny", "mini", "_s", "small", "18", "_b0", "_t", "_0")
+"""What the names of a catalogue's small models hold."""
+MODEL_BASES = ("PreTrained", "Pretrained")
+
 MODULE_WORDS = {"module", "model", "backbone", "encoder", "decoder", "layer", "block", "net"}
 COUNTS = {"heads", "nhead", "depth", "layers", "blocks", "repeats", "num", "n", "experts", "spatial"}
 WIDTHS = {"channels", "features", "dim", "filters", "classes"}
 
 
 def build(module: ModuleType, qualname: str, plan: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
-    """An instance of the class, or of one of its subclasses in the file, and how it was made."""
+    """An instance of the class, of a subclass, or of a model of the file with one inside; and how it was made."""
     import torch
 
     if plan is not None:
-        cls = _find(module, plan["class"])
         _seed(0)
-        return cls(**_arguments(cls, module, plan["size"], plan["shrink"])), {**plan}
+        return _make(module, plan), {**plan}
     target = _find(module, qualname)
-    subclasses = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, target) and value is not target
-    ]
     first: Exception | None = None
-    for cls, size, shrink in itertools.product([target, *subclasses[:3]], SIZES, (True, False)):
+    for chosen in _plans(module, target):
         try:
             _seed(0)
-            model = cls(**_arguments(cls, module, size, shrink))
+            model = _make(module, chosen)
         except Exception as error:
             first = first or error
             continue
-        if isinstance(model, torch.nn.Module):
-            return model, {"class": cls.__qualname__, "size": size, "shrink": shrink}
+        if isinstance(model, torch.nn.Module) and any(isinstance(part, target) for part in model.modules()):
+            return model, chosen
     raise first or TypeError("no instance of nn.Module")
+
+
+def _make(module: ModuleType, plan: dict[str, Any]) -> Any:
+    if "function" in plan:
+        return getattr(module, plan["function"])()
+    cls = _find(module, plan["class"])
+    return cls(**_arguments(cls, module, plan["size"], plan["shrink"]))
+
+
+def _plans(module: ModuleType, target: type) -> Iterator[dict[str, Any]]:
+    """Ways to make an instance: directly, then as a part of another class, then by a function without arguments."""
+    import torch
+
+    own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+    classes = [value for value in own if isinstance(value, type) and value is not target]
+    subclasses = [cls for cls in classes if issubclass(cls, target)]
+    for cls, size, shrink in itertools.product([target, *subclasses[:3]], SIZES, (True, False)):
+        yield {"class": cls.__qualname__, "size": size, "shrink": shrink}
+    others = [cls for cls in classes if issubclass(cls, torch.nn.Module) and cls not in subclasses]
+    others.sort(key=lambda cls: (cls.__name__.startswith(MODEL_BASES), "Model" not in cls.__name__))
+    for cls, size in itertools.product(others[:6], SIZES[:2]):
+        yield {"class": cls.__qualname__, "size": size, "shrink": True}
+    functions = [value.__name__ for value in own if inspect.isfunction(value) and _takes_nothing(value)]
+    functions.sort(key=lambda name: not any(word in name for word in SMALL_NAMES))
+    for name in functions[:6]:
+        yield {"function": name, "size": 3}
+
+
+def _takes_nothing(function: Any) -> bool:
+    """Whether a function looks like the builder of a model of a catalogue, which needs no arguments."""
+    parameters = inspect.signature(function).parameters
+    return bool(parameters.keys() & {"pretrained", "weights"}) and all(
+        p.default is not p.empty or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters.values()
+    )
 
 
 def _find(module: ModuleType, qualname: str) -> Any:
