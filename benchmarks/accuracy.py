@@ -20,12 +20,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import build
+import unfix
+import unfix_state
 from classes import FileFacts, Tree, collect_names, parse, read_facts, read_source
 from generated import generate
 from modellint.source.text import SourceText
 from refind import Referee, Result
-from unfix import KINDS, Site, find_sites
+from unfix import Site, find_sites
 
+KINDS = (*unfix.KINDS, *unfix_state.KINDS)
 WANTED_RECALL = 0.95
 ENOUGH_SITES = 30
 GENERATED_KINDS = ("ParameterList", "ParameterDict")
@@ -128,7 +131,8 @@ def _sites_of(facts: FileFacts) -> tuple[list[Site], Counter[tuple[str, str]]]:
     if source is None or tree is None:
         return [], Counter()
     found = find_sites(source, tree, facts, _tree)
-    return found.sites, found.excluded
+    state = unfix_state.find_sites(source, tree, facts, _tree)
+    return [*found.sites, *state.sites], found.excluded + state.excluded
 
 
 def _collect(root: Path, options: Options, jobs: int) -> list[Found]:
@@ -171,7 +175,7 @@ def _choose_builds(found: list[Found], limit: int, seed: int) -> set[tuple[Path,
     groups: defaultdict[tuple[str, str], list[tuple[Path, int]]] = defaultdict(list)
     for file in found:
         for site in file.sites:
-            if site.qualname:
+            if site.qualname and not site.restored:
                 groups[file.tree, site.kind].append((file.facts.path, site.start))
     chosen: set[tuple[Path, int]] = set()
     for key, members in groups.items():
@@ -301,6 +305,8 @@ def _report(results: list[Result], found: list[Found], arguments: argparse.Names
         ("kind", "form", "n", "found", "recall"),
         [_recall_row(*key, members) for key, members in sorted(forms.items())],
     )
+    if rows := [_recall_row(kind, label, members) for kind, label, members in _by_marks(counted)]:
+        _table("Recall by property, all trees", ("kind", "sites", "n", "found", "recall"), rows)
     if arguments.fix or arguments.build:
         _report_fixes(counted)
     if arguments.build:
@@ -318,6 +324,16 @@ def _report(results: list[Result], found: list[Found], arguments: argparse.Names
 def _recall_row(first: str, second: str, members: list[Result]) -> tuple[object, ...]:
     hits = sum(result.found for result in members)
     return first, second, len(members), hits, f"{hits / len(members):.3f}"
+
+
+def _by_marks(counted: list[Result]) -> Iterator[tuple[str, str, list[Result]]]:
+    """All sites of a kind, those with each property, and those with every one, side by side."""
+    for kind, marks in unfix_state.MARKS.items():
+        members = [result for result in counted if result.site.kind == kind and result.tree != "generated"]
+        for wanted in ((), *((mark,) for mark in marks), marks):
+            having = [result for result in members if set(wanted) <= set(result.site.marks)]
+            if having:
+                yield kind, ", ".join(wanted) or "all", having
 
 
 def _report_fixes(counted: list[Result]) -> None:
@@ -385,15 +401,22 @@ def _verdict(counted: list[Result]) -> None:
             members = [result for result in results if result.site.kind == kind]
             if not members or (where == "real" and len(members) < ENOUGH_SITES):
                 continue
-            recall = sum(result.found for result in members) / len(members)
-            answer = "yes" if recall >= WANTED_RECALL else "no"
-            print(f"{where} {kind}, n = {len(members)}: recall {recall:.3f}, at least {WANTED_RECALL} wanted: {answer}")
+            _answer(f"{where} {kind}", members)
+    for kind, label, members in _by_marks(counted):
+        if label != "all":
+            _answer(f"real {kind} ({label})", members)
+
+
+def _answer(label: str, members: list[Result]) -> None:
+    recall = sum(result.found for result in members) / len(members)
+    answer = "yes" if recall >= WANTED_RECALL else "no"
+    print(f"{label}, n = {len(members)}: recall {recall:.3f}, at least {WANTED_RECALL} wanted: {answer}")
 
 
 def _misses(counted: list[Result]) -> Iterator[str]:
     for result in counted:
         place = f"{result.path}:{result.site.row}"
-        label = f"{result.site.kind}, {result.site.form}"
+        label = ", ".join([result.site.kind, result.site.form, *result.site.marks])
         if not result.found:
             seen = f" (new: {', '.join(result.new)})" if result.new else ""
             yield f"missed\t{place}\t{label}\t{result.line.strip()}{seen}\n"

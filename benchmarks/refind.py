@@ -14,7 +14,9 @@ from engine import check
 from modellint.diagnostic import Applicability, Diagnostic, Edit
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.text import SourceText
-from unfix import CONTAINERS, SUPER_INIT, Site
+from unfix import SUPER_INIT, Site
+from unfix_state import ADDED_CAST, BUFFER, CAST, TRAINING
+from uses import CONTAINERS
 
 CODES = {
     "ModuleList": {"REG001", "REG003"},
@@ -22,7 +24,13 @@ CODES = {
     "ParameterList": {"REG004"},
     "ParameterDict": {"REG005"},
     SUPER_INIT: {"REG008"},
+    BUFFER: {"REG006", "REG009", "REG015"},
+    TRAINING: {"MOD002"},
+    CAST: {"REG007"},
+    ADDED_CAST: {"REG007"},
 }
+OF_CLASS = {SUPER_INIT, TRAINING}
+"""Kinds whose findings name no attribute."""
 
 Key = tuple[str, str | None, str | None]
 
@@ -89,7 +97,7 @@ class Referee:
         result.found = bool(hits)
         result.new = tuple(f"{finding.code} {finding.span.row if finding.span else '?'}" for finding in new)
         if fix and hits:
-            self._fix(result, text, hits)
+            self._fix(result, site, text, hits)
             if not keep:
                 result.fixed = None
         return result
@@ -98,11 +106,11 @@ class Referee:
         code, cls, attribute = key
         if code not in CODES[site.kind]:
             return False
-        if site.kind == SUPER_INIT:
-            return _same_class(cls, site.class_name)
+        if site.kind in OF_CLASS:
+            return not site.class_name or _same_class(cls, site.class_name)
         return any(_same_class(cls, binding.class_name) and attribute == binding.attribute for binding in site.bindings)
 
-    def _fix(self, result: Result, text: str, hits: list[Diagnostic]) -> None:
+    def _fix(self, result: Result, site: Site, text: str, hits: list[Diagnostic]) -> None:
         """Fix what is new, and examine the outcome."""
         result.tried_fix = True
 
@@ -125,7 +133,7 @@ class Referee:
         result.outside_identical = self._outside_identical(unfixed, look(unfixed), fixed, unsafe)
         left = {_key(finding) for finding in fixed.remaining}
         result.gone = not any(_key(hit) in left for hit in hits)
-        original = parse(self.source.text)
+        original = parse(site.restore(self.source.text))
         result.same_structure = tree is not None and original is not None and _canonical(tree) == _canonical(original)
         result.fixed = fixed.text
 
@@ -189,7 +197,11 @@ def _hits(finding: Diagnostic, site: Site, text: str, original: str) -> bool:
 
 
 class _Canonical(ast.NodeTransformer):
-    """Strips what may be spelt in several ways: import lines, ``pass``, the path to a container, ``list(x)`` inside it."""
+    """Strips what may be spelt in several ways.
+
+    Import lines, ``pass``, the path to a container, ``list(x)`` inside it; whether a buffer is saved, and which of the
+    two ways makes it one; whether a dropout gets its mode by name.
+    """
 
     def visit_Import(self, node: ast.Import) -> None:
         return None
@@ -208,7 +220,35 @@ class _Canonical(ast.NodeTransformer):
             return ast.Call(ast.Name(name), [_plain(value) for value in values if not _is_empty(value)], [])
         if name == "__init__" and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
             node.func.value.args = []
+        if name.endswith(("dropout", "dropout1d", "dropout2d", "dropout3d")) and len(node.args) == 3:
+            node.keywords.append(ast.keyword("training", node.args.pop()))
+        node.keywords.sort(key=lambda keyword: keyword.arg or "")
         return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        self.generic_visit(node)
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=owner, attr="register_buffer"), args=arguments, keywords=keywords):
+                words = {keyword.arg: keyword.value for keyword in keywords}
+                given = [*arguments, *(words[name] for name in ("name", "tensor") if name in words)]
+                return _buffer(owner, given)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Assign(targets=[ast.Attribute(value=owner, attr=name)], value=ast.Call(args=[value])):
+                called = node.value.func if isinstance(node.value, ast.Call) else node
+                if isinstance(called, ast.Attribute | ast.Name) and "Buffer" in (
+                    getattr(called, "attr", ""),
+                    getattr(called, "id", ""),
+                ):
+                    return _buffer(owner, [ast.Constant(name), value])
+        return node
+
+
+def _buffer(owner: ast.expr, given: list[ast.expr]) -> ast.AST:
+    return ast.Expr(ast.Call(ast.Name("register_buffer"), [owner, *given[:2]], []))
 
 
 def _plain(value: ast.expr) -> ast.expr:

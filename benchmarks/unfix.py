@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from classes import FileFacts, Tree, dotted
@@ -34,6 +35,10 @@ KINDS = (*CONTAINERS, SUPER_INIT)
 
 _ARGUMENT_NAMES = {"modules", "values", "parameters"}
 _BARE_NOQA = re.compile(r"#\s*noqa\b(?!\s*:)|#\s*modellint:", re.IGNORECASE)
+
+
+Replacement = tuple[int, int, str]
+"""Start, end and the new text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +67,25 @@ class Site:
     end: int
     replacement: str
     bindings: tuple[Binding, ...] = ()
+    more: tuple[Replacement, ...] = ()
+    """What else has to be replaced, so that nothing else still does what is undone."""
+    marks: tuple[str, ...] = ()
+    """Properties of the site by which the recall is told apart."""
+    restored: tuple[Replacement, ...] = ()
+    """What a right fix makes of the original; empty: the original itself."""
 
     def undo(self, text: str) -> str:
-        return text[: self.start] + self.replacement + text[self.end :]
+        return _replace(text, ((self.start, self.end, self.replacement), *self.more))
+
+    def restore(self, text: str) -> str:
+        """The text that a right fix gives."""
+        return _replace(text, self.restored)
+
+
+def _replace(text: str, edits: Iterable[Replacement]) -> str:
+    for start, end, replacement in sorted(edits, reverse=True):
+        text = text[:start] + replacement + text[end:]
+    return text
 
 
 @dataclass(slots=True)
@@ -77,10 +98,12 @@ class Sites:
 
 def find_sites(source: SourceText, tree: ast.Module, facts: FileFacts, project: Tree) -> Sites:
     """Every site of a file, and why the other candidates are none."""
-    return _Finder(source, tree, facts, project).run()
+    return _Registrations(source, tree, facts, project).run()
 
 
-class _Finder:
+class Finder:
+    """What a search for sites of any kind asks about a file."""
+
     def __init__(self, source: SourceText, tree: ast.Module, facts: FileFacts, project: Tree) -> None:
         self.source = source
         self.tree = tree
@@ -93,23 +116,6 @@ class _Finder:
         self.module_rows = project.module_rows(facts)
         self.reason: Counter[tuple[str, str]] = Counter()
 
-    def run(self) -> Sites:
-        sites = []
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call) and (kind := self.container(node.func)):
-                try:
-                    sites.append(self.container_site(node, kind))
-                except Excluded as why:
-                    self.reason[kind, str(why)] += 1
-            elif isinstance(node, ast.ClassDef) and node.lineno in self.module_rows:
-                try:
-                    if site := self.super_site(node):
-                        sites.append(site)
-                except Excluded as why:
-                    self.reason[SUPER_INIT, str(why)] += 1
-        sites.sort(key=lambda site: site.start)
-        return Sites(sites, self.reason)
-
     # -- names ---------------------------------------------------------------------------------------
 
     def resolved(self, node: ast.AST) -> str:
@@ -120,10 +126,6 @@ class _Finder:
         """The last part of a name of ``torch.nn``."""
         full = self.resolved(node)
         return full.rpartition(".")[2] if full.startswith("torch.nn.") else None
-
-    def container(self, node: ast.AST) -> str | None:
-        name = self.torch_nn(node)
-        return name if name in CONTAINERS else None
 
     # -- where nodes stand ---------------------------------------------------------------------------
 
@@ -173,7 +175,30 @@ class _Finder:
         rows = {row for node in nodes for row in (node.lineno, node.end_lineno or node.lineno)}
         return any(_BARE_NOQA.search(self.source.line(row)) for row in rows)
 
+
+class _Registrations(Finder):
+    def run(self) -> Sites:
+        sites = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and (kind := self.container(node.func)):
+                try:
+                    sites.append(self.container_site(node, kind))
+                except Excluded as why:
+                    self.reason[kind, str(why)] += 1
+            elif isinstance(node, ast.ClassDef) and node.lineno in self.module_rows:
+                try:
+                    if site := self.super_site(node):
+                        sites.append(site)
+                except Excluded as why:
+                    self.reason[SUPER_INIT, str(why)] += 1
+        sites.sort(key=lambda site: site.start)
+        return Sites(sites, self.reason)
+
     # -- containers ----------------------------------------------------------------------------------
+
+    def container(self, node: ast.AST) -> str | None:
+        name = self.torch_nn(node)
+        return name if name in CONTAINERS else None
 
     def container_site(self, call: ast.Call, kind: str) -> Site:
         argument = self.only_argument(call)
@@ -244,7 +269,7 @@ class _Finder:
         for target in targets:
             if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
                 cls, method = self.home(statement)
-                if target.value.id != _self_name(method):
+                if target.value.id != self_name(method):
                     raise Excluded("bound on another object")
                 found.append((cls, statement))
             elif isinstance(target, ast.Name):
@@ -300,8 +325,11 @@ class _Finder:
                 continue
             called = node.func
             if isinstance(owner, ast.ClassDef):
-                matches = isinstance(called, ast.Attribute) and called.attr == function.name
-                matches = matches and isinstance(called.value, ast.Name)
+                matches = (
+                    isinstance(called, ast.Attribute)
+                    and called.attr == function.name
+                    and isinstance(called.value, ast.Name)
+                )
             else:
                 matches = isinstance(called, ast.Name) and called.id == function.name
             if not matches:
@@ -460,7 +488,7 @@ def _binding(cls: ast.ClassDef, statement: ast.stmt) -> Binding:
     return Binding(cls.name, names[0] if names else "", statement.lineno, statement.end_lineno or statement.lineno)
 
 
-def _self_name(method: Function) -> str:
+def self_name(method: Function) -> str:
     arguments = [*method.args.posonlyargs, *method.args.args]
     return arguments[0].arg if arguments else "self"
 

@@ -20,4 +20,8 @@ def __getattr__(name: str) -> object:
         from modellint import api
 
         return getattr(api, name)
+    if name == "nn":
+        from importlib import import_module
+
+        return import_module("modellint.nn")
     raise AttributeError(f"module 'modellint' has no attribute {name!r}")

@@ -112,6 +112,7 @@ def _to_json(finding: Diagnostic) -> dict[str, Any]:
         "class_name": finding.class_name,
         "attribute": finding.attribute,
         "noqa_row": finding.noqa_row,
+        "operator": finding.operator,
     }
 
 
@@ -137,4 +138,5 @@ def _from_json(entry: dict[str, Any]) -> Diagnostic:
         class_name=entry["class_name"],
         attribute=entry["attribute"],
         noqa_row=entry["noqa_row"],
+        operator=entry["operator"],
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint import __version__
+from modellint.settings import TARGETS
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Diagnostic
@@ -66,6 +67,17 @@ _OPTIONS = (
         type=click.Choice(["full", "concise", "json", "report"]),
         help="How findings are printed (default: full).",
     ),
+    click.option(
+        "--deployment-target",
+        type=click.Choice(list(TARGETS)),
+        metavar="TARGET",
+        help="The oldest system that has to run the model: iOS15 to iOS26, macOS12 … (default: iOS15).",
+    ),
+    click.option(
+        "--coreml-version",
+        metavar="VERSION",
+        help="The version of coremltools that converts (default: the newest known).",
+    ),
 )
 
 
@@ -116,7 +128,15 @@ def _fail(message: str) -> None:
 
 def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     found: dict[str, tuple[Any, str]] = {}
-    for key in ("select", "ignore", "extend-select", "fail-level", "output-format"):
+    for key in (
+        "select",
+        "ignore",
+        "extend-select",
+        "fail-level",
+        "output-format",
+        "deployment-target",
+        "coreml-version",
+    ):
         value = options.get(key.replace("-", "_"))
         if value is not None:
             found[key] = (value, f"--{key}")
@@ -128,13 +148,15 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
 def _resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, dict[str, Rule]]:
     """The root of the run, its settings, and all rules with the plug-ins of the root's settings."""
     from modellint.run import all_rules, load_plugins
-    from modellint.settings import Resolver, SettingsError, check_codes, find_root
+    from modellint.settings import Resolver, SettingsError, check_codes, check_version, find_root
 
     root = find_root(target.absolute())
     config = options.get("config")
     if config is not None and not config.is_file():
         raise SettingsError(f"{config}: no such settings file")
     overrides = _overrides(options)
+    if options.get("coreml_version") is not None:
+        check_version(options["coreml_version"], "--coreml-version")
     resolver = Resolver(root, config and config.absolute(), bool(options.get("isolated")), overrides, None)
     rules = all_rules(load_plugins(resolver.top.plugins, Path.cwd() if options.get("plugin") else root))
     for key in ("select", "ignore", "extend-select"):
@@ -441,7 +463,8 @@ def config_command(path: Path | None, **options: Any) -> None:
         elif isinstance(value, tuple):
             value = list(value)
         elif value is None:
-            value = "(the default rules)" if key == "select" else "(none)"
+            words = {"select": "(the default rules)", "coreml-version": "(the newest known)"}
+            value = words.get(key, "(none)")
         click.echo(f"{key} = {value}  # {settings.origins.get(key, 'default')}")
     enabled = [code for code, rule in rules.items() if settings.enables(code, rule.default)]
     click.echo(f"rules in force = {' '.join(enabled)}")

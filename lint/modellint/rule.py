@@ -19,6 +19,8 @@ from modellint.diagnostic import Severity
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from modellint.settings import Destination
+
 SECTIONS = ("What it does", "Why", "Bad", "Good", "Fix safety", "Known limits", "References")
 """The sections of every page, in this order; Bad and Good are Python and are run as tests."""
 
@@ -70,8 +72,14 @@ class Rule:
     """Sets of words of each of which code must hold one for a rule about ``Code`` to be asked about it.
 
     ``.name`` is a name behind a dot, ``~name`` one that is imported or an attribute of anything but ``self``."""
+    only_modules: ClassVar[bool] = False
+    """Whether a rule about ``Code`` asks module classes only, and nothing that stands outside of them."""
     default: ClassVar[bool] = True
     """Whether the rule runs when the user selects nothing."""
+
+    def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
+        """``needs`` for a model that goes there."""
+        return self.needs
 
 
 class Page:

@@ -112,14 +112,15 @@ class Checker:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._projects: dict[tuple[str, ...], Project] = {}
+        self._projects: dict[tuple[tuple[str, ...], str | None], Project] = {}
         self._rules: dict[int, dict[str, Rule]] = {}
 
     def project(self, settings: Settings) -> Project:
         """The index that files with these settings share."""
-        if settings.module_bases not in self._projects:
-            self._projects[settings.module_bases] = Project(self.job.root, settings.module_bases)
-        return self._projects[settings.module_bases]
+        key = settings.module_bases, settings.prelu_import
+        if key not in self._projects:
+            self._projects[key] = Project(self.job.root, *key)
+        return self._projects[key]
 
     def check(self, path: Path) -> list[Diagnostic]:
         """The findings of a file on disk."""
@@ -131,7 +132,9 @@ class Checker:
         except OSError as error:
             return _kept([_unreadable(shown, f"cannot be read: {error.strerror}")], rules)
         cache = self.job.cache
-        variant = "\n".join((shown, *rules, "", *settings.module_bases))
+        goal = settings.destination
+        ends = (goal.target, goal.coremltools or "", settings.prelu_import or "")
+        variant = "\n".join((shown, *rules, "", *settings.module_bases, "", *ends))
         if cache is not None:
             cached = cache.get(path, data, variant)
             if cached is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,44 @@ LEVELS = ("info", "warning", "error", "never")
 FORMATS = ("full", "concise", "json", "report")
 
 _LISTS = ("select", "ignore", "extend-select", "exclude", "module-bases", "plugins")
-_WORDS = ("fail-level", "docs-url", "output-format")
+_WORDS = ("fail-level", "docs-url", "output-format", "deployment-target", "coreml-version", "prelu-import")
 KEYS = (*_LISTS, "per-file-ignores", *_WORDS)
 """Every key of a settings file."""
 
 
+_GENERATIONS = {
+    "iOS": (15, 16, 17, 18, 26),
+    "macOS": (12, 13, 14, 15, 26),
+    "watchOS": (8, 9, 10, 11, 26),
+    "tvOS": (15, 16, 17, 18, 26),
+}
+TARGETS = {
+    f"{system}{number}": ios
+    for system, numbers in _GENERATIONS.items()
+    for number, ios in zip(numbers, _GENERATIONS["iOS"], strict=True)
+}
+"""What coremltools takes for a deployment target that can hold an ML Program, each with the iOS of its year."""
+
+
 class SettingsError(Exception):
     """Settings that cannot be used; the message names the file or option, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a model is to go: what is wrong with it depends on that.
+
+    ``target`` is a key of ``TARGETS``, by default what `ct.convert` takes by itself; ``coremltools`` the version of it that
+    converts, None for the newest that the operator table knows.
+    """
+
+    target: str = "iOS15"
+    coremltools: str | None = None
+
+    @property
+    def ios(self) -> int:
+        """The iOS whose operations the target has."""
+        return TARGETS[self.target]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +72,21 @@ class Settings:
     docs_url: str | None = None
     plugins: tuple[str, ...] = ()
     output_format: str = "full"
+    prelu_import: str | None = None
+    """The module that fixes import ``CustomPReLU`` from; None: they write the class."""
+    deployment_target: str = "iOS15"
+    coreml_version: str | None = None
     config: Path | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, key: str) -> Any:
         """The value of a key as a settings file spells it."""
         return getattr(self, key.replace("-", "_"))
+
+    @property
+    def destination(self) -> Destination:
+        """Where models are to go."""
+        return Destination(self.deployment_target, self.coreml_version)
 
     def enables(self, code: str, default: bool = True) -> bool:
         """Whether a rule runs: of all selectors that match its code the longest decides, ``ignore`` in a tie."""
@@ -91,6 +132,16 @@ def check_codes(selectors: Iterable[str], codes: Collection[str], where: str) ->
         if selector != "ALL" and not (selector and any(code.startswith(selector) for code in codes)):
             known = sorted({*codes, *(code[:3] for code in codes), "ALL"})
             raise SettingsError(f"{where}: unknown rule code {selector!r}{_nearest(selector, known)}")
+
+
+def check_version(version: str, where: str) -> None:
+    """Raise ``SettingsError`` for a version of coremltools that the operator table cannot speak of."""
+    from modellint.source.operators import UnknownVersion, table_version
+
+    try:
+        table_version(version)
+    except UnknownVersion as error:
+        raise SettingsError(f"{where}: {error}") from None
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
@@ -172,10 +223,18 @@ def _checked(path: Path, key: str, value: object) -> Any:
         return tuple((pattern, _words(path, f"{key}, {pattern!r}", codes)) for pattern, codes in value.items())
     if not isinstance(value, str):
         raise SettingsError(f"{path}: {key} must be a string")
-    choices = {"fail-level": LEVELS, "output-format": FORMATS}.get(key)
+    if key == "coreml-version":
+        check_version(value, f"{path}: {key}")
+    choices = {"fail-level": LEVELS, "output-format": FORMATS, "deployment-target": tuple(TARGETS)}.get(key)
     if choices is not None and value not in choices:
         raise SettingsError(f"{path}: {key} must be one of {', '.join(choices)}, not {value!r}")
+    if key == "prelu-import" and not all(map(_is_name, value.split("."))):
+        raise SettingsError(f"{path}: {key} must be the dotted name of a module, not {value!r}")
     return value
+
+
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and not iskeyword(word)
 
 
 def _words(path: Path, key: str, value: object) -> tuple[str, ...]:

@@ -140,9 +140,27 @@ def test_load_that_says_where_is_clean(call: str) -> None:
 
 
 def test_load() -> None:
-    text = "import torch\n\n\nclass A:\n    def f(self, p):\n        return torch.load(p, weights_only=False)\n"
+    text = "import torch\n\n\nclass A:\n    def f(self, p):\n        self.model = torch.load(p, weights_only=False)\n"
     assert codes(text) == ["DEV002"]
     assert 'torch.load(p, weights_only=False, map_location="cpu")' in fixed(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("net.load_state_dict(torch.load(p))", True),
+        ("held = torch.load(p)\n    net.load_state_dict(held['net'])", True),
+        ("return torch.load(p)['state_dict']", True),
+        ("checkpoint = torch.load(p, weights_only=True)\n    return checkpoint", True),
+        ("images, labels = torch.load(p)\n    return images", False),
+        ("return torch.load(os.path.join(p, 'graph.pt'), weights_only=True)", False),
+        ("model = torch.load(io.BytesIO(p))\n    return model", False),
+        ("net.load_state_dict(torch.load(p, 'cpu'))", False),
+    ],
+)
+def test_only_the_load_of_a_checkpoint_counts(body: str, found: bool) -> None:
+    text = f"import io\nimport os\n\nimport torch\n\n\ndef restore(net, p):\n    {body}\n"
+    assert ("DEV002" in codes(text)) is found
 
 
 def test_module_without_forward() -> None:

@@ -18,6 +18,7 @@ from modellint.source.values import (
     Instance,
     Method,
     Named,
+    Number,
     Union,
     Value,
     alternatives,
@@ -41,6 +42,10 @@ def dim_of(value: Value | None) -> Dim | None:
             return Dim.of(number) if number >= 0 else None
         case Size():
             return value.dim
+        case Tensor():
+            return None if value.certain else value.dim
+        case Instance(kind="unresolved"):
+            return Dim.symbol(("made", id(value)))
         case Argument() if not isinstance(value, Tensor):
             return Dim.symbol(("argument", id(value)))
         case Method(receiver=Argument() as receiver, name=name):
@@ -61,11 +66,21 @@ def sizes_of(values: Sequence[Value], spread: Sequence[Value]) -> list[Dim | Non
         elif isinstance(only, Shape):
             layout = only.tensor.layout
             return None if layout is None or layout.sizes is None else list(layout.sizes)
-        elif not isinstance(only, (Const, Size, Argument)) and only is not NUMBER and not isinstance(only, Method):
+        elif isinstance(only, Union):
+            if not _is_count(only):
+                return None
+        elif not isinstance(only, (Const, Size, Argument, Method, Number)):
             return None
     if any(isinstance(value, (Shape, Container)) for value in values):
         return None
     return [dim_of(value) for value in values]
+
+
+def _is_count(value: Union) -> bool:
+    """Whether a value is a number, or whatever the caller says in the place of one."""
+    numbers = [part for part in value.values if isinstance(part, Const) and type(part.value) is int]
+    others = [part for part in value.values if isinstance(part, (Size, Argument, Number))]
+    return bool(numbers) and len(numbers) + len(others) == len(value.values)
 
 
 def ints_of(values: Sequence[Value]) -> list[int] | None:
@@ -125,6 +140,7 @@ def derived(node: ast.AST | None, layout: Layout | None, name: str, parts: Seque
         assumed=assumed,
         grad=grad,
         made_by=name,
+        batch=tensors.batch_of(parts),
     )
 
 
@@ -138,6 +154,7 @@ def view_of(node: ast.AST | None, layout: Layout | None, name: str, tensor: Tens
         grad=tensor.grad,
         base=tensor,
         made_by=name,
+        batch=tensor.batch,
     )
 
 
@@ -220,6 +237,8 @@ def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AS
         return derived(node, Layout.contiguous([Dim.symbol() for _ in range(layout.rank)]), name, parts, quiet)
     if name in ("interpolate", "upsample", "max_pool2d", "avg_pool2d", "max_pool1d", "avg_pool1d", "max_pool3d"):
         return derived(node, pooled(layout), name, parts, quiet)
+    if name.startswith("adaptive_") and _is_one(arguments.get(0, "output_size")):
+        return derived(node, pooled_to_one(layout, int(name[-2])), name, parts, quiet)
     if name.startswith(("conv1d", "conv2d", "conv3d", "conv_transpose", "adaptive_")):
         return derived(node, pooled(layout), name, parts, quiet)
     return None
@@ -274,6 +293,21 @@ def pooled(layout: Layout | None) -> Layout | None:
     return made if layout.is_contiguous else tensors.forgotten(made)
 
 
+def _is_one(value: Value | None) -> bool:
+    items = value.items if isinstance(value, Container) and value.exact else [value]
+    return bool(items) and all(int_of(item) == 1 for item in items)
+
+
+def pooled_to_one(layout: Layout | None, count: int) -> Layout | None:
+    """What is left of a tensor when its last dimensions are pooled to size 1."""
+    found = layout.position(-count) if layout is not None else None
+    if layout is None or found is None:
+        return None
+    kept = found[0].axes[: len(found[0].axes) - count]
+    made = tensors.packed(Layout([*kept, *(Axis(ONE, ONE) for _ in range(count))]))
+    return made if layout.is_contiguous else tensors.forgotten(made)
+
+
 def _repeated(layout: Layout | None, arguments: Arguments) -> Layout | None:
     counts = sizes_of(arguments.positional, arguments.spread)
     if counts is None:
@@ -295,7 +329,7 @@ def _reduction(
         # `torch.max(x, y)` compares two tensors.
         return derived(node, tensors.broadcast([tensor.layout, given.layout]), name, parts, quiet)
     if given is None or (isinstance(given, Const) and given.value is None):
-        return derived(node, Layout(()) if not arguments.spread else None, name, parts, quiet)
+        return derived(node, Layout(()) if not arguments.spread else None, name, parts, quiet).unbatched()
     dims = ints_of([given])
     keep = arguments.get(at + 1, "keepdim")
     if dims is None or not (keep is None or isinstance(keep, Const)):
@@ -303,6 +337,8 @@ def _reduction(
     else:
         layout = tensors.reduced(tensor.layout, dims, isinstance(keep, Const) and bool(keep.value))
     made = derived(node, layout, name, parts, quiet)
+    if dims is not None and 0 in dims:
+        made.unbatched()
     if name in ("max", "min", "median"):
         return Container("tuple", node, [made, derived(node, layout, "argmax", parts, quiet)], True)
     return made
@@ -336,7 +372,8 @@ def _view(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | None,
     made_layout: Layout | None = None
     if known and layout is not None:
         made_layout = _moved(name, layout, values, arguments)
-    return view_of(node, made_layout, name, tensor)
+    made = view_of(node, made_layout, name, tensor)
+    return made.unbatched() if name in ("select", "squeeze") and int_of(arguments.get(0, "dim")) == 0 else made
 
 
 def _moved(name: str, layout: Layout, values: Sequence[Value], arguments: Arguments) -> Layout | None:
@@ -518,6 +555,8 @@ def _parts(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | None
             if size is None and dim != 0:
                 part = tensors.forgotten(part)
     made = view_of(node, part, name, tensor)
+    if name == "unbind" and dim == 0:
+        made.unbatched()
     count = int_of(arguments.get(0, "chunks")) if name in ("chunk", "unsafe_chunk") else None
     if count is not None and 0 < count <= 16:
         return Container("tuple", node, [made] * count, exact=True)
@@ -528,15 +567,21 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
     """What calling a module gives, as far as its class tells."""
     if not isinstance(given, Tensor):
         parts = tensors_in([given]) if given is not None else []
-        return Tensor(node, Layout.unranked(), "unseen", certain=False, grad=_graph(parts, quiet), assumed=True)
+        made_of = tensors.batch_of(parts)
+        return Tensor(
+            node, Layout.unranked(), "unseen", certain=False, grad=_graph(parts, quiet), assumed=True, batch=made_of
+        )
     path, _, name = module.name.rpartition(".")
     layout = given.layout
     if not path.startswith("torch.nn"):
-        return Tensor(node, Layout.unranked(), "unseen", certain=False, grad=_graph([given], quiet), assumed=True)
+        return Tensor(
+            node, Layout.unranked(), "unseen", certain=False, grad=_graph([given], quiet), assumed=True, batch=given.batch
+        )
     grad = _graph([given], quiet)
 
     def made(result: Layout | None, certain: bool = True) -> Tensor:
-        return Tensor(node, result, certain=certain, assumed=given.assumed, grad=grad, made_by=name)
+        assumed = given.assumed
+        return Tensor(node, result, certain=certain, assumed=assumed, grad=grad, made_by=name, batch=given.batch)
 
     if name == "Identity":
         return given
@@ -544,11 +589,14 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
         value: Value = given
         for held in module.held:
             if not isinstance(held, Instance) or held.kind != "module" or not held.name.startswith("torch.nn."):
-                return Tensor(node, Layout.unranked(), "unseen", certain=False, grad=grad, assumed=True)
+                return Tensor(
+                    node, Layout.unranked(), "unseen", certain=False, grad=grad, assumed=True, batch=given.batch
+                )
             value = module_output(held, value, node, quiet)
         return value if module.held else made(None)
     if name == "Linear":
-        return made(with_last(layout, Dim.symbol(("features", id(module)))))
+        features = _literal(module, 1, "out_features")
+        return made(with_last(layout, Dim.symbol(("features", id(module))) if features is None else Dim.of(features)))
     if name in tensors.CONVOLUTIONS:
         ranked = layout.with_rank(int(name[-2]) + 2) if layout is not None else None
         result = pooled(ranked)
@@ -561,6 +609,8 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
         return made(tensors.packed(layout))
     if name.startswith(tensors.NORMS):
         return made(like(layout))
+    if name.startswith("Adaptive") and _literal(module, 0, "output_size") == 1:
+        return made(pooled_to_one(layout, int(name[-2])))
     if name.startswith(tensors.POOLS):
         return made(pooled(layout))
     if name == "Embedding":
@@ -570,6 +620,20 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
     if name == "Flatten":
         return made(None)
     return made(None, certain=False)
+
+
+def _literal(module: Instance, index: int, keyword: str) -> int | None:
+    """An argument that a module of torch is made with, where it is written as a number, or as a tuple of equal numbers."""
+    if not isinstance(module.node, ast.Call) or any(isinstance(argument, ast.Starred) for argument in module.node.args):
+        return None
+    given = next((word.value for word in module.node.keywords if word.arg == keyword), None)
+    if given is None and index < len(module.node.args):
+        given = module.node.args[index]
+    numbers = {
+        part.value if isinstance(part, ast.Constant) and type(part.value) is int else None
+        for part in (given.elts if isinstance(given, ast.Tuple) else [given])
+    }
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def _graph(parts: Sequence[Tensor], quiet: bool) -> bool | None:

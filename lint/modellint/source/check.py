@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Span
+from modellint.settings import Destination
 from modellint.source.gate import may_matter
 from modellint.source.parse import Unparsable, parse
 from modellint.source.project import ClassRef, IndexedFile
@@ -41,7 +42,7 @@ def check_source(
     source: SourceText,
     path: Path | None,
     shown: str,
-    settings: Settings,
+    settings: Settings | None,
     project: Project,
     rules: Mapping[str, Rule],
     gated: bool = True,
@@ -64,7 +65,8 @@ def check_source(
     location = str(path) if path is not None else str(project.root) + "/" + shown
     file = IndexedFile(location, source, tree)
     project.adopt(file)
-    found = [replace(finding, path=shown) for finding in _findings(file, project, rules, shown, gated)]
+    goal = settings.destination if settings is not None else Destination()
+    found = [replace(finding, path=shown) for finding in _findings(file, project, rules, shown, gated, goal)]
     found = _most_specific(found, rules)
     if suppressing:
         found = _suppressed(found, source, tree, shown, rules)
@@ -105,7 +107,7 @@ def classes_in(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, tuple[ast.AST, 
 
 
 def _findings(
-    file: IndexedFile, project: Project, rules: Mapping[str, Rule], shown: str, gated: bool
+    file: IndexedFile, project: Project, rules: Mapping[str, Rule], shown: str, gated: bool, goal: Destination
 ) -> Iterator[Diagnostic]:
     about_classes = [rule for rule in rules.values() if subject_of(rule) == "ModuleClass"]
     about_code = [rule for rule in rules.values() if subject_of(rule) == "Code"]
@@ -113,7 +115,8 @@ def _findings(
         from modellint.source.words import Words
 
         words = Words(file, project)
-        about_code = [rule for rule in about_code if not gated or words.anywhere(rule.needs)]
+        needs = {rule.code: rule.needs_for(goal) for rule in about_code}
+        about_code = [rule for rule in about_code if not gated or words.anywhere(needs[rule.code])]
     wakes_on = {rule.wakes_on for rule in about_classes}
     seen: set[tuple[str, int, int, str | None]] = set()
 
@@ -132,24 +135,25 @@ def _findings(
         ref = ClassRef(file, node, within)
         if not project.is_module(ref):
             continue
-        asked = [rule for rule in about_code if not gated or words.in_class(ref, rule.needs)]
+        asked = [rule for rule in about_code if not gated or words.in_class(ref, needs[rule.code])]
         if asked:
-            yield from new(_code_findings(file, ref, project, asked, shown))
+            yield from new(_code_findings(file, ref, project, asked, shown, goal))
         if about_classes and (not gated or may_matter(ref, project, wakes_on)):
             yield from new(_class_findings(ref, project, about_classes, shown))
-    asked = [rule for rule in about_code if not gated or words.outside(rule.needs)]
+    outside = [rule for rule in about_code if not rule.only_modules]
+    asked = [rule for rule in outside if not gated or words.outside(needs[rule.code])]
     if asked:
-        yield from new(_code_findings(file, None, project, asked, shown))
+        yield from new(_code_findings(file, None, project, asked, shown, goal))
 
 
 def _code_findings(
-    file: IndexedFile, ref: ClassRef | None, project: Project, rules: list[Rule], shown: str
+    file: IndexedFile, ref: ClassRef | None, project: Project, rules: list[Rule], shown: str, goal: Destination
 ) -> list[Diagnostic]:
     from modellint.source.code import Code
     from modellint.source.world import TooLarge
 
     try:
-        code = Code(project, file, ref)
+        code = Code(project, file, ref, goal)
     except TooLarge:
         return []
     found: list[Diagnostic] = []

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
-from modellint.source.flow import Call, Flow, Write
+from modellint.source.flow import Call, Flow, Operation, Write
 from modellint.source.project import ClassRef
 from modellint.source.rewrite import Rewriter
 from modellint.source.uses import class_functions
@@ -17,14 +17,16 @@ from modellint.source.world import Binding
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
+    from modellint.settings import Destination
     from modellint.source.project import IndexedFile, Project
 
 
 class Code:
     """The functions of one module class, or all those of a file that belong to none, read with tensors as values."""
 
-    def __init__(self, project: Project, file: IndexedFile, ref: ClassRef | None) -> None:
+    def __init__(self, project: Project, file: IndexedFile, ref: ClassRef | None, goal: Destination) -> None:
         self.project = project
+        self.destination = goal
         self.file = file
         self.ref = ref
         self.name = ref.node.name if ref is not None else None
@@ -59,9 +61,25 @@ class Code:
         yield from self.flow.writes.values()
 
     @property
+    def operations(self) -> Iterator[list[Operation]]:
+        """Every binary operation and subscript on tensors, with all its readings."""
+        yield from self.flow.operations.values()
+
+    @property
+    def returned(self) -> Iterator[Value]:
+        """What ``forward`` gives back, return by return."""
+        inside = {node for method in self.methods if _name(method) == "forward" for node in ast.walk(method.node)}
+        yield from (value for node, value in self.flow.returns if node in inside)
+
+    @property
     def bindings(self) -> list[Binding]:
         """Every statement that binds an attribute of ``self``."""
         return self.flow.bindings
+
+    @property
+    def built(self) -> list[Binding]:
+        """The bindings of attributes that building the object runs."""
+        return self.flow.bindings[: self.flow.built]
 
     def attribute(self, name: str) -> Value:
         """What an attribute of ``self`` holds once the object is built."""
@@ -72,6 +90,49 @@ class Code:
     def attributes(self) -> dict[str, tuple[Binding, ...]]:
         """The attributes of ``self`` once the object is built."""
         return self.flow.attributes
+
+    @cached_property
+    def _reads(self) -> dict[str, list[ast.AST]]:
+        """Attributes of ``self`` that are read, each with the functions that read it."""
+        found: dict[str, list[ast.AST]] = {}
+        for function in self.methods:
+            names = [*function.node.args.posonlyargs, *function.node.args.args]
+            if not names:
+                continue
+            # Filled in, or asked for its shape: no look at what it holds.
+            unread = {
+                id(node.value)
+                for node in ast.walk(function.node)
+                if (isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load))
+                or (isinstance(node, ast.Attribute) and node.attr in _ABOUT)
+            }
+            for node in ast.walk(function.node):
+                match node:
+                    case ast.Attribute(value=ast.Name(id=owner), attr=attribute, ctx=ast.Load()) if (
+                        owner == names[0].arg
+                    ):
+                        if id(node) not in unread:
+                            found.setdefault(attribute, []).append(function.node)
+                    case ast.Call(
+                        func=ast.Name(id="getattr"),
+                        args=[ast.Name(id=owner), ast.Constant(value=str() as attribute), *_],
+                    ):
+                        if owner == names[0].arg:
+                            found.setdefault(attribute, []).append(function.node)
+                    case ast.AugAssign(target=ast.Attribute(value=ast.Name(id=owner), attr=attribute)) if (
+                        owner == names[0].arg
+                    ):
+                        found.setdefault(attribute, []).append(function.node)
+                    case _:
+                        pass
+        return found
+
+    def is_read_in_forward(self, attribute: str) -> bool:
+        """Whether ``forward``, or what it runs, reads an attribute; any method may be what a ``forward`` of another file runs."""
+        readers = self._reads.get(attribute, ())
+        if self.in_forward:
+            return any(node in self.in_forward for node in readers)
+        return bool(readers) and self.defines("forward")
 
     @cached_property
     def in_forward(self) -> frozenset[ast.AST]:
@@ -115,6 +176,11 @@ class Code:
                 return names[0].arg if names and not static else None
         return None
 
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node stands in the class, in a base of it in the file, or in a function of the file."""
+        places = [ref.node for ref in self.flow.lineage if ref.file is self.file]
+        return any(part is node for place in (*places, *_top_functions(self.file).values()) for part in ast.walk(place))
+
     @cached_property
     def rewriter(self) -> Rewriter:
         """Places and names of the file."""
@@ -130,6 +196,8 @@ class Code:
         severity: Severity | None = None,
         fix: Fix | None = None,
         statement: ast.stmt | None = None,
+        advice: str | None = None,
+        operator: str | None = None,
     ) -> Diagnostic:
         """A finding of ``rule`` at a node of the file; ``statement`` is the one it stands in, whose last line may suppress it."""
         span = self.rewriter.call_span(node) if isinstance(node, ast.Call) else self.rewriter.span(node)
@@ -147,9 +215,12 @@ class Code:
             class_name=self.name,
             attribute=attribute,
             noqa_row=last,
+            help=advice,
+            operator=operator,
         )
 
 
+_ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype", "device"})
 _UNBOUND = ("staticmethod", "classmethod")
 
 

@@ -113,10 +113,25 @@ class Call:
 class Write:
     """One reading of one statement that changes a tensor in place, or binds an attribute outside ``__init__``.
 
-    ``how``: ``method`` (``add_``), ``item`` (``x[i] = v``), ``augmented`` (``x += v``), ``attribute`` (``self.x = v``).
+    ``how``: ``method`` (``add_``), ``item`` (``x[i] = v``), ``augmented`` (``x += v``), ``attribute`` (``self.x = v``),
+    ``data`` (``x.data = v``).
+    ``sharing``: the local variables that may hold memory of what is changed in place, with what they hold. ``switched``: it
+    depends on a flag that the caller sets.
     """
 
-    __slots__ = ("attribute", "function", "how", "node", "quiet", "statement", "target", "training", "value")
+    __slots__ = (
+        "attribute",
+        "function",
+        "how",
+        "node",
+        "quiet",
+        "sharing",
+        "statement",
+        "switched",
+        "target",
+        "training",
+        "value",
+    )
 
     def __init__(
         self,
@@ -129,6 +144,7 @@ class Write:
         attribute: str | None,
         training: bool,
         quiet: bool,
+        sharing: tuple[tuple[str, Tensor], ...] = (),
     ) -> None:
         self.how = how
         self.node = node
@@ -139,6 +155,26 @@ class Write:
         self.attribute = attribute
         self.training = training
         self.quiet = quiet
+        self.sharing = sharing
+        self.switched = False
+
+
+class Operation:
+    """One reading of a binary operation or a subscript, on tensors."""
+
+    __slots__ = ("function", "node", "operands", "result")
+
+    def __init__(
+        self,
+        node: ast.expr | ast.AugAssign,
+        function: ast.AST | None,
+        operands: tuple[Value, ...],
+        result: Value,
+    ) -> None:
+        self.node = node
+        self.function = function
+        self.operands = operands
+        self.result = result
 
 
 class Flow(Interpreter):
@@ -152,11 +188,17 @@ class Flow(Interpreter):
         self.calls: dict[ast.AST, list[Call]] = {}
         self.writes: dict[ast.AST, list[Write]] = {}
         self.returns: list[tuple[ast.AST, Value]] = []
+        self.operations: dict[ast.expr | ast.AugAssign, list[Operation]] = {}
+        self._elements: dict[Value, Instance] = {}
         self.reading = False
+        self.built = 0
+        """How many of the bindings stand in what builds the object."""
         self._training = 0
         self._quiet = 0
         self._functions: list[ast.AST] = []
         self._early_exits: list[int] = []
+        self._switches = 0
+        self._switches_left: list[int] = []
 
     def read_class(self, methods: Sequence[Function]) -> None:
         """Read ``__init__`` as it builds the object, then each method as its caller would enter it."""
@@ -168,6 +210,7 @@ class Flow(Interpreter):
         self.allow_escape = False
         self.reading = True
         built = self.attributes
+        self.built = len(self.bindings)
         for function in methods:
             self.attributes = dict(built)
             self._enter(function)
@@ -192,14 +235,17 @@ class Flow(Interpreter):
             return plain
         if annotated is False or (isinstance(default, ast.Constant) and default.value is not None):
             return plain
-        return Tensor(
+        made = Tensor(
             parameter,
             Layout.unranked(),
             "argument",
             name=parameter.arg,
             certain=annotated is True,
             grad=True if annotated or default is None else None,
+            batch=True,
         )
+        made.dim = Dim.symbol()
+        return made
 
     def invoke(
         self, function: Function, arguments: Arguments, node: ast.expr, frame: Frame, entry: bool = False
@@ -219,15 +265,27 @@ class Flow(Interpreter):
 
     def _worth_reading(self, function: Function, arguments: Arguments) -> bool:
         if not self.reading:
-            return super()._worth_reading(function, arguments)
+            # What helps to build a tensor that the object keeps is followed into other files too.
+            return (
+                bool(tensors_in(arguments.everything()))
+                or super()._worth_reading(function, arguments)
+                or (function.file is self.file and self._makes_tensors(function))
+            )
         return function.file is self.file
+
+    def _makes_tensors(self, function: Function) -> bool:
+        calls = None if isinstance(function.node, ast.Lambda) else function.file.calls(function.node)
+        return calls is not None and any(name.rpartition(".")[2] in tensors.FACTORIES for name in calls)
 
     def _unseen_tensor(self, made: Instance, arguments: Arguments) -> Value:
         given = tensors_in(arguments.everything())
         if not given:
             return made
         grad = None if any(part.grad is not False for part in given) else False
-        return Tensor(made.node, Layout.unranked(), "unseen", name=made.name, certain=False, grad=grad, assumed=True)
+        return Tensor(
+            made.node, Layout.unranked(), "unseen", name=made.name, certain=False, grad=grad, assumed=True,
+            batch=tensors.batch_of(given),
+        )  # fmt: skip
 
     # What calls give
 
@@ -280,6 +338,10 @@ class Flow(Interpreter):
             return made
         if path == "torch.cuda" and last.endswith("Tensor"):
             return Tensor(node, apply.made_of_sizes("Tensor", arguments), "constant", name=name, made_by=last)
+        if last == "Variable" and path.startswith("torch.autograd") and isinstance(first, Tensor):
+            wanted = arguments.get(1, "requires_grad")
+            grad = isinstance(wanted, Const) and wanted.value is True
+            return Tensor(node, first.layout, "constant", name=name, grad=grad, made_by=last)
         if not name.startswith(_TORCH) or path not in (part[:-1] for part in _TORCH):
             return None
         if last in ("cat", "concat", "concatenate", "stack"):
@@ -295,7 +357,12 @@ class Flow(Interpreter):
             "block_diag",
         ):
             parts = tensors_in(arguments.everything())
-            made = derived(node, None, last, parts, self._is_quiet())
+            layout = None
+            if last == "einsum" and isinstance(first, Const) and isinstance(first.value, str):
+                operands = arguments.positional[1:]
+                known = [part.layout if isinstance(part, Tensor) else None for part in operands]
+                layout = tensors.contracted(first.value, known)
+            made = derived(node, layout, last, parts, self._is_quiet())
             made.certain = True
             if last in ("meshgrid", "broadcast_tensors"):
                 return Container("tuple", node, [made])
@@ -359,7 +426,8 @@ class Flow(Interpreter):
             value = arguments.get(1, "tensor")
             if value is not None:
                 layout = value.layout if isinstance(value, Tensor) else None
-                made = Tensor(node, layout, "buffer", kind="buffer", grad=False)
+                base = value if isinstance(value, Tensor) else None
+                made = Tensor(node, layout, "buffer", kind="buffer", grad=False, base=base)
                 self._named_attribute(arguments.get(0, "name"), made, "register", frame)
             return UNKNOWN
         return super()._method(callee, arguments, node, frame)
@@ -386,7 +454,7 @@ class Flow(Interpreter):
         """The same tensor, its rank now known, under every local name that it has."""
         new = Tensor(
             old.node, layout, old.origin, kind=old.kind, name=old.name, certain=True, assumed=old.assumed, grad=old.grad,
-            base=old.base, made_by=old.made_by,
+            base=old.base, made_by=old.made_by, batch=old.batch,
         )  # fmt: skip
         for name, value in frame.locals.items():
             if value is old:
@@ -423,7 +491,9 @@ class Flow(Interpreter):
         layout = tensor.layout.selected(0) if tensor.layout is not None else None
         if not tensor.certain:
             layout = Layout.unranked() if tensor.layout is not None and tensor.rank is None else layout
-        return view_of(node, layout, "select", tensor)
+        made = view_of(node, layout, "select", tensor).unbatched()
+        made.dim = tensor.dim
+        return made
 
     def element_of(self, value: Value) -> Value:
         """What iterating over a value gives."""
@@ -431,13 +501,23 @@ class Flow(Interpreter):
             return self._element(value, value.node or ast.Constant(None))
         if isinstance(value, Shape):
             return NUMBER
+        if type(value) is Instance and value.kind == "unresolved" and self.reading:
+            return self._elements.setdefault(value, Instance("unresolved", value.node, value.name))
         return super().element_of(value)
 
     def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
         receiver = self.value(node.value, frame)
         if not any(isinstance(part, (Tensor, Shape)) for part in alternatives(receiver)):
             return super()._subscript(node, frame)
-        return union([self._subscripted(part, node, frame) for part in alternatives(receiver)])
+        made = union([self._subscripted(part, node, frame) for part in alternatives(receiver)])
+        if frame.file is self.file:
+            self._operate(node, (receiver,), made)
+        return made
+
+    def _operate(self, node: ast.expr | ast.AugAssign, operands: tuple[Value, ...], made: Value) -> None:
+        if self.reading:
+            function = self._functions[-1] if self._functions else None
+            self.operations.setdefault(node, []).append(Operation(node, function, operands, made))
 
     def _subscripted(self, receiver: Value, node: ast.Subscript, frame: Frame) -> Value:
         if isinstance(receiver, Shape):
@@ -470,6 +550,8 @@ class Flow(Interpreter):
             else:
                 return derived(node, None, "index", [receiver, *tensors_in([value])], self._is_quiet())
         made = view_of(node, layout, "index", receiver)
+        if parts and not isinstance(parts[0], ast.Slice) and _is_index(self.value(parts[0], frame)):
+            made.unbatched()
         if not receiver.certain and len(parts) == 1 and not isinstance(parts[0], ast.Slice):
             return self._element(receiver, node)
         return made
@@ -516,11 +598,17 @@ class Flow(Interpreter):
         if any(isinstance(part, Tensor) for part in (*lefts, *rights)):
             if len(lefts) * len(rights) > 16:
                 return derived(node, None, "add", tensors_in([left, right]), self._is_quiet())
-            return union([self._computed(node, one, two) for one in lefts for two in rights])
-        if isinstance(left, Container) and isinstance(right, Container) and isinstance(node.op, ast.Add):
-            exact = left.exact and right.exact and left.kind == right.kind
-            return Container(left.kind, node, [*left.items, *right.items], exact)
+            made = union([self._computed(node, one, two) for one in lefts for two in rights])
+            self._operate(node, (left, right), made)
+            return made
+        boxes = all(isinstance(part, Container) for part in (*lefts, *rights))
+        if isinstance(node.op, ast.Add) and boxes and len(lefts) * len(rights) <= 16:
+            return union([_appended(node, one, two) for one in lefts for two in rights])
         one, two = dim_of(left), dim_of(right)
+        if any(type(part) is Instance for part in (left, right)) and not any(
+            isinstance(part, Size) for part in (left, right)
+        ):
+            one = None
         if one is not None and two is not None:
             if isinstance(node.op, ast.Mult):
                 return Size(one * two)
@@ -545,7 +633,14 @@ class Flow(Interpreter):
         others = [part for part in (left, right) if not isinstance(part, Tensor)]
         scalar = all(isinstance(part, (Const, Number, Size, Argument, Method)) for part in others)
         layout = tensors.broadcast([part.layout for part in parts]) if scalar else None
-        return derived(node, layout, "add", parts, self._is_quiet())
+        made = derived(node, layout, "add", parts, self._is_quiet())
+        one, two = dim_of(left), dim_of(right)
+        if one is not None and two is not None:
+            if isinstance(node.op, ast.Mult):
+                made.dim = one * two
+            elif isinstance(node.op, (ast.FloorDiv, ast.Div)) and two.factor:
+                made.dim = one / two
+        return made
 
     def _compare(self, node: ast.Compare, frame: Frame) -> Value:
         parts = [self.value(node.left, frame), *(self.value(part, frame) for part in node.comparators)]
@@ -573,8 +668,10 @@ class Flow(Interpreter):
         if name in ("list", "tuple") and isinstance(first, Shape) and first.tensor.rank is not None:
             sizes = [apply.size(first.tensor, dim) for dim in range(first.tensor.rank)]
             return Container(name, node, sizes, exact=True)
-        if name == "int" and isinstance(first, Size):
-            return first
+        if name == "int" and isinstance(first, (Size, Tensor)):
+            whole = dim_of(first)
+            if whole is not None:
+                return Size(whole)
         return super()._builtin(name, arguments, node, frame)
 
     # Writes
@@ -582,11 +679,19 @@ class Flow(Interpreter):
     def _write(self, how: str, node: ast.AST, target: Value, value: Value, attribute: str | None, frame: Frame) -> None:
         if self.reading and frame.file is self.file and frame.statement is not None:
             function = self._functions[-1] if self._functions else None
-            self.writes.setdefault(node, []).append(
-                Write(
-                    how, node, frame.statement, function, target, value, attribute, self._training > 0, self._is_quiet()
-                )
-            )
+            state = self._training > 0, self._is_quiet()
+            sharing = _sharing(target, frame) if how != "attribute" else ()
+            write = Write(how, node, frame.statement, function, target, value, attribute, *state, sharing)
+            write.switched = self._switches > 0
+            self.writes.setdefault(node, []).append(write)
+
+    def _bind_attribute(
+        self, receiver: Value, name: str, value: Value, form: str, frame: Frame, expression: ast.expr | None
+    ) -> None:
+        changes = name == "data" and any(isinstance(part, Tensor) for part in alternatives(receiver))
+        if changes and frame.statement is not None:
+            self._write("data", frame.statement, receiver, value, None, frame)
+        super()._bind_attribute(receiver, name, value, form, frame, expression)
 
     def _bind_item(self, target: ast.Subscript, value: Value, frame: Frame) -> None:
         receiver = self.value(target.value, frame)
@@ -646,18 +751,26 @@ class Flow(Interpreter):
     def _if(self, node: ast.If, frame: Frame) -> bool:
         self.value(node.test, frame)
         guard = self._guard(node.test, frame)
+        switch = guard is None and self._is_switch(node.test, frame)
         before = self._state(frame)
         after: list[State] = []
+        # What runs in evaluation only is meant to.
+        self._switches += switch or guard is False
         self._training += guard is True
         if self._block(node.body, frame):
             after.append((frame.locals, self.attributes))
         self._training -= guard is True
+        self._switches += (guard is True) - (guard is False)
         leaves_early = not after
         self._restore(before, frame)
         self._training += guard is False
         if self._block(node.orelse, frame):
             after.append((frame.locals, self.attributes))
         self._training -= guard is False
+        self._switches -= switch or guard is True
+        if switch and leaves_early and not node.orelse:
+            self._switches_left[-1] += 1
+            self._switches += 1
         if guard is False and leaves_early and not node.orelse:
             # `if not self.training: return x`: what follows runs in training only.
             self._early_exits[-1] += 1
@@ -666,10 +779,31 @@ class Flow(Interpreter):
 
     def _block(self, statements: list[ast.stmt], frame: Frame) -> bool:
         self._early_exits.append(0)
+        self._switches_left.append(0)
         try:
             return super()._block(statements, frame)
         finally:
             self._training -= self._early_exits.pop()
+            self._switches -= self._switches_left.pop()
+
+    def _is_switch(self, test: ast.expr, frame: Frame) -> bool:
+        """Whether a condition asks a flag, or for a mode by its name: what runs then, only the caller knows."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._is_switch(operand, frame)
+            case ast.BoolOp(values=values):
+                return any(self._is_switch(value, frame) for value in values)
+            case ast.Compare(comparators=[ast.Constant(value=wanted)]):
+                return isinstance(wanted, (str, bool))
+            case ast.Name():
+                value = self.value(test, frame)
+                return not all(isinstance(part, (Tensor, Const, Number)) for part in alternatives(value))
+            case ast.Attribute(value=ast.Name()):
+                parts = (*alternatives(self.value(test, frame)), *alternatives(self.value(test.value, frame)))
+                return not any(isinstance(part, Tensor) for part in parts)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"))):
+                return True
+        return False
 
     def _conditional(self, node: ast.IfExp, frame: Frame) -> Value:
         self.value(node.test, frame)
@@ -777,6 +911,24 @@ _NOT_TENSORS = frozenset(
         "vmap",
     }
 )
+
+
+def _sharing(target: Value, frame: Frame) -> tuple[tuple[str, Tensor], ...]:
+    """The local variables that hold memory of a tensor, and what they hold."""
+    roots = {part.root for part in alternatives(target) if isinstance(part, Tensor)}
+    return tuple(
+        (name, part)
+        for name, value in frame.locals.items()
+        for part in alternatives(value)
+        if isinstance(part, Tensor) and part.root in roots
+    )
+
+
+def _appended(node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
+    if not isinstance(left, Container) or not isinstance(right, Container):
+        return UNKNOWN
+    exact = left.exact and right.exact and left.kind == right.kind
+    return Container(left.kind, node, [*left.items, *right.items], exact)
 
 
 def _is_index(value: Value) -> bool:

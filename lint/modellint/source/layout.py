@@ -8,7 +8,7 @@ sizes in general: an axis may still turn out to have size 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from fractions import Fraction
 from itertools import count
 
@@ -339,11 +339,18 @@ class Layout:
         return self._refuses(sizes)
 
     def _refuses(self, sizes: Sequence[Dim | None]) -> bool:
-        runs = self.runs()
+        targets = [size for size in sizes if size != ONE]
+        axes = [axis for axis in self.axes if axis.size != ONE]
+        # A size that is kept at either end asks for nothing; what is between has to fit by itself.
+        while axes and targets and axes[0].size == targets[0]:
+            axes, targets = axes[1:], targets[1:]
+        while axes and targets and axes[-1].size == targets[-1]:
+            axes, targets = axes[:-1], targets[:-1]
+        inner = Layout(axes)
+        runs = inner.runs()
         if runs is None or len(runs) < 2:
             return False
-        targets = [size for size in sizes if size != ONE]
-        return len(targets) < len(runs) or self._misaligned(runs, targets)
+        return len(targets) < len(runs) or inner._misaligned(runs, targets)
 
     def _misaligned(self, runs: list[list[Axis]], targets: Sequence[Dim | None]) -> bool:
         """Whether some run must end inside a target, all sizes being understood."""
@@ -358,7 +365,8 @@ class Layout:
             return False
         known = product(size for size in targets if size is not None)
         full = [total / known if size is None else size for size in targets]
-        if product(full) != total or any(not _understood(size, total) for size in targets if size is not None):
+        own = {symbol for axis in self.axes for symbol, _ in axis.size.powers}
+        if product(full) != total or any(not _understood(size, own) for size in targets if size is not None):
             return False
         reached = {ONE}
         end = ONE
@@ -368,9 +376,6 @@ class Layout:
         return any(end not in reached for end in ends)
 
 
-def _understood(size: Dim, total: Dim) -> bool:
-    """Whether a size is made of the symbols of the whole, each used no more often than there; it may be divided by others."""
-    whole = dict(total.powers)
-    return size.factor > 0 and all(
-        0 < power <= whole[symbol] if symbol in whole else power < 0 for symbol, power in size.powers
-    )
+def _understood(size: Dim, own: Set[object]) -> bool:
+    """Whether a size is made of the symbols of the tensor's own sizes; it may be divided by others."""
+    return size.factor > 0 and all(power < 0 or symbol in own for symbol, power in size.powers)

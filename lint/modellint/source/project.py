@@ -241,11 +241,12 @@ class Project:
     """The index of one project.
 
     ``root`` is the root of the run; ``module_bases`` are names of further classes to be taken for ``nn.Module``,
-    by their last part or their full dotted path.
+    by their last part or their full dotted path; ``prelu_import`` is the module that has ``CustomPReLU``, if one does.
     """
 
-    def __init__(self, root: Path, module_bases: tuple[str, ...] = ()) -> None:
+    def __init__(self, root: Path, module_bases: tuple[str, ...] = (), prelu_import: str | None = None) -> None:
         self.root = str(root)
+        self.prelu_import = prelu_import
         self.module_bases = frozenset(module_bases)
         self._files: OrderedDict[str, IndexedFile | None] = OrderedDict()
         self._digests: dict[str, str | None] = {}

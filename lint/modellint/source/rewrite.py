@@ -95,6 +95,17 @@ class Rewriter:
         end = self.end(node.func)
         return self.source.replace(end - len(node.func.attr), end, name)
 
+    def call_with(self, statement: ast.stmt, value: ast.expr, head: str, tail: str) -> tuple[Edit, ...]:
+        """``target = value`` to ``head value tail``, parentheses around the value kept."""
+        start, end = self.start(value), self.end(value)
+        last = self.end(statement)
+        if isinstance(value, ast.Tuple) and not self.text[start:end].startswith("("):
+            head, tail = head + "(", ")" + tail
+        opening = self.text.rfind("=", self.start(statement), start) + 1
+        # What stands between the sign and the value: blanks, or parentheses that go on over lines.
+        between = self.text[opening:start].lstrip(" \t")
+        return (self.source.replace(self.start(statement), start - len(between), head), self.insert(last, tail))
+
     def cut_attribute(self, node: ast.Attribute) -> Edit:
         """``object.name`` to ``object``."""
         end = self.end(node)

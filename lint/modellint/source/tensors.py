@@ -24,10 +24,12 @@ class Tensor(Instance):
     a factory), ``computed``, or ``unseen`` (given by code that was not followed). ``certain``: it is a tensor and nothing else.
     ``assumed``: it, or what it was made of, comes from code that was not followed, and is taken to be contiguous. ``grad``:
     whether a graph hangs on it in training; None where that is not known. ``base``: the tensor whose memory it shares.
-    ``refused``: the view that made it raises.
+    ``refused``: the view that made it raises. ``batch``: None where it does not depend on what the caller gives; else whether
+    the first dimension of that, the batch in most models, may still be there. ``dim``: the size that it stands for if it is a
+    number and no tensor; so are the elements of a tuple of sizes, told from each other or not.
     """
 
-    __slots__ = ("assumed", "base", "certain", "grad", "layout", "made_by", "origin", "refused")
+    __slots__ = ("assumed", "base", "batch", "certain", "dim", "grad", "layout", "made_by", "origin", "refused")
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class Tensor(Instance):
         grad: bool | None = False,
         base: Tensor | None = None,
         made_by: str = "",
+        batch: bool | None = None,
     ) -> None:
         super().__init__(kind, node, name, callee)
         self.layout = layout
@@ -53,6 +56,13 @@ class Tensor(Instance):
         self.base = base
         self.made_by = made_by
         self.refused = False
+        self.batch = batch
+        self.dim: Dim | None = None
+
+    def unbatched(self) -> Tensor:
+        """The same tensor, noted to be one of a batch."""
+        self.batch = None if self.batch is None else False
+        return self
 
     @property
     def rank(self) -> int | None:
@@ -66,6 +76,14 @@ class Tensor(Instance):
         while found.base is not None:
             found = found.base
         return found
+
+    @property
+    def registered(self) -> bool:
+        """Whether it is a parameter or a buffer, or a view of one."""
+        found: Tensor | None = self
+        while found is not None and found.kind == "tensor":
+            found = found.base
+        return found is not None
 
 
 class Size(Value):
@@ -266,6 +284,12 @@ def carries_graph(name: str, parts: Sequence[bool | None]) -> bool | None:
     return None if None in parts else False
 
 
+def batch_of(parts: Sequence[Tensor]) -> bool | None:
+    """Whether the batch may still be in what is computed of tensors."""
+    known = [part.batch for part in parts if part.batch is not None]
+    return any(known) if known else None
+
+
 def like(layout: Layout | None) -> Layout | None:
     """A tensor of the same shape: contiguous if the other is."""
     if layout is None or layout.is_contiguous:
@@ -386,14 +410,38 @@ def broadcast(layouts: Sequence[Layout | None]) -> Layout | None:
 
 
 def multiplied(left: Layout | None, right: Layout | None) -> Layout | None:
-    """`matmul`: a new contiguous tensor."""
+    """`matmul`: a new contiguous tensor, whatever it is given."""
     if left is None or right is None or left.rank is None or right.rank is None:
-        return None
+        return Layout.unranked()
     if left.rank == 1 or right.rank == 1:
         return Layout.contiguous([Dim.symbol() for _ in range(max(left.rank, right.rank) - 1)])
     wide = left if left.rank >= right.rank else right
     sizes = [axis.size for axis in wide.axes[:-2]]
     return Layout.contiguous([*sizes, left.axes[-2].size, right.axes[-1].size])
+
+
+def contracted(equation: str, layouts: Sequence[Layout | None]) -> Layout | None:
+    """`einsum`: where two tensors are multiplied as matrices, the result lies in the order batch, left, right."""
+    before, arrow, out = equation.replace(" ", "").partition("->")
+    labels = before.split(",")
+    if not arrow or "." in equation or len(labels) != len(layouts):
+        return None
+    sizes: dict[str, Dim] = {}
+    for names, layout in zip(labels, layouts, strict=True):
+        ranked = layout.with_rank(len(names)) if layout is not None else None
+        for name, axis in zip(names, ranked.axes if ranked is not None else (), strict=False):
+            sizes.setdefault(name, axis.size)
+    made = Layout.contiguous([sizes.get(name) or Dim.symbol() for name in out])
+    if len(labels) != 2 or any(len(set(names)) != len(names) for names in labels):
+        return forgotten(made)
+    left, right = map(set, labels)
+    kinds = [0 if name in left and name in right else 1 if name in left else 2 for name in out]
+    of_one = [kind for kind in kinds if kind]
+    if not (left & right) - set(out) or of_one != sorted(of_one):
+        return forgotten(made)
+    order = sorted(range(len(out)), key=lambda at: kinds[at])
+    ordered = Layout.contiguous([made.axes[at].size for at in order])
+    return Layout([ordered.axes[order.index(at)] for at in range(len(out))])
 
 
 def depth_of(value: Value | None) -> Layout | None:

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from modellint.source.project import ClassRef, Imported
+from modellint.source.torch_names import STATELESS
 
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile, Project
@@ -16,8 +17,17 @@ Needs = tuple[frozenset[str], ...]
 _STEP = re.compile(r"\[[^\]]*:[^\],:]*:")
 STEP = "<step>"
 """Stands where there is a slice with a step."""
+_NONE = re.compile(r"[\[,(]\s*None\s*[\],)]")
+NONE_INDEX = "<None index>"
+"""Stands where `None` may be one of the indices of a subscript."""
 NO_FORWARD = "<no forward>"
 """Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""
+
+BUILDS = "<builds>"
+"""Stands where a function other than ``__init__`` calls something that may be a module class."""
+_FUNCTION = re.compile(r"\bdef\s+(\w+)")
+_BUILDING = re.compile(r"(?<![\w.])(?:\w+\s*\.\s*)*([A-Z]\w*)\s*\(")
+_OTHERS = ("Error", "Exception", "Warning", "Output", "OutputWithPast", "Config", "Tensor", "Generator", "Cache", "Parameter")
 
 
 class Words:
@@ -64,6 +74,10 @@ class Words:
 
     def _words(self, text: str) -> frozenset[str]:
         found = {STEP} if _STEP.search(text) else set[str]()
+        if _NONE.search(text):
+            found.add(NONE_INDEX)
+        if _builds(text):
+            found.add(BUILDS)
         chains = set(_CHAIN.findall(text))
         anything_is_imported = bool(self.file.stars) or (text is not self._text and "import" in chains)
         for chain in chains:
@@ -90,6 +104,17 @@ def _any_without_forward(tree: ast.Module) -> bool:
             if not names & {"forward", "__call__", "__new__"}:
                 return True
     return False
+
+
+def may_build(name: str) -> bool:
+    """Whether a name may be that of a module class with state."""
+    return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS)
+
+
+def _builds(text: str) -> bool:
+    _, *parts = _FUNCTION.split(text)
+    bodies = [body for name, body in zip(parts[::2], parts[1::2], strict=True) if name != "__init__"]
+    return any(may_build(name) for body in bodies for name in _BUILDING.findall(body))
 
 
 def _last(node: ast.expr) -> str:

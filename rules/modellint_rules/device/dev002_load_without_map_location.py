@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,13 +12,17 @@ from modellint.rule import Rule
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
+    from modellint.source.flow import Call
+
+_CHECKPOINT = re.compile(r"state_?dict|checkpoint|ck?pt|chkpt|weights(?!_only)|pretrain|model|\.pth\b", re.IGNORECASE)
 
 
 class LoadWithoutMapLocation(Rule):
     """A checkpoint that is loaded onto the device from which it was saved.
 
     ## What it does
-    Finds `torch.load` without `map_location`.
+    Finds `torch.load` without `map_location`, of what is a checkpoint by the names around it: in the statement, or in a
+    `load_state_dict` that takes the result.
 
     ## Why
     A checkpoint saved on a GPU raises "Attempting to deserialize object on a CUDA device" on a machine without one, and exports to
@@ -48,7 +54,8 @@ class LoadWithoutMapLocation(Rule):
     then refused.
 
     ## Known limits
-    A call with `**keywords` or a starred argument is left alone.
+    A call with `**keywords` or a starred argument is left alone, and so is a file that nothing shows to be a checkpoint: data sets
+    and caches are saved from the CPU.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.load.html>
@@ -64,7 +71,7 @@ class LoadWithoutMapLocation(Rule):
         """Ask every `torch.load`."""
         for readings in code.calls:
             call = readings[0]
-            if call.name == "torch.load" and not call.has(1, "map_location"):
+            if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
                 safe = "" if call.has(9, "weights_only") else ", weights_only=True"
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"' + safe)
                 yield code.finding(
@@ -74,3 +81,25 @@ class LoadWithoutMapLocation(Rule):
                     fix=Fix("Load onto the CPU", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )
+
+
+def _is_checkpoint(call: Call) -> bool:
+    words = {part.id for part in ast.walk(call.statement) if isinstance(part, ast.Name)}
+    if "BytesIO" in words or any(
+        isinstance(part, ast.Attribute) and part.attr == "BytesIO" for part in ast.walk(call.statement)
+    ):
+        return False
+    simple = isinstance(call.statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
+    if _CHECKPOINT.search(ast.unparse(call.statement if simple else call.node)):
+        return True
+    targets = {
+        part.id for part in ast.walk(call.statement) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
+    return any(
+        isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and "load" in part.func.attr
+        and "state_dict" in part.func.attr
+        and any(isinstance(name, ast.Name) and name.id in targets for given in part.args for name in ast.walk(given))
+        for part in ast.walk(call.function or call.statement)
+    )

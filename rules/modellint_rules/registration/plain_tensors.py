@@ -1,0 +1,225 @@
+"""Tensors that a module keeps as plain attributes: what the rules about buffers share."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modellint.source.values import Const, Container, Value, alternatives
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.tensors import Tensor
+    from modellint.source.world import Binding
+
+MOVES = frozenset({"to", "cuda", "cpu", "float", "half", "double", "type", "type_as", "bfloat16", "contiguous"})
+"""Methods that move or cast a tensor and make no new content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An attribute that certainly holds plain tensors: the first binding that stands, and the tensors."""
+
+    name: str
+    binding: Binding
+    tensors: tuple[Tensor, ...]
+    container: Container | None
+
+
+def kept_tensors(code: Code) -> Iterator[Kept]:
+    """The attributes of a module that hold plain tensors, or plain containers of nothing else, and are read in `forward`."""
+    for name, bindings in code.attributes.items():
+        values = [part for binding in bindings for part in alternatives(binding.value)]
+        found = _plain(values)
+        if found is None or not code.is_read_in_forward(name):
+            continue
+        tensors, container = found
+        if container is not None and not _only_read(code, name):
+            continue
+        # `self.x = torch.ones(3)` and `if gpu: self.x = self.x.cuda()`: the first is where it should have been a buffer.
+        made = [b for b in code.built if b.attribute == name and b.file is code.file and _is_kept(b)]
+        if made:
+            yield Kept(name, min(made, key=lambda b: b.statement.lineno), tensors, container)
+
+
+def _is_kept(binding: Binding) -> bool:
+    return binding.form in ("assign", "annotated", "setattr") and _plain(alternatives(binding.value)) is not None
+
+
+def _plain(values: list[Value] | tuple[Value, ...]) -> tuple[tuple[Tensor, ...], Container | None] | None:
+    tensors: list[Tensor] = []
+    container: Container | None = None
+    for value in values:
+        if isinstance(value, Const) and value.value is None:
+            continue
+        parts: tuple[Value, ...] = (value,)
+        if isinstance(value, Container):
+            if value.escaped or value.kind not in ("list", "tuple", "dict") or not value.items:
+                return None
+            container = value
+            parts = tuple(part for item in value.items for part in alternatives(item))
+        for part in parts:
+            if not is_plain_tensor(part):
+                return None
+            tensors.append(part)  # type: ignore[arg-type]
+    return (tuple(tensors), container) if tensors else None
+
+
+def is_plain_tensor(value: Value) -> bool:
+    """Whether a value certainly is a tensor that is neither a parameter nor a buffer nor a view of one."""
+    from modellint.source.tensors import Tensor
+
+    if not isinstance(value, Tensor) or not value.certain or value.escaped:
+        return False
+    return not value.registered and value.root.origin in ("constant", "computed")
+
+
+def rewrites(code: Code, name: str) -> str:
+    """What other methods than ``__init__`` do to it: ``nothing``, ``move``, ``replace``, or ``update`` from what it was."""
+    found = "nothing"
+    for readings in code.writes:
+        write = readings[0]
+        if write.how == "attribute" and write.attribute == name:
+            value = write.statement.value if isinstance(write.statement, (ast.Assign, ast.AnnAssign)) else None
+            if value is None or not _reads(value, name):
+                found = found if found == "update" else "replace"
+            elif not _only_moves(value, name):
+                found = "update"
+            elif found == "nothing":
+                found = "move"
+        elif write.how != "attribute" and _targets(write.node, name):
+            found = "update"
+    return found
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr == name for part in ast.walk(node))
+
+
+def _only_moves(node: ast.expr, name: str) -> bool:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
+        node = node.func.value
+    return isinstance(node, ast.Attribute) and node.attr == name
+
+
+def _targets(node: ast.AST, name: str) -> bool:
+    """Whether an in-place write is to the attribute itself, or to a part of it."""
+    target: ast.AST = node
+    if isinstance(node, ast.AugAssign):
+        target = node.target
+    elif isinstance(node, ast.Call):
+        target = node.func
+    while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
+        if isinstance(target, ast.Attribute) and target.attr == name and isinstance(target.value, ast.Name):
+            return True
+        target = target.func if isinstance(target, ast.Call) else target.value
+    return False
+
+
+def _only_read(code: Code, name: str) -> bool:
+    """Whether the class's methods do no more with a container than to look at its items."""
+    assert code.ref is not None
+    for function in code.ref.node.body:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        building = function.name == "__init__"
+        for node in ast.walk(function):
+            match node:
+                case _ if building and not isinstance(node, ast.Call):
+                    pass
+                case ast.Subscript(value=held, ctx=ast.Store() | ast.Del()) if _is_attribute(held, name):
+                    return False
+                case ast.Call(func=ast.Attribute(value=held, attr=method)) if _is_attribute(held, name):
+                    if not building and method not in _READING_METHODS:
+                        return False
+                case ast.Call() if _is_passed(node, name) and _called(node) not in _READING_CALLS:
+                    return False
+                case _:
+                    pass
+    return True
+
+
+_READING_METHODS = frozenset({"get", "items", "keys", "values", "index", "count", "copy"})
+_READING_CALLS = frozenset(
+    {"len", "enumerate", "zip", "list", "tuple", "iter", "reversed", "sum", "cat", "stack", "concat"}
+)
+
+
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "id", "") or getattr(call.func, "attr", "")
+
+
+def _is_passed(call: ast.Call, name: str) -> bool:
+    return any(_is_attribute(given, name) for given in (*call.args, *(k.value for k in call.keywords)))
+
+
+def _is_attribute(node: ast.AST, name: str) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == name
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    )
+
+
+def _is_before_super_init(cls: ast.ClassDef, statement: ast.stmt) -> bool:
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "__init__"
+        and node.lineno > statement.lineno
+        for function in cls.body
+        if isinstance(function, ast.FunctionDef) and function.lineno <= statement.lineno
+        if (function.end_lineno or 0) >= statement.lineno
+        for node in ast.walk(function)
+    )
+
+
+def later_values_are_tensors(code: Code, name: str) -> bool:
+    """Whether every assignment to the attribute gives it what a buffer takes."""
+    from modellint.source.tensors import Tensor
+
+    values = [part for b in code.bindings if b.attribute == name for part in alternatives(b.value)]
+    return all((isinstance(v, Tensor) and v.certain) or (isinstance(v, Const) and v.value is None) for v in values)
+
+
+def is_complex(code: Code) -> bool:
+    """Whether the class names complex numbers."""
+    assert code.ref is not None
+    names = {getattr(node, "attr", None) or getattr(node, "id", None) for node in ast.walk(code.ref.node)}
+    return not names.isdisjoint(_COMPLEX)
+
+
+_COMPLEX = {
+    "polar",
+    "complex",
+    "view_as_complex",
+    "view_as_real",
+    "complex64",
+    "complex128",
+    "cfloat",
+    "cdouble",
+    "chalf",
+}
+
+
+def bound_once(code: Code, kept: Kept) -> bool:
+    """Whether one plain assignment in the class's own ``__init__`` binds the attribute, and nothing else in it does."""
+    statement = kept.binding.statement
+    if (
+        kept.binding.method != "__init__"
+        or kept.binding.looped
+        or kept.container is not None
+        or code.defines(kept.name)
+    ):
+        return False
+    in_init = [b for b in code.bindings if b.attribute == kept.name and b.method == "__init__"]
+    if {id(b.statement) for b in in_init} != {id(statement)} or kept.binding.expression is None:
+        return False
+    if code.ref is None or _is_before_super_init(code.ref.node, statement):
+        return False
+    if isinstance(statement, ast.Assign):
+        return len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Attribute)
+    return isinstance(statement, ast.AnnAssign)

@@ -1,0 +1,118 @@
+"""REG006: a tensor that forward reads and that is a plain attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint_rules.registration.plain_tensors import (
+    bound_once,
+    is_complex,
+    kept_tensors,
+    later_values_are_tensors,
+    rewrites,
+)
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint_rules.registration.plain_tensors import Kept
+
+_MAKERS = (
+    "zeros ones empty full rand randn randint arange linspace logspace eye tensor as_tensor "
+    "from_numpy tril triu stack cat meshgrid Variable randperm complex polar"
+)
+TENSOR_WORDS = frozenset({"~torch", "torch", *("~" + name for name in _MAKERS.split())})
+
+
+class TensorNotBuffer(Rule):
+    """A tensor that `forward` reads, kept as a plain attribute.
+
+    ## What it does
+    Finds attributes that hold a tensor, or a list or dict of tensors, that is no parameter and no buffer, and that `forward` reads.
+
+    ## Why
+    `.to()`, `.cuda()` and `.half()` leave such a tensor behind, so that the model fails on another device; running statistics kept
+    so are lost from every checkpoint. `torch.export` bakes it in as a constant, or refuses to see it change.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.arange(8.0)
+
+        def forward(self, x):
+            return x + self.table
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.arange(8.0), persistent=False)
+
+        def forward(self, x):
+            return x + self.table
+    ```
+
+    ## Fix safety
+    The fix is safe. A constant becomes a buffer with `persistent=False`, so that the keys of `state_dict` stay as they were; a tensor
+    that a method updates from its old value becomes a persistent one, which adds a key. There is no fix for containers, nor for
+    an attribute that more than one statement of `__init__` binds. It is held back as unsafe where a method assigns what may be no
+    tensor, which a buffer refuses, and in a class that computes with complex numbers, whose imaginary part `.half()` drops from
+    a buffer.
+
+    ## Known limits
+    Only values that are certainly tensors count. A tensor that only other methods read is left alone.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
+    - <https://github.com/pytorch/pytorch/issues/29807>
+    - <https://github.com/pytorch/pytorch/issues/43815>
+    """
+
+    code = "REG006"
+    name = "tensor-not-buffer"
+    severity = Severity.WARNING
+    needs = (TENSOR_WORDS,)
+    fixable = "`register_buffer`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask the attributes that hold tensors."""
+        if code.ref is None:
+            return
+        for kept in kept_tensors(code):
+            if any(tensor.grad is not False for tensor in kept.tensors):
+                continue
+            yield code.finding(
+                self,
+                kept.binding.statement,
+                f"`self.{kept.name}` is a tensor and no buffer: `.to()` and `state_dict()` do not see it",
+                attribute=kept.name,
+                fix=_fix(code, kept),
+            )
+
+
+def _fix(code: Code, kept: Kept) -> Fix | None:
+    if not bound_once(code, kept) or kept.binding.expression is None:
+        return None
+    rewriter = code.rewriter
+    persistent = rewrites(code, kept.name) == "update"
+    ending = "" if persistent else ", persistent=False"
+    edits = rewriter.call_with(
+        kept.binding.statement, kept.binding.expression, f'self.register_buffer("{kept.name}", ', ending + ")"
+    )
+    title = "Register a buffer; adds a `state_dict` key" if persistent else "Register a buffer that is not saved"
+    safe = later_values_are_tensors(code, kept.name) and not is_complex(code)
+    return Fix(title, edits, Applicability.SAFE if safe else Applicability.UNSAFE)

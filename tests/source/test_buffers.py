@@ -1,0 +1,157 @@
+"""Rules about tensors that a module keeps as plain attributes."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import modellint
+from modellint.source.fix import fix_text
+from modellint.source.text import SourceText
+
+HEAD = "import torch\nimport torch.nn as nn\n\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(init: str, forward: str, extra: str = "") -> str:
+    def indented(text: str) -> str:
+        return textwrap.indent(textwrap.dedent(text).strip(), " " * 8)
+
+    return (
+        f"{HEAD}class Net(nn.Module):\n    def __init__(self, n=3, given=None):\n        super().__init__()\n{indented(init)}\n\n"
+        f"    def forward(self, x):\n{indented(forward)}\n{extra}"
+    )
+
+
+def codes(text: str) -> list[str]:
+    return [finding.code for finding in modellint.check_source(text).diagnostics]
+
+
+def fixed(text: str, *, unsafe: bool = False) -> str:
+    done = fix_text(SourceText(text), lambda source: modellint.check_source(source.text).diagnostics, unsafe=unsafe)
+    assert done.problem is None
+    return done.text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "torch.arange(8)",
+        "torch.zeros(n, 2)",
+        "1 - torch.eye(n)",
+        "2 * torch.linspace(0, 1, n).unsqueeze(0)",
+        "torch.tensor([1.0, 2.0]).view(1, -1).float()",
+        "torch.FloatTensor([n])",
+        "torch.stack([torch.ones(n), torch.zeros(n)])",
+        "torch.tensor(given) if given else None",
+        "torch.tril(torch.ones(n, n)) == 0",
+    ],
+)
+def test_a_table_that_forward_reads_becomes_a_buffer_that_is_not_saved(value: str) -> None:
+    text = net(f"self.table = {value}", "return x + self.table")
+    assert codes(text) == ["REG006"]
+    done = fixed(text)
+    assert f'self.register_buffer("table", {value}, persistent=False)' in done
+    assert codes(done) == []
+
+
+def test_a_running_average_becomes_a_buffer_that_is_saved() -> None:
+    text = net(
+        "self.mean = torch.zeros(n)", "self.mean = 0.9 * self.mean + 0.1 * x.mean(0).detach()\nreturn x - self.mean"
+    )
+    assert "REG006" in codes(text)
+    assert 'self.register_buffer("mean", torch.zeros(n))' in fixed(text)
+
+
+def test_a_move_in_forward_changes_nothing_about_the_constant() -> None:
+    text = net("self.table = torch.arange(8.0)", "self.table = self.table.to(x.device)\nreturn x + self.table")
+    assert 'register_buffer("table", torch.arange(8.0), persistent=False)' in fixed(text)
+
+
+def test_a_helper_of_the_class_makes_the_tensor() -> None:
+    helper = (
+        "\n    def _table(self, n):\n        table = torch.zeros(n, n)\n        table[0] = 1\n        return table\n"
+    )
+    assert codes(net("self.table = self._table(n)", "return x @ self.table", helper)) == ["REG006"]
+
+
+@pytest.mark.parametrize(
+    ("init", "forward"),
+    [
+        ("self.register_buffer('table', torch.arange(8))", "return x + self.table"),
+        ("self.table = nn.Parameter(torch.zeros(n))", "return x + self.table"),
+        ("self.table = torch.arange(8)", "return x"),  # nothing reads it
+        ("self.table = torch.arange(8).tolist()", "return x + self.table[0]"),
+        ("self.size = torch.zeros(3).shape", "return x.view(self.size)"),
+        ("self.scale = torch.tensor(3.0).item()", "return x * self.scale"),
+        ("self.table = given", "return x + self.table"),  # may be a parameter
+        ("self.table = torch.zeros(n)\nself.table = nn.Parameter(self.table)", "return x + self.table"),
+        ("self.loss = nn.CrossEntropyLoss(weight=torch.ones(n))", "return self.loss(x, x)"),
+        ("self.make = lambda: torch.zeros(n)", "return x + self.make()"),
+        # Filled in when it is needed.
+        ("self.grid = [torch.zeros(1)] * n", "self.grid[0] = x.new_zeros(3)\nreturn x + self.grid[0]"),
+        ("self.cache = {}", "self.cache['x'] = torch.zeros(3)\nreturn x + self.cache['x']"),
+        # A log that forward fills and never looks at.
+        ("self.log = torch.zeros(100)", "self.log[: x.shape[0]] = x\nreturn x"),
+        (
+            "if n:\n    self.register_buffer('m', torch.ones(n))\nelse:\n    self.m = torch.Tensor()",
+            "return x + self.m",
+        ),
+    ],
+)
+def test_what_is_no_plain_tensor_is_clean(init: str, forward: str) -> None:
+    assert not {"REG006", "REG015"} & set(codes(net(init, forward)))
+
+
+def test_the_place_is_where_the_tensor_is_made_not_where_it_is_moved() -> None:
+    text = net("self.mask = 1 - torch.eye(n)\nif given:\n    self.mask = self.mask.cuda()", "return x * self.mask")
+    (finding,) = modellint.check_source(text).diagnostics
+    assert (finding.code, finding.span.row if finding.span else 0) == ("REG006", 8)
+    assert finding.fix is None
+
+
+def test_a_list_of_tensors_is_reported_and_not_fixed() -> None:
+    text = net("self.tables = [torch.zeros(n) for _ in range(3)]", "return sum(t + x for t in self.tables)")
+    (finding,) = modellint.check_source(text).diagnostics
+    assert (finding.code, finding.fix) == ("REG006", None)
+
+
+def test_the_fix_is_held_back_for_complex_numbers_and_for_what_may_be_no_tensor() -> None:
+    rope = net(
+        "self.f = torch.polar(torch.ones(n), torch.arange(n).float())", "return torch.view_as_complex(x) * self.f"
+    )
+    state = net("self.h = torch.zeros(n)", "y = x + self.h\nself.h = given_by(x)\nreturn y")
+    for text in (rope, state):
+        assert codes(text) == ["REG006"]
+        assert fixed(text) == text
+        assert "register_buffer" in fixed(text, unsafe=True)
+
+
+def test_no_fix_before_the_constructor_of_the_base_runs() -> None:
+    text = (
+        f"{HEAD}class Net(nn.Module):\n    def __init__(self):\n        self.t = torch.zeros(3)\n        super().__init__()\n\n"
+        "    def forward(self, x):\n        return x + self.t\n"
+    )
+    assert "register_buffer" not in fixed(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "torch.zeros(n, requires_grad=True)",
+        "torch.randn(n).requires_grad_()",
+        "torch.autograd.Variable(torch.zeros(n), requires_grad=True)",
+    ],
+)
+def test_a_tensor_that_wants_gradients_becomes_a_parameter(value: str) -> None:
+    text = net(f"self.w = {value}", "return x * self.w")
+    assert codes(text) == ["REG015"]
+    done = fixed(text)
+    assert f"self.w = nn.Parameter({value})" in done
+    assert codes(done) == []
