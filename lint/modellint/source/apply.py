@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source import tensors
 from modellint.source.layout import ONE, Axis, Dim, Layout, product
-from modellint.source.tensors import Shape, Size, Tensor, int_of, like
+from modellint.source.tensors import Opaque, OpaqueNumber, Shape, Size, Tensor, int_of, like
 from modellint.source.values import (
     NUMBER,
     UNKNOWN,
@@ -35,12 +35,13 @@ def dim_of(value: Value | None) -> Dim | None:
         case Union():
             # `def __init__(self, heads=1)`: whatever the caller says.
             parts = [part for part in value.values if not isinstance(part, Const)]
-            return dim_of(parts[0]) if len(parts) == 1 else None
+            dims = {dim_of(part) for part in parts}
+            return dims.pop() if len(dims) == 1 else None
         case Const(value=bool()):
             return None
         case Const(value=int() as number):
             return Dim.of(number) if number >= 0 else None
-        case Size():
+        case Size() | OpaqueNumber() | Opaque():
             return value.dim
         case Tensor():
             return None if value.certain else value.dim
@@ -68,12 +69,21 @@ def sizes_of(values: Sequence[Value], spread: Sequence[Value]) -> list[Dim | Non
             return None if layout is None or layout.sizes is None else list(layout.sizes)
         elif isinstance(only, Union):
             if not _is_count(only):
-                return None
+                return _in_common(only)
         elif not isinstance(only, (Const, Size, Argument, Method, Number)):
             return None
     if any(isinstance(value, (Shape, Container)) for value in values):
         return None
     return [dim_of(value) for value in values]
+
+
+def _in_common(value: Union) -> list[Dim | None] | None:
+    """What several tuples of one length agree on."""
+    rows = [part.items for part in value.values if isinstance(part, Container) and part.exact]
+    if len(rows) != len(value.values) or len({len(row) for row in rows}) != 1:
+        return None
+    columns = [{dim_of(item) for item in column} for column in zip(*rows, strict=True)]
+    return [column.pop() if len(column) == 1 else None for column in columns]
 
 
 def _is_count(value: Union) -> bool:
@@ -190,6 +200,18 @@ def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AS
     if name in ("matmul", "bmm", "mm", "baddbmm", "addmm"):
         others = [part for part in arguments.positional if isinstance(part, Tensor)]
         other = others[0].layout if others and name in ("matmul", "bmm", "mm") else None
+        if name in ("bmm", "baddbmm", "mm", "addmm"):
+            rank = 3 if "bmm" in name else 2
+            # What is added is broadcast to the product.
+            layout = layout.with_rank(rank) if layout is not None and name in ("bmm", "mm") else None
+            other = other.with_rank(rank) if other is not None else None
+            sizes = (
+                [axis.size for axis in layout.axes[:-1]]
+                if layout is not None
+                else [Dim.symbol() for _ in range(rank - 1)]
+            )
+            sizes.append(other.axes[-1].size if other is not None else Dim.symbol())
+            return derived(node, Layout.contiguous(sizes), name, parts, quiet)
         return derived(node, tensors.multiplied(layout, other), name, parts, quiet)
     if name in tensors.LIKE:
         grad_free = Tensor(node, like(layout) if name.endswith("_like") else None, "constant", made_by=name)
@@ -372,6 +394,10 @@ def _view(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | None,
     made_layout: Layout | None = None
     if known and layout is not None:
         made_layout = _moved(name, layout, values, arguments)
+    elif name == "permute" and not arguments.spread:
+        order = ints_of([arguments.keywords["dims"]] if "dims" in arguments.keywords else values)
+        # Its rank shows, if nothing else.
+        made_layout = tensors.forgotten(Layout.contiguous([Dim.symbol() for _ in order])) if order else None
     made = view_of(node, made_layout, name, tensor)
     return made.unbatched() if name in ("select", "squeeze") and int_of(arguments.get(0, "dim")) == 0 else made
 
@@ -462,6 +488,8 @@ def _viewed(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | Non
     if name.startswith("view"):
         if layout is not None and layout.is_contiguous and sizes is not None:
             made = view_of(node, tensors.viewed(layout, sizes), name, tensor)
+        elif layout is not None and layout.is_contiguous:
+            made = view_of(node, Layout.unranked(), name, tensor)
         elif refuses or layout is None:
             made = view_of(node, None, name, tensor)
         else:
@@ -476,6 +504,8 @@ def _viewed(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | Non
             return made
         return view_of(node, target, name, tensor)
     made_layout = tensors.viewed(layout, sizes)
+    if sizes is None and layout is not None and layout.is_contiguous:
+        made_layout = Layout.unranked()
     if made_layout is None and sizes is not None:
         made_layout = tensors.forgotten(Layout.contiguous([Dim.symbol() if size is None else size for size in sizes]))
     return view_of(node, made_layout, name, tensor)
@@ -575,7 +605,13 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
     layout = given.layout
     if not path.startswith("torch.nn"):
         return Tensor(
-            node, Layout.unranked(), "unseen", certain=False, grad=_graph([given], quiet), assumed=True, batch=given.batch
+            node,
+            Layout.unranked(),
+            "unseen",
+            certain=False,
+            grad=_graph([given], quiet),
+            assumed=True,
+            batch=given.batch,
         )
     grad = _graph([given], quiet)
 
@@ -593,7 +629,8 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
                     node, Layout.unranked(), "unseen", certain=False, grad=grad, assumed=True, batch=given.batch
                 )
             value = module_output(held, value, node, quiet)
-        return value if module.held else made(None)
+        is_empty = isinstance(module.node, ast.Call) and not module.node.args
+        return value if module.held or is_empty else made(None)
     if name == "Linear":
         features = _literal(module, 1, "out_features")
         return made(with_last(layout, Dim.symbol(("features", id(module))) if features is None else Dim.of(features)))
@@ -642,19 +679,30 @@ def _graph(parts: Sequence[Tensor], quiet: bool) -> bool | None:
     return True if any(part.grad for part in parts) or not parts else None
 
 
+def _keeps_order(tensor: Tensor) -> bool:
+    """Whether a tensor is contiguous, or a part of one that is: what is joined of such is contiguous."""
+    while tensor.made_by in ("chunk", "split", "index", "select", "narrow", "unbind") and tensor.base is not None:
+        tensor = tensor.base
+    return tensor.layout is not None and tensor.layout.is_contiguous
+
+
 def joined(name: str, arguments: Arguments, node: ast.AST, quiet: bool) -> Tensor:
     """`cat` and `stack`: a new tensor, contiguous where all its parts are."""
     parts = tensors_in(arguments.everything())
     first = arguments.get(0, "tensors")
-    exact = isinstance(first, Container) and len(parts) == len(first.items) and bool(parts)
+    exact = isinstance(first, Container) and all(
+        isinstance(part, Tensor) for item in first.items for part in alternatives(item)
+    )
     layout = None
-    if exact and all(part.layout is not None for part in parts):
+    if exact and parts and all(part.layout is not None for part in parts):
         ranks = {part.rank for part in parts}
         if len(ranks) == 1 and None not in ranks:
             rank = (next(iter(ranks)) or 0) + (name == "stack")
             layout = Layout.contiguous([Dim.symbol() for _ in range(rank)])
-            if not all(part.layout is not None and part.layout.is_contiguous for part in parts):
+            if not all(map(_keeps_order, parts)):
                 layout = tensors.forgotten(layout)
+        elif None in ranks and all(map(_keeps_order, parts)):
+            layout = Layout.unranked()
     made = derived(node, layout, name, parts, quiet)
     made.certain = True
     return made

@@ -162,6 +162,8 @@ def _code_findings(
             found.extend(rule.source(code))  # type: ignore[attr-defined]
         except RecursionError:
             raise
+        except TooLarge:
+            return []
         except Exception as error:
             from modellint.own_rules import rule_failed
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.flow import Call, Flow, Operation, Write
+from modellint.source.nodes import walk
 from modellint.source.project import ClassRef
 from modellint.source.rewrite import Rewriter
 from modellint.source.uses import class_functions
@@ -30,24 +32,40 @@ class Code:
         self.file = file
         self.ref = ref
         self.name = ref.node.name if ref is not None else None
-        self.flow = Flow(project, ref, file)
+        self._flow = Flow(project, ref, file)
+        self._unread = True
         if ref is not None:
             self.methods = list(self._own_methods())
-            called = _called_on_self(self.methods)
-            entries = [f for f in self.methods if _name(f) == "forward" or _name(f) not in called]
-            self.flow.read_class(entries)
+            self._flow.build()
         else:
             self.methods = list(_functions_outside(file, project))
-            self.flow.read_functions(self.methods)
+
+    @property
+    def flow(self) -> Flow:
+        """What the functions do, read when it is first asked for: many rules only ask how the object is built."""
+        if self._unread:
+            self._unread = False
+            if self.ref is None:
+                self._flow.read_functions(self.methods)
+            else:
+                called = _called_on_self(self.methods)
+                self._flow.read_methods([f for f in self.methods if _name(f) == "forward" or _name(f) not in called])
+        return self._flow
+
+    @property
+    def lineage(self) -> list[ClassRef]:
+        """The class and its bases in the project, in the order in which Python asks them."""
+        return self._flow.lineage
 
     def _own_methods(self) -> Iterator[Function]:
         seen = {"__init__"}
-        for ref in self.flow.lineage:
+        for ref in self.lineage:
             if ref.file is not self.file:
                 continue
-            for node in class_functions(ref.node):
-                if node.name not in seen:
-                    seen.add(node.name)
+            # Of several functions of a name, such as overloads, the last stays.
+            for name, node in {node.name: node for node in class_functions(ref.node)}.items():
+                if name not in seen:
+                    seen.add(name)
                     yield Function(node, ref.file, None, ref)
 
     @property
@@ -68,7 +86,7 @@ class Code:
     @property
     def returned(self) -> Iterator[Value]:
         """What ``forward`` gives back, return by return."""
-        inside = {node for method in self.methods if _name(method) == "forward" for node in ast.walk(method.node)}
+        inside = {node for method in self.methods if _name(method) == "forward" for node in walk(method.node)}
         yield from (value for node, value in self.flow.returns if node in inside)
 
     @property
@@ -79,17 +97,17 @@ class Code:
     @property
     def built(self) -> list[Binding]:
         """The bindings of attributes that building the object runs."""
-        return self.flow.bindings[: self.flow.built]
+        return self._flow.bindings[: self._flow.built]
 
     def attribute(self, name: str) -> Value:
         """What an attribute of ``self`` holds once the object is built."""
-        found = self.flow.attributes.get(name, ())
+        found = self._flow.attributes.get(name, ())
         return union([binding.value for binding in found])
 
     @property
     def attributes(self) -> dict[str, tuple[Binding, ...]]:
         """The attributes of ``self`` once the object is built."""
-        return self.flow.attributes
+        return self._flow.attributes
 
     @cached_property
     def _reads(self) -> dict[str, list[ast.AST]]:
@@ -102,11 +120,11 @@ class Code:
             # Filled in, or asked for its shape: no look at what it holds.
             unread = {
                 id(node.value)
-                for node in ast.walk(function.node)
+                for node in walk(function.node)
                 if (isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load))
                 or (isinstance(node, ast.Attribute) and node.attr in _ABOUT)
             }
-            for node in ast.walk(function.node):
+            for node in walk(function.node):
                 match node:
                     case ast.Attribute(value=ast.Name(id=owner), attr=attribute, ctx=ast.Load()) if (
                         owner == names[0].arg
@@ -148,7 +166,7 @@ class Code:
             if function in found:
                 continue
             found.add(function)
-            for node in ast.walk(function):
+            for node in walk(function):
                 match node:
                     case ast.Call(func=ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name)) if (
                         name in functions
@@ -164,12 +182,12 @@ class Code:
 
     def defines(self, name: str) -> bool:
         """Whether the class, or a base of it in the project, defines a method of its own by that name."""
-        return any(name in ref.file.members(ref.node) for ref in self.flow.lineage)
+        return any(name in ref.file.members(ref.node) for ref in self.lineage)
 
     def self_name(self, function: ast.AST | None) -> str | None:
         """How a function of the class names the module that it belongs to; None for one that does not know it."""
         for method in self.methods if self.ref is not None else ():
-            if method.node is function or any(part is function for part in ast.walk(method.node)):
+            if method.node is function or any(part is function for part in walk(method.node)):
                 arguments = method.node.args
                 names = [*arguments.posonlyargs, *arguments.args]
                 static = any(getattr(d, "id", "") in _UNBOUND for d in getattr(method.node, "decorator_list", ()))
@@ -178,8 +196,8 @@ class Code:
 
     def holds(self, node: ast.AST) -> bool:
         """Whether a node stands in the class, in a base of it in the file, or in a function of the file."""
-        places = [ref.node for ref in self.flow.lineage if ref.file is self.file]
-        return any(part is node for place in (*places, *_top_functions(self.file).values()) for part in ast.walk(place))
+        places = [ref.node for ref in self.lineage if ref.file is self.file]
+        return any(part is node for place in (*places, *_top_functions(self.file).values()) for part in walk(place))
 
     @cached_property
     def rewriter(self) -> Rewriter:
@@ -236,7 +254,7 @@ def _called_on_self(methods: list[Function]) -> set[str]:
     """Names of the methods that other methods of the class call."""
     found: set[str] = set()
     for function in methods:
-        for node in ast.walk(function.node):
+        for node in walk(function.node):
             match node:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name != _name(function):
                     found.add(name)
@@ -249,11 +267,16 @@ def _top_functions(file: IndexedFile) -> dict[str, ast.FunctionDef | ast.AsyncFu
     return {node.name: node for node in file.tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
+_CALLED = re.compile(r"(?<!\bdef )(?<![\w.])([^\W\d]\w*)\s*\(")
+
+
 def _functions_outside(file: IndexedFile, project: Project) -> Iterator[Function]:
     """Functions of a file and methods of its classes that are no modules, but for functions that the file itself calls."""
-    called = {
-        node.func.id for node in ast.walk(file.tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
+    called = set(_CALLED.findall(file.source.text)) & set(_top_functions(file))
+    if called:
+        # A docstring may call it, too.
+        nodes = (node for statement in file.tree.body for node in walk(statement))
+        called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     for node in file.tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in called:
             yield Function(node, file)

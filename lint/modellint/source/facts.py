@@ -12,6 +12,7 @@ from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source import known
 from modellint.source.annotations import is_annotated_module
 from modellint.source.interpret import Initialisation, Interpreter
+from modellint.source.nodes import walk
 from modellint.source.project import ClassRef, External, dotted_name
 from modellint.source.rewrite import Rewriter
 from modellint.source.uses import Uses, class_functions, shows_modules, uses_in
@@ -207,7 +208,7 @@ class ModuleClass:
         body = [node for node in init.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
         if not body or isinstance(body[0], (ast.Return, ast.Raise)) or all(isinstance(n, ast.Pass) for n in body):
             return not any(isinstance(node, ast.Pass) for node in body)
-        for node in ast.walk(init):
+        for node in walk(init):
             match node:
                 case ast.Call(func=ast.Attribute(attr="__init__" | "__setstate__" | "__new__")):
                     return True
@@ -220,7 +221,7 @@ class ModuleClass:
     @staticmethod
     def is_inside(statement: ast.stmt | None, function: ast.FunctionDef) -> bool:
         """Whether a statement stands in a function's body."""
-        return statement is not None and any(node is statement for node in ast.walk(function))
+        return statement is not None and any(node is statement for node in walk(function))
 
     @cached_property
     def derives_directly(self) -> bool:
@@ -322,7 +323,7 @@ class ModuleClass:
                 case ClassRef() if self._class_is_stateless(base, depth + 1):
                     continue
             return False
-        for node in ast.walk(ref.node):
+        for node in walk(ref.node):
             match node:
                 case ast.Attribute(
                     attr="training" | "Parameter" | "register_buffer" | "register_parameter" | "add_module"
@@ -410,7 +411,7 @@ def _changes_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> boo
     if not names:
         return False
     self_name = names[0].arg
-    for node in ast.walk(function):
+    for node in walk(function):
         match node:
             case ast.Attribute(ctx=ast.Store() | ast.Del(), value=receiver) if _roots_at(receiver, self_name):
                 return True

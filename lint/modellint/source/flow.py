@@ -11,8 +11,9 @@ from modellint.source.apply import apply_operator, derived, dim_of, tensors_in, 
 from modellint.source.calls import NO_ARGUMENTS, Arguments
 from modellint.source.interpret import Interpreter
 from modellint.source.layout import Dim, Layout
+from modellint.source.nodes import walk
 from modellint.source.project import External
-from modellint.source.tensors import Shape, Size, Tensor, int_of
+from modellint.source.tensors import Opaque, OpaqueNumber, Shape, Size, Tensor, int_of
 from modellint.source.values import (
     NUMBER,
     UNKNOWN,
@@ -25,6 +26,7 @@ from modellint.source.values import (
     Named,
     Number,
     SelfValue,
+    Union,
     Value,
     alternatives,
     union,
@@ -200,17 +202,20 @@ class Flow(Interpreter):
         self._switches = 0
         self._switches_left: list[int] = []
 
-    def read_class(self, methods: Sequence[Function]) -> None:
-        """Read ``__init__`` as it builds the object, then each method as its caller would enter it."""
+    def build(self) -> None:
+        """Read ``__init__`` as it builds the object."""
         init = self.find_method("__init__")
         if init is not None:
             self._in_own_init = True
             self._enter(init)
             self._in_own_init = False
+        self.built = len(self.bindings)
+
+    def read_methods(self, methods: Sequence[Function]) -> None:
+        """Read each method of the object that was built as its caller would enter it."""
         self.allow_escape = False
         self.reading = True
         built = self.attributes
-        self.built = len(self.bindings)
         for function in methods:
             self.attributes = dict(built)
             self._enter(function)
@@ -418,7 +423,7 @@ class Flow(Interpreter):
             return self._operator(name, receiver, arguments, node)
         if isinstance(receiver, Shape):
             return NUMBER if name == "numel" else UNKNOWN
-        if self.reading and name in tensors.TENSOR_ONLY and type(receiver) in (Value, Instance, Argument):
+        if self.reading and name in tensors.TENSOR_ONLY and type(receiver) in (Value, Opaque, Instance, Argument):
             unseen = self._unseen_receiver(receiver, node)
             if unseen is not None:
                 return self._operator(name, unseen, arguments, node)
@@ -479,12 +484,43 @@ class Flow(Interpreter):
                     behind = bool(starred) and at > starred[0]
                     self.bind(element, apply.size(tensor, at - count if behind else at), frame)
             return
+        if type(value) is Union and not any(isinstance(element, ast.Starred) for element in target.elts):
+            joined = self._joined_shape(value, len(target.elts), frame)
+            if joined is not None:
+                for at, element in enumerate(target.elts):
+                    self.bind(element, apply.size(joined, at), frame)
+                return
         if isinstance(value, Tensor):
             for element in target.elts:
                 inner = element.value if isinstance(element, ast.Starred) else element
                 self.bind(inner, self._element(value, element), frame)
             return
         super()._unpack(target, value, frame)
+
+    def bind(
+        self, target: ast.expr, value: Value, frame: Frame, expression: ast.expr | None = None, form: str = "assign"
+    ) -> None:
+        """Assign ``value`` to a target. A number that is not known is told from others by the name that it gets."""
+        if self.reading and isinstance(target, ast.Name):
+            value = _told_apart(value)
+        super().bind(target, value, frame, expression, form)
+
+    def _joined_shape(self, value: Union, count: int, frame: Frame) -> Tensor | None:
+        """One tensor in the place of several that are contiguous, of whose shape ``count`` sizes are taken, under all its names."""
+        parts = [part.tensor for part in value.values if isinstance(part, Shape)]
+        layouts = [part.layout.with_rank(count) for part in parts if part.layout is not None]
+        ranked = [layout for layout in layouts if layout is not None and layout.is_contiguous]
+        if len(ranked) != len(value.values) or any(part.kind != "tensor" for part in parts):
+            return None
+        rows = zip(*([axis.size for axis in layout.axes] for layout in ranked), strict=True)
+        sizes = [row[0] if len(set(row)) == 1 else Dim.symbol() for row in rows]
+        made = derived(parts[0].node, Layout.contiguous(sizes), parts[0].made_by, parts, self._is_quiet())
+        made.certain = True
+        wanted = {id(part) for part in parts}
+        for name, held in frame.locals.items():
+            if {id(part) for part in alternatives(held)} == wanted:
+                frame.locals[name] = made
+        return made
 
     def _element(self, tensor: Tensor, node: ast.AST) -> Tensor:
         """An element of a tensor, or of a container of tensors that was taken for one."""
@@ -605,9 +641,9 @@ class Flow(Interpreter):
         if isinstance(node.op, ast.Add) and boxes and len(lefts) * len(rights) <= 16:
             return union([_appended(node, one, two) for one in lefts for two in rights])
         one, two = dim_of(left), dim_of(right)
-        if any(type(part) is Instance for part in (left, right)) and not any(
-            isinstance(part, Size) for part in (left, right)
-        ):
+        unseen = any(type(part) in (Instance, Opaque) for part in (left, right))
+        if unseen and not isinstance(node.op, ast.FloorDiv) and not any(type(part) is Size for part in (left, right)):
+            # Whatever it is, it need not be a number.
             one = None
         if one is not None and two is not None:
             if isinstance(node.op, ast.Mult):
@@ -618,7 +654,9 @@ class Flow(Interpreter):
             first, second = int_of(left), int_of(right)
             if first is not None and second is not None:
                 return Const(first + second if isinstance(node.op, ast.Add) else first - second)
-        if any(isinstance(part, Size) for part in (left, right)):
+        if any(isinstance(part, Size) for part in (left, right)) and not any(
+            isinstance(part, Container) for part in (*lefts, *rights)
+        ):
             return NUMBER
         return super().combine(node, left, right)
 
@@ -633,6 +671,9 @@ class Flow(Interpreter):
         others = [part for part in (left, right) if not isinstance(part, Tensor)]
         scalar = all(isinstance(part, (Const, Number, Size, Argument, Method)) for part in others)
         layout = tensors.broadcast([part.layout for part in parts]) if scalar else None
+        if isinstance(node, ast.AugAssign) and isinstance(left, Tensor) and left.certain:
+            # It is written where the left one is.
+            layout = left.layout
         made = derived(node, layout, "add", parts, self._is_quiet())
         one, two = dim_of(left), dim_of(right)
         if one is not None and two is not None:
@@ -924,6 +965,16 @@ def _sharing(target: Value, frame: Frame) -> tuple[tuple[str, Tensor], ...]:
     )
 
 
+def _told_apart(value: Value) -> Value:
+    if value is UNKNOWN:
+        return Opaque()
+    numbers = [type(part) is Number or isinstance(part, (Size, OpaqueNumber)) or int_of(part) is not None
+               for part in alternatives(value)]  # fmt: skip
+    if value is NUMBER or (type(value) is Union and all(numbers)):
+        return OpaqueNumber()
+    return value
+
+
 def _appended(node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
     if not isinstance(left, Container) or not isinstance(right, Container):
         return UNKNOWN
@@ -957,7 +1008,7 @@ def _says_tensor(annotation: ast.expr | None) -> bool | None:
         except SyntaxError:
             return None
     names = set()
-    for node in ast.walk(annotation):
+    for node in walk(annotation):
         if isinstance(node, ast.Attribute):
             names.add(node.attr)
         elif isinstance(node, ast.Name):

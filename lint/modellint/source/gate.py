@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from modellint.rule import Feature
+from modellint.source.nodes import walk
 from modellint.source.project import ClassRef, FunctionRef, Imported, dotted_name
 
 if TYPE_CHECKING:
@@ -134,6 +135,22 @@ def _init_may_matter(node: ast.ClassDef) -> bool:
     return True
 
 
+_BINDING: frozenset[type[ast.AST]] = frozenset(
+    {
+        ast.Assign,
+        ast.AnnAssign,
+        ast.NamedExpr,
+        ast.AugAssign,
+        ast.For,
+        ast.AsyncFor,
+        ast.comprehension,
+        ast.With,
+        ast.AsyncWith,
+    }
+    | {ast.Return, ast.Yield, ast.YieldFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Call}
+)
+
+
 class _Function:
     """What one function binds, by a single walk."""
 
@@ -168,16 +185,9 @@ class _Function:
         for variadic in (arguments.vararg, arguments.kwarg):
             if variadic is not None:
                 self.locals[variadic.arg] = [None]
-        pending: list[ast.AST] = list(node.body)
-        while pending:
-            part = pending.pop()
-            self._read(part)
-            for field in part._fields:
-                value = getattr(part, field, None)
-                if value.__class__ is list:
-                    pending.extend(item for item in value if isinstance(item, ast.AST))
-                elif isinstance(value, ast.AST):
-                    pending.append(value)
+        for part in walk(node):
+            if part.__class__ in _BINDING and part is not node:
+                self._read(part)
 
     def _read(self, node: ast.AST) -> None:
         match node:
@@ -322,7 +332,7 @@ class _Look:
                 return True
             if not function.is_init:
                 for _, value in function.stores:
-                    if any(isinstance(part, ast.Name) and part.id in function.parameters for part in ast.walk(value)):
+                    if any(isinstance(part, ast.Name) and part.id in function.parameters for part in walk(value)):
                         return True
         return False
 
@@ -558,7 +568,7 @@ class _Look:
 
 def _is_plain_type(annotation: ast.expr) -> bool:
     """Whether an annotation names nothing but numbers, strings, tensors and containers of them."""
-    for part in ast.walk(annotation):
+    for part in walk(annotation):
         if isinstance(part, ast.Name) and part.id not in _PLAIN_TYPES:
             return False
         if isinstance(part, ast.Attribute) and part.attr not in _PLAIN_TYPES:

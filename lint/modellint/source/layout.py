@@ -20,19 +20,19 @@ class Dim:
 
     __slots__ = ("factor", "powers")
 
-    def __init__(self, factor: Fraction, powers: frozenset[tuple[object, int]] = frozenset()) -> None:
+    def __init__(self, factor: int | Fraction, powers: frozenset[tuple[object, int]] = frozenset()) -> None:
         self.factor = factor
         self.powers = powers
 
     @staticmethod
     def of(value: int) -> Dim:
         """A size that is known."""
-        return Dim(Fraction(value))
+        return Dim(value)
 
     @staticmethod
     def symbol(name: object = None) -> Dim:
         """A size that is not known: the same for the same name, a new one without."""
-        return Dim(Fraction(1), frozenset({(next(_fresh) if name is None else name, 1)}))
+        return Dim(1, frozenset({(next(_fresh) if name is None else name, 1)}))
 
     def __mul__(self, other: Dim) -> Dim:
         return self._combined(other, 1)
@@ -43,7 +43,7 @@ class Dim:
     def _combined(self, other: Dim, sign: int) -> Dim:
         if sign < 0 and not other.factor:
             return Dim.symbol()
-        factor = self.factor * other.factor if sign > 0 else self.factor / other.factor
+        factor = self.factor * other.factor if sign > 0 else _divided(self.factor, other.factor)
         if not other.powers:
             return Dim(factor, self.powers)
         powers = dict(self.powers)
@@ -56,7 +56,7 @@ class Dim:
         result = self
         for name, power in self.powers:
             if name == symbol:
-                one = Dim(Fraction(1), frozenset({(name, 1)}))
+                one = Dim(1, frozenset({(name, 1)}))
                 for _ in range(abs(power)):
                     result = result / one * by if power > 0 else result * one / by
         return result
@@ -76,6 +76,14 @@ class Dim:
 
     def __repr__(self) -> str:
         return "*".join([str(self.factor), *(f"{symbol}^{power}" for symbol, power in sorted(self.powers, key=str))])
+
+
+def _divided(one: int | Fraction, other: int | Fraction) -> int | Fraction:
+    """Ints stay ints where they can: a Fraction is ten times slower."""
+    if other == 1:
+        return one
+    found = Fraction(one) / other
+    return found.numerator if found.denominator == 1 else found
 
 
 ONE = Dim.of(1)
@@ -160,6 +168,9 @@ class Layout:
             return (self, at) if 0 <= at < rank else None
         at = next(index for index, axis in enumerate(self.axes) if axis.block)
         if dim >= 0:
+            if dim >= at and at < len(self.axes) - 1:
+                # It may be one of those that were told apart from the end.
+                return None
             wanted, layout = dim - at, self
             for _ in range(wanted + 1):
                 layout = layout._taken(front=True)
@@ -169,6 +180,14 @@ class Layout:
         for _ in range(-dim - behind):
             layout = layout._taken(front=False)
         return layout, len(layout.axes) + dim
+
+    def _with_both(self, one: int, other: int) -> Layout | None:
+        """With two dimensions told apart, first the one that is counted from the front."""
+        layout: Layout | None = self
+        for dim in sorted((one, other), key=lambda dim: dim < 0):
+            found = layout.position(dim) if layout is not None else None
+            layout = found[0] if found is not None else None
+        return layout
 
     def _taken(self, front: bool) -> Layout:
         """With one more axis told apart from the block."""
@@ -214,11 +233,9 @@ class Layout:
 
     def transposed(self, first: int, second: int) -> Layout | None:
         """`transpose`, `swapaxes`."""
-        found = self.position(first)
-        found = found and found[0].position(second)
-        if found is None:
+        layout = self._with_both(first, second)
+        if layout is None:
             return None
-        layout = found[0]
         one, two = layout.position(first), layout.position(second)
         if one is None or two is None:
             return None
@@ -236,11 +253,9 @@ class Layout:
 
     def moved(self, source: int, target: int) -> Layout | None:
         """`movedim` of one dimension."""
-        found = self.position(source)
-        found = found and found[0].position(target)
-        if found is None:
+        layout = self._with_both(source, target)
+        if layout is None:
             return None
-        layout = found[0]
         one, two = layout.position(source), layout.position(target)
         if one is None or two is None:
             return None
@@ -360,13 +375,13 @@ class Layout:
             end = end * product(axis.size for axis in run)
             ends.append(end)
         total = end * product(axis.size for axis in runs[-1])
-        unknown = [index for index, size in enumerate(targets) if size is None]
-        if len(unknown) > 1:
+        own = {symbol for axis in self.axes for symbol, _ in axis.size.powers}
+        targets = [size if size is not None and _understood(size, own) else None for size in targets]
+        if sum(size is None for size in targets) > 1:
             return False
         known = product(size for size in targets if size is not None)
         full = [total / known if size is None else size for size in targets]
-        own = {symbol for axis in self.axes for symbol, _ in axis.size.powers}
-        if product(full) != total or any(not _understood(size, own) for size in targets if size is not None):
+        if product(full) != total:
             return False
         reached = {ONE}
         end = ONE

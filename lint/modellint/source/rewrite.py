@@ -9,6 +9,8 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from modellint.source.nodes import walk
+
 if TYPE_CHECKING:
     from modellint.diagnostic import Edit, Span
     from modellint.source.project import IndexedFile
@@ -229,7 +231,7 @@ class Rewriter:
 
     def _mentions(self, name: str) -> bool:
         """Whether the name is used without being imported by name, so that importing it could change its meaning."""
-        return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(self.file.tree))
+        return any(isinstance(node, ast.Name) and node.id == name for node in walk(self.file.tree))
 
     def _import_edit(self, statement: str) -> Edit:
         body = self.file.tree.body
@@ -255,7 +257,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 def _bound_in(function: ast.AST) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             names.add(node.id)
         elif isinstance(node, ast.arg):

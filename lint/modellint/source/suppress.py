@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.diagnostic import Diagnostic, Fix, Span
+from modellint.source.nodes import walk
 from modellint.source.text import SourceText
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def _blocks(
             trailing.setdefault(directive.row, []).append(directive)
     if not trailing:
         return
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         first = _first_row(node)

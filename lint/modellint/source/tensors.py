@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source.layout import ONE, Axis, Dim, Layout, product
-from modellint.source.values import Const, Container, Instance, Value, alternatives
+from modellint.source.values import Const, Container, Instance, Number, Value, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.values import Callee
@@ -93,6 +93,24 @@ class Size(Value):
 
     def __init__(self, dim: Dim) -> None:
         self.dim = dim
+
+
+class Opaque(Value):
+    """Something that nothing is known of, under a name: the same wherever the name is read."""
+
+    __slots__ = ("dim",)
+
+    def __init__(self) -> None:
+        self.dim = Dim.symbol()
+
+
+class OpaqueNumber(Number):
+    """An int whose value is not known, under a name."""
+
+    __slots__ = ("dim",)
+
+    def __init__(self) -> None:
+        self.dim = Dim.symbol()
 
 
 class Shape(Value):
@@ -354,9 +372,9 @@ def filled(layout: Layout, sizes: Sequence[Dim | None]) -> list[Dim]:
     if sum(size is None for size in sizes) == 1:
         total = product(axis.size for axis in layout.axes)
         known = product(size for size in sizes if size is not None)
-        rest = total / known
-        whole = rest.factor.denominator == 1 and all(power > 0 for _, power in rest.powers)
-        return [(rest if whole else Dim.symbol()) if size is None else size for size in sizes]
+        rest = total / known if known.factor else Dim.symbol()
+        # What is a fraction in symbols is a whole number where the view is possible at all.
+        return [rest if size is None else size for size in sizes]
     return [Dim.symbol() if size is None else size for size in sizes]
 
 
@@ -412,7 +430,9 @@ def broadcast(layouts: Sequence[Layout | None]) -> Layout | None:
 def multiplied(left: Layout | None, right: Layout | None) -> Layout | None:
     """`matmul`: a new contiguous tensor, whatever it is given."""
     if left is None or right is None or left.rank is None or right.rank is None:
-        return Layout.unranked()
+        # A stack of matrices is taken to be multiplied by one like it.
+        rank = next((layout.rank for layout in (left, right) if layout is not None and layout.rank), 0)
+        return Layout.contiguous([Dim.symbol() for _ in range(rank)]) if rank > 2 else Layout.unranked()
     if left.rank == 1 or right.rank == 1:
         return Layout.contiguous([Dim.symbol() for _ in range(max(left.rank, right.rank) - 1)])
     wide = left if left.rank >= right.rank else right

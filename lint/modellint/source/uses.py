@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from modellint.source import known
+from modellint.source.nodes import walk
 
 _TRANSPARENT = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter", "sorted", "cast"})
 _HARMLESS = _TRANSPARENT | {
@@ -99,7 +100,7 @@ class ClassUses:
             return
         parents: dict[ast.AST, ast.AST] = {}
         nodes: list[ast.AST] = []
-        for parent in ast.walk(function):
+        for parent in walk(function):
             nodes.append(parent)
             for child in ast.iter_child_nodes(parent):
                 parents[child] = parent
@@ -203,7 +204,7 @@ class _Reader:
     def _argument(self, call: ast.Call, node: ast.AST, uses: Uses) -> None:
         name = getattr(call.func, "id", "") or getattr(call.func, "attr", "")
         if name == "isinstance" and len(call.args) == 2 and call.args[0] is node:
-            uses.type_tests.update(sub.id for sub in ast.walk(call.args[1]) if isinstance(sub, ast.Name))
+            uses.type_tests.update(sub.id for sub in walk(call.args[1]) if isinstance(sub, ast.Name))
         elif name in _TRANSPARENT:
             uses.iterated = True
         elif name not in _HARMLESS and name not in ("ModuleList", "Sequential", "ModuleDict"):

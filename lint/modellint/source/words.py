@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from modellint.source.project import ClassRef, Imported
-from modellint.source.torch_names import STATELESS
+from modellint.source.signs import SIGNS, shows
 
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile, Project
@@ -17,17 +18,14 @@ Needs = tuple[frozenset[str], ...]
 _STEP = re.compile(r"\[[^\]]*:[^\],:]*:")
 STEP = "<step>"
 """Stands where there is a slice with a step."""
+_PARTIAL = re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)")
+PARTIAL = "<partial index>"
+"""Stands where a subscript may take a part of another dimension than the first."""
 _NONE = re.compile(r"[\[,(]\s*None\s*[\],)]")
 NONE_INDEX = "<None index>"
 """Stands where `None` may be one of the indices of a subscript."""
 NO_FORWARD = "<no forward>"
 """Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""
-
-BUILDS = "<builds>"
-"""Stands where a function other than ``__init__`` calls something that may be a module class."""
-_FUNCTION = re.compile(r"\bdef\s+(\w+)")
-_BUILDING = re.compile(r"(?<![\w.])(?:\w+\s*\.\s*)*([A-Z]\w*)\s*\(")
-_OTHERS = ("Error", "Exception", "Warning", "Output", "OutputWithPast", "Config", "Tensor", "Generator", "Cache", "Parameter")
 
 
 class Words:
@@ -40,28 +38,70 @@ class Words:
         self.file = file
         self.project = project
         self._text = file.source.text
-        self._all = self._words(self._text) | ({NO_FORWARD} if _any_without_forward(file.tree) else set())
+        self._of_chain: dict[str, tuple[str, ...]] = {}
+        self._everywhere = {NO_FORWARD} if _any_without_forward(file.tree) else set()
         self._of: dict[ast.AST, frozenset[str]] = {}
+        self._all = self._of_file()
+        self._of_class: dict[ast.AST, list[ast.stmt]] = {}
+        self._outside: list[ast.stmt] | None = None
+        self._signs: dict[tuple[str, ast.stmt | None], bool] = {}
+
+    def _of_file(self) -> frozenset[str]:
+        found: set[str] = set()
+        starts = [*self.file.source.line_starts, len(self._text)]
+        rest, row = [], 0
+        for node in self.file.tree.body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found |= self._in(node)
+                rest.append(self._text[starts[row] : starts[node.lineno - 1]])
+                row = node.end_lineno or node.lineno
+        rest.append(self._text[starts[min(row, len(starts) - 1)] :])
+        return self._words("".join(rest)) | found
 
     def anywhere(self, needs: Needs) -> bool:
         """Whether the file holds a word of each set."""
-        return _holds(needs, [self._all])
+        return _holds([one for one in needs if not one <= SIGNS], [self._all])
 
     def in_class(self, ref: ClassRef, needs: Needs) -> bool:
         """Whether a class, its bases in the file or the functions that it may call hold a word of each set."""
-        own = [self._in(one.node) for one in self.project.lineage(ref) if one.file is self.file]
-        return _holds(needs, own) or _holds(needs, [*own, *map(self._in, self._functions())])
+        found = self._of_class.get(ref.node)
+        if found is None:
+            found = self._of_class[ref.node] = self._reachable(ref)
+        return self._hold(needs, found)
+
+    def _reachable(self, ref: ClassRef) -> list[ast.stmt]:
+        """A class, its bases in the file, and the functions that they name, and so on."""
+        found: list[ast.stmt] = [one.node for one in self.project.lineage(ref) if one.file is self.file]
+        left = {node.name: node for node in self._functions()}
+        for node in found:
+            words = self._in(node)
+            found.extend(left.pop(name) for name in [name for name in left if name in words])
+        return found
 
     def outside(self, needs: Needs) -> bool:
         """Whether the functions and classes that are no modules hold a word of each set."""
-        others = [
-            node
-            for node in self.file.tree.body
-            if isinstance(node, ast.ClassDef) and not self.project.is_module(ClassRef(self.file, node, ()))
-        ]
-        return _holds(needs, [*map(self._in, self._functions()), *map(self._in, others)])
+        if self._outside is None:
+            self._outside = [
+                node
+                for node in self.file.tree.body
+                if isinstance(node, ast.ClassDef) and not self.project.is_module(ClassRef(self.file, node, ()))
+            ]
+            self._outside += self._functions()
+        return self._hold(needs, self._outside)
 
-    def _functions(self) -> list[ast.stmt]:
+    def _hold(self, needs: Needs, nodes: list[ast.stmt]) -> bool:
+        words = [self._in(node) for node in nodes]
+        if not _holds([one for one in needs if not one <= SIGNS], words):
+            return False
+        return all(self._shows(sign, nodes) for one in needs if one <= SIGNS for sign in one)
+
+    def _shows(self, sign: str, nodes: list[ast.stmt]) -> bool:
+        key = (sign, nodes[0] if nodes else None)
+        if key not in self._signs:
+            self._signs[key] = shows(sign, self.file, nodes)
+        return self._signs[key]
+
+    def _functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         return [node for node in self.file.tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
     def _in(self, node: ast.stmt) -> frozenset[str]:
@@ -69,32 +109,39 @@ class Words:
             starts = self.file.source.line_starts
             end = node.end_lineno or node.lineno
             text = self._text[starts[node.lineno - 1] : starts[end] if end < len(starts) else len(self._text)]
-            self._of[node] = self._words(text) | (self._all & {NO_FORWARD})
+            self._of[node] = self._words(text) | self._everywhere
         return self._of[node]
 
     def _words(self, text: str) -> frozenset[str]:
         found = {STEP} if _STEP.search(text) else set[str]()
+        if _PARTIAL.search(text):
+            found.add(PARTIAL)
         if _NONE.search(text):
             found.add(NONE_INDEX)
-        if _builds(text):
-            found.add(BUILDS)
         chains = set(_CHAIN.findall(text))
-        anything_is_imported = bool(self.file.stars) or (text is not self._text and "import" in chains)
         for chain in chains:
-            root, *names = (part.strip() for part in chain.split("."))
-            found.add(root)
-            imported = [binding.name for binding in self.file.names.get(root, ()) if isinstance(binding, Imported)]
-            for name in imported:
-                if name is not None:
-                    found.update((name, "~" + name))
-            for name in names:
-                found.update((name, "." + name))
-            if names and root not in ("self", "cls"):
-                found.add("~" + names[-1])
-                found.update("~" + name for name in names)
-            elif anything_is_imported:
-                found.add("~" + root)
+            words = self._of_chain.get(chain)
+            if words is None:
+                words = self._of_chain[chain] = self._split(chain)
+            found.update(words)
+        if self.file.stars or "import" in chains:
+            for chain in chains:
+                root, dot, _ = chain.partition(".")
+                if not dot or root.strip() in ("self", "cls"):
+                    found.add("~" + root.strip())
         return frozenset(found)
+
+    def _split(self, chain: str) -> tuple[str, ...]:
+        root, *names = (part.strip() for part in chain.split("."))
+        found = [root]
+        for binding in self.file.names.get(root, ()):
+            if isinstance(binding, Imported) and binding.name is not None:
+                found += (binding.name, "~" + binding.name)
+        for name in names:
+            found += (name, "." + name)
+            if root not in ("self", "cls"):
+                found.append("~" + name)
+        return tuple(found)
 
 
 def _any_without_forward(tree: ast.Module) -> bool:
@@ -106,20 +153,9 @@ def _any_without_forward(tree: ast.Module) -> bool:
     return False
 
 
-def may_build(name: str) -> bool:
-    """Whether a name may be that of a module class with state."""
-    return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS)
-
-
-def _builds(text: str) -> bool:
-    _, *parts = _FUNCTION.split(text)
-    bodies = [body for name, body in zip(parts[::2], parts[1::2], strict=True) if name != "__init__"]
-    return any(may_build(name) for body in bodies for name in _BUILDING.findall(body))
-
-
 def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _holds(needs: Needs, parts: list[frozenset[str]]) -> bool:
+def _holds(needs: Iterable[frozenset[str]], parts: list[frozenset[str]]) -> bool:
     return all(any(not words.isdisjoint(part) for part in parts) for words in needs)

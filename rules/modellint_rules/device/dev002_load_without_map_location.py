@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.nodes import walk
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -84,22 +85,22 @@ class LoadWithoutMapLocation(Rule):
 
 
 def _is_checkpoint(call: Call) -> bool:
-    words = {part.id for part in ast.walk(call.statement) if isinstance(part, ast.Name)}
+    words = {part.id for part in walk(call.statement) if isinstance(part, ast.Name)}
     if "BytesIO" in words or any(
-        isinstance(part, ast.Attribute) and part.attr == "BytesIO" for part in ast.walk(call.statement)
+        isinstance(part, ast.Attribute) and part.attr == "BytesIO" for part in walk(call.statement)
     ):
         return False
     simple = isinstance(call.statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
     if _CHECKPOINT.search(ast.unparse(call.statement if simple else call.node)):
         return True
     targets = {
-        part.id for part in ast.walk(call.statement) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        part.id for part in walk(call.statement) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
     }
     return any(
         isinstance(part, ast.Call)
         and isinstance(part.func, ast.Attribute)
         and "load" in part.func.attr
         and "state_dict" in part.func.attr
-        and any(isinstance(name, ast.Name) and name.id in targets for given in part.args for name in ast.walk(given))
-        for part in ast.walk(call.function or call.statement)
+        and any(isinstance(name, ast.Name) and name.id in targets for given in part.args for name in walk(given))
+        for part in walk(call.function or call.statement)
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Edit, Fix
 from modellint.nn.text import NAME, custom_prelu_text
+from modellint.source.nodes import walk
 from modellint.source.project import Imported
 
 if TYPE_CHECKING:
@@ -131,13 +132,13 @@ def _below_imports(rewriter: Rewriter, blanks: int) -> tuple[int, str] | None:
 
 
 def _holds(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
-    return any(isinstance(part, kinds) for part in ast.walk(node))
+    return any(isinstance(part, kinds) for part in walk(node))
 
 
 def _mentions(tree: ast.AST, name: str) -> bool:
     return any(
         (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.arg) and node.arg == name)
-        for node in ast.walk(tree)
+        for node in walk(tree)
     )
 
 
@@ -145,5 +146,5 @@ def _binds(function: ast.AST, name: str) -> bool:
     return any(
         (isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load))
         or (isinstance(node, ast.arg) and node.arg == name)
-        for node in ast.walk(function)
+        for node in walk(function)
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.nodes import walk
 from modellint.source.project import Imported
 from modellint.source.tensors import ACTIVATIONS, Tensor
 from modellint.source.uses import class_functions
@@ -196,7 +197,7 @@ def _layer(node: ast.expr, code: Code) -> str:
 def _row_of_layers(call: Call, code: Code) -> list[ast.expr]:
     """The layers that run one after another, as far as they stand in one expression or in neighbouring statements."""
     elsewhere: set[ast.expr] = set()
-    for node in ast.walk(call.statement):
+    for node in walk(call.statement):
         match node:
             case ast.Call(args=arguments):
                 if _layer(node, code) == "Sequential":
@@ -222,7 +223,7 @@ def _appended(call: Call) -> list[ast.expr]:
     """What neighbouring statements put into the same container, one by one."""
     if call.function is None:
         return []
-    for node in ast.walk(call.function):
+    for node in walk(call.function):
         for field in ("body", "orelse", "finalbody"):
             block = getattr(node, field, None)
             if isinstance(block, list) and call.statement in block:
@@ -254,7 +255,7 @@ def _called(node: ast.Call) -> str:
 
 def _rank_in_forward(call: Call, code: Code) -> frozenset[int] | None:
     """The ranks of everything that the layer is called with; None if not all are known, or others may call it too."""
-    own = {function for ref in code.flow.lineage if ref.file is code.file for function in class_functions(ref.node)}
+    own = {function for ref in code.lineage if ref.file is code.file for function in class_functions(ref.node)}
     if call.function not in own:
         return None
     found: set[int] = set()

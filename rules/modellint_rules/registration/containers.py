@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Edit, Fix
+from modellint.source.nodes import walk
 
 if TYPE_CHECKING:
     from modellint.source.facts import Attribute, Hidden, ModuleClass
@@ -33,7 +34,7 @@ def wrapped(
     if nodes is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
         return None
     function = next(
-        (node for node in ast.walk(cls.node) if isinstance(node, ast.FunctionDef) and _holds(node, statement)), None
+        (node for node in walk(cls.node) if isinstance(node, ast.FunctionDef) and _holds(node, statement)), None
     )
     spelling = cls.rewriter.spelling(container, function)
     if spelling is None:
@@ -65,7 +66,7 @@ def _cannot_be_replaced(cls: ModuleClass, attribute: Attribute, lacks: frozenset
 
 
 def _holds(function: ast.AST, statement: ast.stmt) -> bool:
-    return any(node is statement for node in ast.walk(function))
+    return any(node is statement for node in walk(function))
 
 
 def _to_wrap(cls: ModuleClass, attribute: Attribute, hidden: Hidden) -> list[ast.expr] | None:
@@ -76,7 +77,7 @@ def _to_wrap(cls: ModuleClass, attribute: Attribute, hidden: Hidden) -> list[ast
         return None
     if isinstance(binding.statement, ast.Assign) and len(binding.statement.targets) != 1:
         return None
-    inside = {id(node) for node in ast.walk(expression)}
+    inside = {id(node) for node in walk(expression)}
     if id(hidden.container.node) not in inside:
         # A local, or what a helper gave back: wrapped where it is bound, if nothing is added to it behind that.
         if not isinstance(expression, (ast.Name, ast.Call)) or binding.looped or _filled_later(cls, hidden):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from modellint.source.nodes import walk
 from modellint.source.values import Const, Container, Value, alternatives
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def rewrites(code: Code, name: str) -> str:
 
 
 def _reads(node: ast.AST, name: str) -> bool:
-    return any(isinstance(part, ast.Attribute) and part.attr == name for part in ast.walk(node))
+    return any(isinstance(part, ast.Attribute) and part.attr == name for part in walk(node))
 
 
 def _only_moves(node: ast.expr, name: str) -> bool:
@@ -125,7 +126,7 @@ def _only_read(code: Code, name: str) -> bool:
         if not isinstance(function, ast.FunctionDef):
             continue
         building = function.name == "__init__"
-        for node in ast.walk(function):
+        for node in walk(function):
             match node:
                 case _ if building and not isinstance(node, ast.Call):
                     pass
@@ -173,7 +174,7 @@ def _is_before_super_init(cls: ast.ClassDef, statement: ast.stmt) -> bool:
         for function in cls.body
         if isinstance(function, ast.FunctionDef) and function.lineno <= statement.lineno
         if (function.end_lineno or 0) >= statement.lineno
-        for node in ast.walk(function)
+        for node in walk(function)
     )
 
 
@@ -188,7 +189,7 @@ def later_values_are_tensors(code: Code, name: str) -> bool:
 def is_complex(code: Code) -> bool:
     """Whether the class names complex numbers."""
     assert code.ref is not None
-    names = {getattr(node, "attr", None) or getattr(node, "id", None) for node in ast.walk(code.ref.node)}
+    names = {getattr(node, "attr", None) or getattr(node, "id", None) for node in walk(code.ref.node)}
     return not names.isdisjoint(_COMPLEX)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.signs import MAKES
 from modellint_rules.registration.plain_tensors import (
     bound_once,
     is_complex,
@@ -85,7 +86,8 @@ class TensorNotBuffer(Rule):
     code = "REG006"
     name = "tensor-not-buffer"
     severity = Severity.WARNING
-    needs = (TENSOR_WORDS,)
+    needs = (TENSOR_WORDS, frozenset({MAKES}))
+    only_modules = True
     fixable = "`register_buffer`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

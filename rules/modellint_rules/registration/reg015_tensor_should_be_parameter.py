@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.signs import MAKES
 from modellint_rules.registration.plain_tensors import bound_once, kept_tensors
 from modellint_rules.registration.reg006_tensor_not_buffer import TENSOR_WORDS
 
@@ -69,7 +70,7 @@ class TensorShouldBeParameter(Rule):
     code = "REG015"
     name = "tensor-should-be-parameter"
     severity = Severity.WARNING
-    needs = (TENSOR_WORDS, frozenset({"requires_grad", "requires_grad_", "Variable"}))
+    needs = (TENSOR_WORDS, frozenset({MAKES}), frozenset({"requires_grad", "requires_grad_", "Variable"}))
     fixable = "`nn.Parameter`"
     supersedes = ("REG006",)
 

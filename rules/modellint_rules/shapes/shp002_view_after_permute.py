@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.words import STEP
+from modellint.source.words import PARTIAL, STEP
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
 
 _MOVING = ("transpose", "permute", "t", "adjoint", "swapaxes", "swapdims", "movedim", "moveaxis", "expand", "unfold")
+_PARTS = ("expand_as", "einsum", "select", "narrow", "unbind", "split", "diagonal")
 _MOVING_ATTRIBUTES = (".T", ".mT", ".H", ".mH")
 
 
@@ -21,8 +22,8 @@ class ViewAfterPermute(Rule):
 
     ## What it does
     Finds `.view(...)` on the result of `transpose`, `permute`, `t`, `T`, `mT`, `swapaxes`, `movedim`, `expand`,
-    `Tensor.unfold` or a stepped slice, through local variables too, where the new shape merges dimensions whose strides do
-    not nest.
+    `Tensor.unfold`, `einsum`, an index or a slice, through local variables too, where the new shape merges dimensions whose
+    strides do not nest.
 
     ## Why
     Such a view raises "view size is not compatible with input tensor's size and stride", or does so as soon as a dimension that
@@ -67,7 +68,15 @@ class ViewAfterPermute(Rule):
     severity = Severity.WARNING
     needs = (
         frozenset({".view", ".view_as"}),
-        frozenset({*("." + name for name in _MOVING), *("~" + name for name in _MOVING), *_MOVING_ATTRIBUTES, STEP}),
+        frozenset(
+            {
+                *("." + name for name in (*_MOVING, *_PARTS)),
+                *("~" + name for name in (*_MOVING, *_PARTS)),
+                *_MOVING_ATTRIBUTES,
+                STEP,
+                PARTIAL,
+            }
+        ),
     )
     fixable = "`reshape`"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.nodes import walk
 from modellint.source.project import ClassRef, External
 from modellint.source.values import Instance, alternatives
 from modellint.source.words import NO_FORWARD
@@ -125,7 +126,7 @@ def _missing(ref: ClassRef, project: Project) -> set[str] | None:
             return None
         if one.node.decorator_list or one.node.keywords:
             return None
-        for node in ast.walk(one.node):
+        for node in walk(one.node):
             # `self.forward = …`, `setattr(self, "forward", …)`, `self.__class__ = …`
             if isinstance(node, ast.Attribute) and node.attr in ("forward", "__class__"):
                 return None

@@ -1,0 +1,112 @@
+"""MUT008: a running statistic that still moves in evaluation."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.nodes import walk
+from modellint_rules.mutation.running import updates
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.flow import Write
+
+
+class BufferUpdatedInEval(Rule):
+    """A running statistic in a buffer that `forward` updates in evaluation too.
+
+    ## What it does
+    Finds buffers that `forward` updates from their old value and from its data, as a running average is, without asking
+    `self.training`.
+
+    ## Why
+    After `model.eval()` the statistic goes on moving: the outputs depend on what was evaluated before. Tracing bakes in the
+    values after its own calls, and `torch.export` makes the buffer a state that the converted model must keep.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(8))
+
+        def forward(self, x):
+            self.mean.mul_(0.9).add_(0.1 * x.detach().mean(0))
+            return x - self.mean
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(8))
+
+        def forward(self, x):
+            if self.training:
+                self.mean.mul_(0.9).add_(0.1 * x.detach().mean(0))
+            return x - self.mean
+    ```
+
+    ## Fix safety
+    The fix is safe: in training nothing changes. In evaluation the statistic stays as it is, which is what was reported. There is
+    no fix outside of methods, nor where a line holds more than the update.
+
+    ## Known limits
+    Counters, caches and recurrent state are left alone, and so is an update that depends on a flag. Buffers that a
+    base class in another file registers are not known.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm1d.html>
+    - <https://github.com/apple/coremltools/issues/1726>
+    """
+
+    code = "MUT008"
+    name = "buffer-updated-in-eval"
+    severity = Severity.WARNING
+    needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
+    only_modules = True
+    fixable = "`if self.training:`"
+    supersedes = ("MUT005",)
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every update of a running statistic whether it is for training only."""
+        for update in updates(code):
+            if any(reading.training or reading.switched for reading in update.readings):
+                continue
+            yield code.finding(
+                self,
+                update.write.statement,
+                f"`self.{update.attribute}` is a running statistic and moves in evaluation too",
+                attribute=update.attribute,
+                fix=_fix(code, update.write),
+            )
+
+
+def _fix(code: Code, write: Write) -> Fix | None:
+    statement = write.statement
+    module = code.self_name(write.function)
+    indent = code.rewriter.indentation(statement)
+    if module is None or indent is None or code.rewriter.alone_on_its_lines(statement) is None:
+        return None
+    if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)) or _binds_a_variable(statement):
+        return None
+    deeper = indent + ("\t" if indent.endswith("\t") else "    ")
+    edit = code.rewriter.insert(code.rewriter.start(statement), f"if {module}.training:\n{deeper}")
+    return Fix(f"Update it under `if {module}.training:`", (edit,))
+
+
+def _binds_a_variable(statement: ast.stmt) -> bool:
+    return any(isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) for node in walk(statement))

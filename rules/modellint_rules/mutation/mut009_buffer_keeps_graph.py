@@ -1,0 +1,135 @@
+"""MUT009: a running statistic that keeps the graph of every step alive."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.nodes import walk
+from modellint.source.tensors import Tensor
+from modellint.source.values import Value, alternatives
+from modellint_rules.mutation.running import updates
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.flow import Write
+    from modellint_rules.mutation.running import Update
+
+
+class BufferKeepsGraph(Rule):
+    """A running statistic in a buffer that keeps the graph of every step alive.
+
+    ## What it does
+    Finds buffers that `forward` updates from their old value and from tensors that carry a graph, with neither `torch.no_grad()`
+    nor `.detach()`.
+
+    ## Why
+    The new value hangs on the graph of this step, and through the old value on those of all steps before: memory grows with each
+    step, or `backward()` raises "Trying to backward through the graph a second time". `copy.deepcopy` of the module raises too.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(8))
+
+        def forward(self, x):
+            if self.training:
+                self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+            return x - self.mean
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(8))
+
+        def forward(self, x):
+            if self.training:
+                self.mean = 0.9 * self.mean.detach() + 0.1 * x.mean(0)
+            return x - self.mean
+    ```
+
+    ## Fix safety
+    The fix is safe: values stay, and so does the gradient of the step, which may be meant; the graphs of earlier steps are let
+    go. There is no fix for updates in place: put a new tensor in the place of the old one, or detach what is added.
+
+    ## Known limits
+    What a call returns that is not followed is not known to carry a graph; buffers that a base class in another file registers
+    are not known.
+
+    ## References
+    - <https://pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory>
+    - <https://pytorch.org/docs/stable/generated/torch.Tensor.detach.html>
+    """
+
+    code = "MUT009"
+    name = "buffer-keeps-graph"
+    severity = Severity.WARNING
+    needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
+    only_modules = True
+    fixable = "detach the old value"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every update of a running statistic what its new value hangs on."""
+        for update in updates(code):
+            if not all(_keeps_graph(reading) for reading in update.readings):
+                continue
+            if not update.in_place and all(_is_let_go(code, update, old) for old in update.old):
+                continue
+            yield code.finding(
+                self,
+                update.write.statement,
+                f"`self.{update.attribute}` is updated from tensors that need gradients: it keeps the graph of every step",
+                attribute=update.attribute,
+                fix=_fix(code, update),
+            )
+
+
+def _keeps_graph(write: Write) -> bool:
+    if write.quiet or write.how == "data" or any(_is_detached(part) for part in alternatives(write.target)):
+        return False
+    given = [part for part in alternatives(write.value) if isinstance(part, Tensor)]
+    return bool(given) and all(part.grad is True for part in given)
+
+
+def _is_detached(value: Value) -> bool:
+    part: Value | None = value
+    while isinstance(part, Tensor):
+        if part.made_by in ("data", "detach"):
+            return True
+        part = part.base
+    return False
+
+
+def _is_let_go(code: Code, update: Update, old: ast.Attribute) -> bool:
+    """Whether the old value is read as `self.b.detach()`."""
+    return any(
+        isinstance(node, ast.Attribute) and node.value is old and node.attr in ("detach", "data", "clone")
+        for node in walk(update.value)
+    )
+
+
+def _fix(code: Code, update: Update) -> Fix | None:
+    if update.in_place or not update.old:
+        return None
+    edits = tuple(
+        code.rewriter.insert(code.rewriter.end(old), ".detach()")
+        for old in update.old
+        if not _is_let_go(code, update, old)
+    )
+    return Fix("Detach the old value", edits)

@@ -1,0 +1,85 @@
+"""What a call certainly runs of PyTorch's API, for the rules about operators."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from modellint.source.fates import ends_in_python, only_for_a_loss
+from modellint.source.tensors import Tensor
+from modellint.source.values import Instance, alternatives
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.flow import Call
+    from modellint.source.operators import Operator
+    from modellint.source.values import Value
+
+_LOSS = re.compile("(?:Loss|Losses|Criterion)$")
+
+
+def calls_in_forward(code: Code, ask: Callable[[str], Operator | None]) -> Iterator[tuple[Call, list[Operator], bool]]:
+    """Every call that ``forward`` makes and that, however it is read, runs something ``ask`` knows; whether in training only.
+
+    ``ask`` is given the names of torch's functions, methods and layers. A call whose value only becomes a Python number is left
+    out, since a trace keeps the number, and so is what runs for a loss only. Of several calls of one operator in one line the
+    first is given.
+    """
+    if code.ref is None or _LOSS.search(code.name or ""):
+        return
+    given: set[tuple[int, str]] = set()
+    for readings in code.calls:
+        call = readings[0]
+        found = list(_asked(code, readings, ask))
+        known = [row for row in found if row is not None]
+        if not known or len(known) < len(found):
+            continue
+        if any(reading.function not in code.in_forward for reading in readings):
+            continue
+        function, place = call.function, (call.node.func.end_lineno or call.node.lineno, known[0].kind)
+        if place in given or function is None:
+            continue
+        if ends_in_python(call.node, function) or only_for_a_loss(call.node, function):
+            continue
+        given.add(place)
+        yield call, known, all(reading.training for reading in readings)
+
+
+def shown(name: str) -> str:
+    """A name as people write it."""
+    for long, short in (("torch.nn.functional.", "F."), ("torch.nn.", "nn."), ("torch.Tensor.", "Tensor.")):
+        if name.startswith(long):
+            return short + name.removeprefix(long)
+    return name
+
+
+def _asked(code: Code, readings: list[Call], ask: Callable[[str], Operator | None]) -> Iterator[Operator | None]:
+    """What ``ask`` says of each thing that is called in any reading."""
+    # What a module that was not followed gives may be anything; beside a reading in which it is a tensor, it is one.
+    seen = any(isinstance(reading.receiver, Tensor) and reading.receiver.origin != "unseen" for reading in readings)
+    for reading in readings:
+        if reading.name.startswith("torch.Tensor.") and not seen:
+            yield None
+        elif reading.name:
+            yield ask(reading.name)
+        else:
+            for part in alternatives(reading.callee):
+                yield next(_layers(code, part, ask), None)
+
+
+def _layers(code: Code, value: Value, ask: Callable[[str], Operator | None]) -> Iterator[Operator]:
+    """What ``ask`` says of torch's layers that calling a module runs, as far as this code builds them."""
+    if not (isinstance(value, Instance) and value.kind == "module" and isinstance(value.node, ast.Call)):
+        return
+    if value.name.endswith(".Sequential"):
+        for held in value.held:
+            yield from _layers(code, held, ask)
+        return
+    row = ask(value.name)
+    called = value.node.func
+    # Under another name, or in another file, whoever woke the rule did not see the class.
+    own = value.name.rpartition(".")[2] in (getattr(called, "attr", ""), getattr(called, "id", ""))
+    if row is not None and own and code.holds(value.node):
+        yield row

@@ -1,0 +1,119 @@
+"""OPS001: an operator that coremltools has no converter for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint_rules.operators.apis import calls_in_forward, shown
+
+if TYPE_CHECKING:
+    from modellint.settings import Destination
+    from modellint.source.code import Code
+    from modellint.source.operators import Operator
+
+
+class OpNotSupported(Rule):
+    """An operator that coremltools has no converter for.
+
+    ## What it does
+    Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch that no capture turns into
+    operators with converters. It is an error where neither `torch.jit.trace` nor `torch.export` leads to a program that
+    converts, a warning where one of them does, possibly with core ATen decompositions only. In code that runs in training only
+    it is for information; in a loss (`class …Loss`, `if labels is not None`) nothing is said. The table of operators was made
+    by capturing and converting each of them; the setting `coreml-version` says which version of coremltools to ask it about.
+
+    ## Why
+    The conversion stops at the first operator without a converter, and names it without a line.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Wrap(nn.Module):
+        def forward(self, x):
+            return torch.fmod(x, 3.0)
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Wrap(nn.Module):
+        def forward(self, x):
+            return x - 3.0 * torch.sign(x) * torch.floor(torch.abs(x / 3.0))
+    ```
+
+    ## Fix safety
+    There is no fix here: most rewrites round differently. Where one is known, the help names it.
+
+    ## Known limits
+    A name is reported only if no sample of PyTorch's own test-suite converts: one that converts for some arguments is not.
+    Converters that a project registers itself (`register_torch_op`) are not seen. What becomes a Python number is left out,
+    since a trace keeps the number: another rule's business.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/2137>
+    - <https://github.com/apple/coremltools/issues/1344>
+    """
+
+    code = "OPS001"
+    name = "op-not-supported"
+    severity = Severity.ERROR
+    only_modules = True
+
+    def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
+        """Names of what does not convert."""
+        from modellint.source.operators import words_of_missing
+
+        return (words_of_missing(destination.coremltools),)
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Look up every call that `forward` makes."""
+        from modellint.source.operators import operator, version_shown
+
+        version = code.destination.coremltools
+
+        def lacking(name: str) -> Operator | None:
+            row = operator(name, version)
+            return row if row is not None and not (row.trace and row.exported) else None
+
+        for call, rows, training in calls_in_forward(code, lacking):
+            row = next((row for row in rows if row.converts), rows[0])
+            severity = Severity.INFO if training else Severity.WARNING if row.converts else Severity.ERROR
+            yield code.finding(
+                self,
+                call.node,
+                f"`{shown(row.name)}` {_failure(row)}: coremltools {version_shown(version)} has no converter for `{row.kind}`",
+                severity=severity,
+                statement=call.statement,
+                advice=_advice(row),
+                operator=row.kind,
+            )
+
+
+def _failure(row: Operator) -> str:
+    if not row.converts:
+        return "does not convert"
+    if row.trace:
+        return "does not convert from `torch.export`"
+    if row.export:
+        return "does not convert from `torch.jit.trace`"
+    return "converts only from `torch.export` with core ATen decompositions"
+
+
+def _advice(row: Operator) -> str | None:
+    from modellint_rules.operators.rewrites import REWRITES
+
+    rewrite = REWRITES.get(row.kind.removeprefix("aten::").rstrip("_"))
+    if rewrite is not None:
+        return rewrite
+    if row.coming is not None:
+        return f"{row.coming} has a converter"
+    return None

@@ -1,0 +1,93 @@
+"""OPS003: an operator that older systems cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint_rules.operators.apis import calls_in_forward, shown
+
+if TYPE_CHECKING:
+    from modellint.settings import Destination
+    from modellint.source.code import Code
+    from modellint.source.operators import Operator
+
+
+class OpNeedsNewerTarget(Rule):
+    """An operator that converts for newer systems only.
+
+    ## What it does
+    Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch whose converter asks for a newer
+    deployment target than the one that is set (`deployment-target`; by default iOS 15, what `ct.convert` takes by itself).
+    In code that runs in training only it is for information; in a loss nothing is said.
+
+    ## Why
+    The conversion stops with "No available version for … in the … opset".
+
+    ## Bad
+    ```python
+    import torch.nn.functional as F
+    from torch import nn
+
+
+    class Fold(nn.Module):
+        def forward(self, x):
+            return F.pixel_unshuffle(x, 2)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Fold(nn.Module):
+        def forward(self, x):
+            b, c, h, w = x.shape
+            x = x.reshape(b * c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3)
+            return x.reshape(b, c * 4, h // 2, w // 2)
+    ```
+
+    ## Fix safety
+    There is no fix: a newer target, in `ct.convert(…, minimum_deployment_target=…)` and in the settings, is the usual answer.
+
+    ## Known limits
+    A name is reported only if all samples of PyTorch's own test-suite that convert ask for the newer target.
+
+    ## References
+    - <https://apple.github.io/coremltools/docs-guides/source/new-conversion-options.html>
+    """
+
+    code = "OPS003"
+    name = "op-needs-newer-target"
+    severity = Severity.ERROR
+    only_modules = True
+
+    def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
+        """Names of what needs a newer system."""
+        from modellint.source.operators import words_of_newer
+
+        return (words_of_newer(destination.ios),)
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Look up every call that `forward` makes."""
+        from modellint.source.operators import operator
+
+        goal = code.destination
+
+        def too_new(name: str) -> Operator | None:
+            row = operator(name, goal.coremltools)
+            return row if row is not None and row.converts and row.ios > goal.ios else None
+
+        for call, rows, training in calls_in_forward(code, too_new):
+            row = min(rows, key=lambda one: one.ios)
+            yield code.finding(
+                self,
+                call.node,
+                f"`{shown(row.name)}` converts for iOS {row.ios} and newer; the deployment target is {goal.target}",
+                severity=Severity.INFO if training else None,
+                statement=call.statement,
+                advice=f"Set `deployment-target` to iOS{row.ios} or its equal on other systems, here and in `ct.convert`",
+                operator=row.kind,
+            )

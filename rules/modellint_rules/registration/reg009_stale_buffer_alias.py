@@ -1,0 +1,136 @@
+"""REG009: a list or dict of registered buffers, which goes stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint.source.values import Container, Instance, SelfValue, Value, alternatives, leaves
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+
+_MOVING = ("_apply", "to", "cuda", "cpu", "half", "float", "__getattr__")
+
+
+class StaleBufferAlias(Rule):
+    """A list or dict of registered buffers that `forward` reads.
+
+    ## What it does
+    Finds attributes that keep registered buffers in a plain list, tuple or dict too, and that `forward` reads.
+
+    ## Why
+    `.to()`, `.cuda()` and `.half()` put a new tensor in the place of each buffer, and `load_state_dict` with `assign=True` does so
+    too. The container goes on holding the old ones: the model computes with tensors on another device, or with old values.
+    Parameters keep their identity, and may be listed.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Scales(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("low", torch.ones(8))
+            self.register_buffer("high", torch.zeros(8))
+            self.both = [self.low, self.high]
+
+        def forward(self, x):
+            return x * self.both[0] + self.both[1]
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Scales(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("low", torch.ones(8))
+            self.register_buffer("high", torch.zeros(8))
+
+        def forward(self, x):
+            return x * self.low + self.high
+    ```
+
+    ## Fix safety
+    There is no fix: what stands for the container depends on how it is used.
+
+    ## Known limits
+    Buffers that a base class in another file registers are not known. Containers that a method fills again, or that a class
+    with a `_apply` or `to` of its own keeps, are left alone.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_buffer>
+    - <https://github.com/pytorch/pytorch/issues/43815>
+    """
+
+    code = "REG009"
+    name = "stale-buffer-alias"
+    severity = Severity.WARNING
+    needs = (frozenset({"register_buffer", "Buffer"}),)
+    supersedes = ("REG006",)
+    only_modules = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every attribute that is a plain container."""
+        registered: set[int] | None = None
+        for name, bindings in code.attributes.items():
+            boxes = [part for b in bindings for part in alternatives(b.value) if isinstance(part, Container)]
+            if not boxes or any(box.escaped or box.kind not in ("list", "tuple", "dict") for box in boxes):
+                continue
+            if registered is None:
+                registered = _registered(code)
+            held = [part for box in boxes for part in leaves(box)]
+            binding = next((b for b in bindings if b.file is code.file and b.form in ("assign", "annotated")), None)
+            if binding is None or not held or not all(_is_buffer(part, registered) for part in held):
+                continue
+            if any(map(code.defines, _MOVING)) or _changes_later(code, name) or not code.is_read_in_forward(name):
+                continue
+            yield code.finding(
+                self,
+                binding.statement,
+                f"`self.{name}` holds registered buffers, and goes on holding the old ones after `.to()` or `.half()`",
+                attribute=name,
+            )
+
+
+def _registered(code: Code) -> set[int]:
+    """Identity of the buffers that are registered in the file itself, and of the tensors that they were made of."""
+    buffers = {
+        id(part)
+        for bindings in code.attributes.values()
+        for binding in bindings
+        for part in alternatives(binding.value)
+        if binding.file is code.file and isinstance(part, Instance) and part.kind == "buffer"
+    }
+    handed_over = {
+        id(part)
+        for readings in code.calls
+        for reading in readings
+        if reading.method == "register_buffer" and isinstance(reading.receiver, SelfValue)
+        for value in reading.arguments.everything()[1:]
+        for part in alternatives(value)
+        if isinstance(part, Instance)
+    }
+    return buffers | handed_over
+
+
+def _is_buffer(value: Value, registered: set[int]) -> bool:
+    """Whether a value is a buffer, or a view of one."""
+    part: object = value
+    while part is not None:
+        if id(part) in registered:
+            return True
+        part = getattr(part, "base", None)
+    return False
+
+
+def _changes_later(code: Code, name: str) -> bool:
+    return any(b.attribute == name and b.method != "__init__" for b in code.bindings)

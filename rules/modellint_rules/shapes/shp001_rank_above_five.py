@@ -1,0 +1,202 @@
+"""SHP001: a tensor of more than five dimensions, which Core ML does not have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint.source.apply import tensors_in
+from modellint.source.signs import WIDE
+from modellint.source.tensors import BINARY, REDUCTIONS, SAME, Tensor
+from modellint.source.words import NONE_INDEX
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.flow import Call
+
+_LIMIT = 5
+_RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as", "unflatten"})
+_MOVES = frozenset({"permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis"})
+_GROWS = frozenset({"unsqueeze", "stack", "unfold", "repeat", "tile", "expand", "expand_as"})
+_MAKERS = _RESHAPES | _MOVES | _GROWS
+_NOTHING = frozenset(
+    {"to", "float", "half", "double", "bfloat16", "type", "type_as", "cuda", "cpu", "conj", "requires_grad_"}
+    | {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"}
+)
+"""Operators that a conversion leaves out, or may leave out."""
+_STAYS = (
+    frozenset(
+        {"unsqueeze", "squeeze", "select", "narrow", "unbind", "chunk", "split", "cat", "stack", "matmul", "linear"}
+    )
+    | (REDUCTIONS | BINARY | SAME) - _NOTHING
+)
+"""Operators that need their tensor as it is."""
+
+
+class RankAboveFive(Rule):
+    """A tensor of six or more dimensions, made where `forward` runs.
+
+    ## What it does
+    Finds `view`, `reshape`, `permute`, `unsqueeze`, `expand`, `stack` and their like, and subscripts with `None`, whose result
+    depends on the input and has more than five dimensions.
+
+    ## Why
+    A Core ML tensor has at most five dimensions: coremltools 9.0 stops with "Core ML only supports tensors with rank <= 5", by
+    `torch.jit.trace` and `torch.export` alike. One shape is rescued: `reshape`, then any number of `permute` and `transpose`,
+    then `reshape`, each result used once and every size fixed. Such a chain is an information, not an error: it stops converting
+    as soon as a size is flexible, or one of its tensors is used twice.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Pool(nn.Module):
+        def forward(self, x):
+            batch, channels, height, width = x.shape
+            return x.view(batch, channels, height // 2, 2, width // 2, 2).amax(dim=(3, 5))
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Pool(nn.Module):
+        def forward(self, x):
+            batch, channels, height, width = x.shape
+            x = x.reshape(batch * channels, height // 2, 2, width // 2, 2)
+            return x.amax(dim=(2, 4)).reshape(batch, channels, height // 2, width // 2)
+    ```
+
+    ## Fix safety
+    There is no fix: dimensions that belong together, such as batch and channels, have to be merged by hand.
+
+    ## Known limits
+    A tensor whose rank the class does not show is not judged. A chain that leaves the function, or enters a module that is not
+    followed, is taken for one that is rescued, and so is one with a tensor that two chains use. Tensors of constants alone are
+    computed before the conversion and are free.
+
+    ## References
+    - <https://apple.github.io/coremltools/docs-guides/source/faqs.html>
+    - <https://github.com/apple/coremltools/issues/1461>
+    - <https://github.com/apple/coremltools/issues/1723>
+    """
+
+    code = "SHP001"
+    name = "rank-above-five"
+    severity = Severity.ERROR
+    needs = (
+        frozenset({*("." + name for name in _MAKERS), *("~" + name for name in _MAKERS), NONE_INDEX}),
+        frozenset({WIDE}),
+    )
+    only_modules = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask what is made for its rank, and then what is done with it."""
+        made: dict[ast.expr, list[Tensor]] = {}
+        statements: dict[ast.expr, ast.stmt] = {}
+        for calls in code.calls:
+            results = [wide for call in calls for wide in _wide(tensors_in([call.result]))]
+            if calls[0].method in _MAKERS and calls[0].function in code.in_forward and all(map(_makes_wide, calls)):
+                made[calls[0].node] = results
+                statements[calls[0].node] = calls[0].statement
+        for operations in code.operations:
+            node = operations[0].node
+            wide = [_wide(tensors_in([operation.result])) for operation in operations]
+            if isinstance(node, ast.Subscript) and operations[0].function in code.in_forward and all(wide):
+                grown = [not _wide(tensors_in(operation.operands)) for operation in operations]
+                if all(grown):
+                    made[node] = [tensor for group in wide for tensor in group]
+        if not made:
+            return
+        stuck = _stuck(code)
+        for node, results in made.items():
+            if any(inner is not node and inner in made for inner in _receivers(node)):
+                continue
+            rank = min(tensor.rank or 0 for tensor in results)
+            if isinstance(node, ast.Subscript) or any(id(_origin(tensor)) in stuck for tensor in results):
+                severity, rest = Severity.ERROR, "Core ML has at most five"
+            else:
+                severity, rest = (
+                    Severity.INFO,
+                    "Core ML has at most five, and only fixed sizes let the converter merge them",
+                )
+            yield code.finding(
+                self,
+                node,
+                f"the result has {rank} dimensions; {rest}",
+                severity=severity,
+                statement=statements.get(node),
+            )
+
+
+def _is_wide(tensor: Tensor) -> bool:
+    """Whether a tensor that depends on the input has too many dimensions."""
+    return tensor.batch is not None and (tensor.rank or 0) > _LIMIT
+
+
+def _wide(values: list[Tensor]) -> list[Tensor]:
+    return [tensor for tensor in values if _is_wide(tensor)]
+
+
+def _makes_wide(call: Call) -> bool:
+    results = tensors_in([call.result])
+    return bool(results) and all(map(_is_wide, results))
+
+
+def _origin(tensor: Tensor) -> Tensor:
+    """The tensor at the head of a chain of views of too many dimensions."""
+    while tensor.base is not None and _is_wide(tensor.base):
+        tensor = tensor.base
+    return tensor
+
+
+def _stuck(code: Code) -> set[int]:
+    """Heads of chains of which a tensor is used for more than to be permuted and reshaped."""
+    found: set[int] = set()
+    for calls in code.calls:
+        if not all(call.name.startswith("torch.") for call in calls):
+            continue
+        uses = [_wide(_used(call)) for call in calls]
+        method = calls[0].method
+        if all(uses) and (method in _STAYS or (method in _GROWS and all(_grows(call) for call in calls))):
+            found.update(id(_origin(tensor)) for group in uses for tensor in group)
+        if method in _GROWS and all(_grows(call) for call in calls):
+            found.update(id(_origin(tensor)) for call in calls for tensor in _wide(tensors_in([call.result])))
+    for operations in code.operations:
+        uses = [_wide(tensors_in(operation.operands)) for operation in operations]
+        if all(uses):
+            found.update(id(_origin(tensor)) for group in uses for tensor in group)
+    for value in code.returned:
+        found.update(id(_origin(tensor)) for tensor in _wide(tensors_in([value])))
+    return found
+
+
+def _used(call: Call) -> list[Tensor]:
+    return tensors_in([*([] if call.receiver is None else [call.receiver]), *call.arguments.everything()])
+
+
+def _grows(call: Call) -> bool:
+    """Whether a call does more than lay out anew: an `expand` to the sizes that there are does not."""
+    return not call.method.startswith("expand") or any(
+        axis.stride is not None and axis.stride.value == 0
+        for tensor in tensors_in([call.result])
+        if tensor.layout is not None
+        for axis in tensor.layout.axes
+    )
+
+
+def _receivers(node: ast.expr) -> Iterator[ast.expr]:
+    """The calls and subscripts that a call is chained to."""
+    while True:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        elif isinstance(node, ast.Subscript):
+            node = node.value
+        else:
+            return
+        yield node

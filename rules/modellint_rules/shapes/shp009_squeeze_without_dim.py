@@ -1,0 +1,162 @@
+"""SHP009: a squeeze that takes the batch away when it holds one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.apply import tensors_in
+from modellint.source.layout import ONE
+from modellint.source.tensors import Tensor
+from modellint.source.values import Instance, alternatives
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.flow import Call
+    from modellint.source.layout import Layout
+
+
+class SqueezeWithoutDim(Rule):
+    """A `squeeze` without a dimension, of a tensor that has a batch.
+
+    ## What it does
+    Finds `x.squeeze()` and `torch.squeeze(x)` where `forward` runs, for tensors that are made of its input.
+
+    ## Why
+    Without a dimension every dimension of size 1 goes. For a batch of one sample, which is what most models are traced and
+    shipped with, the batch goes too, and what follows sees a tensor of another rank.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Score(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 1)
+
+        def forward(self, x):
+            return self.linear(x).squeeze()
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Score(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 1)
+
+        def forward(self, x):
+            return self.linear(x).squeeze(-1)
+    ```
+
+    ## Fix safety
+    The fix is unsafe: it names the dimensions that the class shows to have size 1, and another that happens to have size 1 stays
+    then, the batch among them. Where none is shown there is no fix.
+
+    ## Known limits
+    A tensor whose first dimension was indexed or reduced before is left alone, and so is one that is handed to a loss, and code
+    that runs in training only. Parameters, buffers and constants have no batch.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.squeeze.html>
+    """
+
+    code = "SHP009"
+    name = "squeeze-without-dim"
+    severity = Severity.INFO
+    needs = (frozenset({".squeeze", "~squeeze"}),)
+    fixable = "name the dimension"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every squeeze for its dimension."""
+        for_losses: set[int] | None = None
+        for readings in code.calls:
+            call = readings[0]
+            if call.method != "squeeze" or call.function not in code.in_forward:
+                continue
+            if for_losses is None:
+                for_losses = _for_losses(code)
+            if all(_drops_batch(reading, for_losses) for reading in readings):
+                yield code.finding(
+                    self,
+                    call.node,
+                    "`squeeze()` drops the batch too when it holds one sample",
+                    fix=_fix(code, readings),
+                    statement=call.statement,
+                )
+
+
+def _subject(call: Call) -> tuple[Tensor, ...]:
+    """The tensor that is squeezed, whatever its size, as each of the values that it may be."""
+    given = call.arguments
+    if given.spread or given.keywords:
+        return ()
+    match call.name, given.positional:
+        case "torch.Tensor.squeeze", []:
+            value = call.receiver
+        case "torch.squeeze", [value]:
+            pass
+        case _:
+            return ()
+    parts = alternatives(value) if value is not None else ()
+    known = tuple(part for part in parts if isinstance(part, Tensor))
+    return known if len(known) == len(parts) else ()
+
+
+def _drops_batch(call: Call, for_losses: set[int]) -> bool:
+    tensors = _subject(call)
+    if not tensors or call.training or any(id(result) in for_losses for result in tensors_in([call.result])):
+        return False
+    return all(tensor.batch and _may_be_one(tensor) for tensor in tensors)
+
+
+def _may_be_one(tensor: Tensor) -> bool:
+    """Whether there is a first dimension, and its size is not known."""
+    if tensor.made_by in ("nonzero", "argwhere"):
+        return False
+    return tensor.layout is None or (bool(tensor.layout.axes) and tensor.layout.axes[0].size.value in (None, 1))
+
+
+def _for_losses(code: Code) -> set[int]:
+    """Tensors that a loss is given: of one sample it is the same either way."""
+    found: set[int] = set()
+    for readings in code.calls:
+        for call in readings:
+            for callee in alternatives(call.callee):
+                name = callee.name if isinstance(callee, Instance) else call.name or call.method
+                if "loss" in name.lower() or name.endswith("cross_entropy"):
+                    found.update(id(tensor) for tensor in tensors_in(call.arguments.everything()))
+    return found
+
+
+def _fix(code: Code, readings: list[Call]) -> Fix | None:
+    """Name the dimensions that are sure to have size 1, where it is the same ones in every reading."""
+    call = readings[0]
+    found = {tuple(_ones(tensor.layout)) for reading in readings for tensor in _subject(reading)}
+    dims = next(iter(found)) if len(found) == 1 else ()
+    if not dims or (call.receiver is None and len(dims) > 1):
+        return None
+    first, *others = dims
+    edits = [code.rewriter.add_argument(call.node, str(first))]
+    if others:
+        rest = "".join(f".squeeze({dim})" for dim in others)
+        edits.append(code.rewriter.insert(code.rewriter.end(call.node), rest))
+    return Fix("Name the dimensions that have size 1", tuple(edits), Applicability.UNSAFE)
+
+
+def _ones(layout: Layout | None) -> Iterator[int]:
+    """The dimensions behind the first that are sure to have size 1, from the front, counted from the end."""
+    if layout is None:
+        return
+    for dim in range(1 - len(layout.axes), 0):
+        if any(axis.block for axis in layout.axes[dim:]):
+            continue
+        if layout.axes[dim].size == ONE:
+            yield dim

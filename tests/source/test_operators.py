@@ -1,0 +1,201 @@
+"""The operator table, the rules that read it, and the settings that say where a model goes."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import modellint
+from modellint.cli import cli
+from modellint.settings import TARGETS
+from modellint.source.operator_table import EXPORT_SINCE, ROWS, VERSIONS
+from modellint.source.operators import RELEASED, UnknownVersion, operator, public_name, table_version
+
+HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(forward: str, init: str = "self.lin = nn.Linear(2, 2)", extra: str = "") -> str:
+    body = textwrap.indent(textwrap.dedent(forward).strip(), " " * 8)
+    lines = textwrap.indent(textwrap.dedent(init).strip(), " " * 8)
+    return (
+        f"{HEAD}class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n{lines}\n\n"
+        f"    def forward(self, x, y, w):\n{body}\n{extra}"
+    )
+
+
+def found(text: str) -> list[tuple[str, str, str | None]]:
+    report = modellint.check_source(text)
+    return [(d.code, d.severity.label, d.operator) for d in report.diagnostics if d.code in ("OPS001", "OPS003")]
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(cli, list(arguments), input=stdin)
+
+
+LACKING = {
+    "function": ("return torch.cdist(x, y)", "aten::cdist", "error"),
+    "functional": ("return F.celu(x)", "aten::celu", "warning"),
+    "method": ("return x.median()", "aten::median", "error"),
+    "method of what was computed": ("return (x * 2).fmod(3)", "aten::fmod", "error"),
+    "in place": ("x = x * 2\nx.fmod_(3)\nreturn x", "aten::fmod", "error"),
+    "by keyword": ("return torch.bucketize(input=x, boundaries=y)", "aten::bucketize", "error"),
+    "inside an expression": ("return x[torch.masked_select(y, y > 0).argmax()] * 2", "aten::masked_select", "error"),
+    "layer built where it is called": ("return nn.Hardshrink()(x)", "aten::hardshrink", "warning"),
+    "named first": ("value = torch.slogdet(x)\nreturn value[1]", "aten::slogdet", "error"),
+    "either branch": ("return torch.cdist(x, y) if w is None else x", "aten::cdist", "error"),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_lacking(name: str) -> None:
+    forward, kind, severity = LACKING[name]
+    assert [(code, level) for code, level, _ in found(net(forward))] == [("OPS001", severity)]
+    assert found(net(forward))[0][2] == kind
+
+
+LAYERS = {
+    "attribute": "self.act = nn.Hardshrink()",
+    "sequence": "self.act = nn.Sequential(nn.Linear(2, 2), nn.Hardshrink())",
+    "either": "self.act = nn.Hardshrink() if torch.cuda.is_available() else nn.CELU()",
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_found_where_they_are_called(name: str) -> None:
+    text = net("return self.act(x)", LAYERS[name])
+    (finding,) = modellint.check_source(text).diagnostics
+    assert finding.code == "OPS001"
+    assert finding.span is not None
+    assert text.splitlines()[finding.span.row - 1].strip() == "return self.act(x)"
+
+
+def test_functions_that_forward_calls_are_read() -> None:
+    assert found(net("return self.more(x)", extra="\n    def more(self, x):\n        return torch.cdist(x, x)\n"))
+    assert found(net("return more(x)", extra="\n\ndef more(x):\n    return torch.cdist(x, x)\n"))
+
+
+CLEAN = {
+    "converts": "return torch.matmul(x, y).relu() + F.grid_sample(x, y)",
+    "registered since": "return torch.searchsorted(x, y) + torch.unique(x)",
+    "number for Python": "return x * float(torch.fmod(y, 2).sum())",
+    "item": "scale = torch.empty(1).uniform_(0, 1).item()\nreturn x * scale",
+    "condition": "high = x.median()\nif high > 0:\n    x = x * 2\nreturn x",
+    "own method of that name": "return self.median(x)",
+    "unknown object": "return w.stft.inverse(y)",
+    "what a module gives": "return self.lin.decode(x).cdf(y)",
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name: str) -> None:
+    extra = "\n    def median(self, x):\n        return x\n"
+    assert found(net(CLEAN[name], extra=extra if "own" in name else "")) == []
+
+
+def test_training_only_is_for_information() -> None:
+    assert found(net("if self.training:\n    x = torch.cdist(x, y)\nreturn x")) == [("OPS001", "info", "aten::cdist")]
+    text = net("if not self.training:\n    return x\nreturn F.pixel_unshuffle(x, 2)")
+    assert found(text) == [("OPS003", "info", "aten::pixel_unshuffle")]
+
+
+def test_losses_are_not_exported() -> None:
+    kind = "aten::cross_entropy_loss"
+    assert found(net("if w is None:\n    return x\nreturn F.cross_entropy(x, y)")) == [("OPS001", "warning", kind)]
+    assert not found(
+        net("labels = w\nif labels is not None and y is not None:\n    x = F.cross_entropy(x, y)\nreturn x")
+    )
+    assert not found(net("return F.cross_entropy(x, y)").replace("class Net", "class NetLoss"))
+
+
+def test_one_finding_for_an_operator_in_a_line() -> None:
+    assert len(found(net("return x.unfold(1, 2, 2).unfold(2, 2, 2)"))) == 1
+    assert len(found(net("return x.unfold(1, 2, 2) + torch.cdist(x, y)"))) == 2
+
+
+def test_code_that_forward_does_not_reach_is_clean() -> None:
+    assert not found(net("return x", extra="\n    def loss(self, x):\n        return torch.cdist(x, x)\n"))
+    assert not found(net("return x", extra="\n\ndef loss(x):\n    return torch.cdist(x, x)\n"))
+    assert not found(net("return x", "self.w = nn.Parameter(torch.fmod(torch.ones(2), 2))"))
+
+
+def test_help_names_a_rewrite_or_what_comes() -> None:
+    (lerp,) = modellint.check_source(net("return torch.lerp(x, y, w)")).diagnostics
+    assert lerp.help == "Write `x + weight * (y - x)`"
+    (prod,) = modellint.check_source(net("return x.prod()")).diagnostics
+    assert prod.help == "The next coremltools has a converter"
+
+
+def test_deployment_target() -> None:
+    text = net("return F.pixel_unshuffle(x, 2)")
+    assert found(text) == [("OPS003", "error", "aten::pixel_unshuffle")]
+    assert run("check", "-", "--deployment-target", "iOS16", stdin=text).exit_code == 0
+    assert run("check", "-", "--deployment-target", "watchOS9", stdin=text).exit_code == 0
+    assert run("check", "-", "--deployment-target", "macOS12", stdin=text).exit_code == 1
+    assert run("check", "-", "--deployment-target", "iOS14", stdin=text).exit_code == 2
+    Path("modellint.toml").write_text("deployment-target = 'tvOS18'\n", "utf-8")
+    assert found(text) == []
+    assert "deployment-target = tvOS18" in run("config").stdout
+    Path("modellint.toml").write_text("deployment-target = 'iPhone'\n", "utf-8")
+    assert run("check", "-", stdin=text).exit_code == 2
+
+
+def test_version() -> None:
+    text = net("return torch.clamp_max(x, 2)")
+    assert found(text) == []
+    done = run("check", "-", "--coreml-version", "8.0", "--output-format", "concise", stdin=text)
+    assert done.exit_code == 1
+    assert "coremltools 8.0 has no converter for `aten::clamp_max`" in done.stdout
+    assert run("check", "-", "--coreml-version", "8.1", stdin=text).exit_code == 0
+    assert run("check", "-", "--coreml-version", "8.3.0", stdin=text).exit_code == 0
+    for wrong in ("5.2", "99.0", "new"):
+        done = run("check", "-", "--coreml-version", wrong, stdin=text)
+        assert done.exit_code == 2
+        assert "--coreml-version" in done.stderr
+    Path("modellint.toml").write_text("coreml-version = '7.2'\n", "utf-8")
+    assert found(text) == [("OPS001", "error", "aten::clamp_max")]
+    Path("modellint.toml").write_text("coreml-version = '1'\n", "utf-8")
+    assert "coremltools 1 is not in the operator table; it knows 6.0, " in run("check", "-", stdin=text).stderr
+
+
+def test_cache_knows_where_the_model_goes(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("", "utf-8")
+    (tmp_path / "net.py").write_text(net("return F.pixel_unshuffle(torch.clamp_max(x, 2), 2)"), "utf-8")
+    for _ in range(2):
+        assert run("check", "net.py", "--statistics").stdout.count("OPS") == 1
+        assert run("check", "net.py", "--statistics", "--deployment-target", "iOS17").stdout.count("OPS") == 0
+        assert run("check", "net.py", "--statistics", "--coreml-version", "7.0").stdout.count("OPS") == 2
+        assert '"aten::pixel_unshuffle"' in run("check", "net.py", "--output-format", "json").stdout
+
+
+def test_table_is_in_order() -> None:
+    assert RELEASED[-1] == "9.0"
+    assert table_version(None) == table_version("9.0") == len(RELEASED) - 1
+    assert table_version("7.1") == VERSIONS.index("7.0")
+    with pytest.raises(UnknownVersion):
+        table_version("9.1")
+    assert list(ROWS) == sorted(ROWS)
+    for kind, *since, ios in ROWS.values():
+        assert kind
+        assert all(0 <= at <= len(VERSIONS) for at in since)
+        assert ios in set(TARGETS.values())
+
+
+def test_names_are_those_of_the_public_api() -> None:
+    assert public_name("torch.nn.modules.activation.Hardshrink") == "torch.nn.Hardshrink"
+    assert public_name("torch.functional.cdist") == "torch.cdist"
+    assert operator("torch.relu") is None
+    row = operator("torch.functional.cdist")
+    assert row is not None
+    assert (row.trace, row.exported, row.kind) == (False, False, "aten::cdist")
+    # There was no front end for `torch.export` before 7.2.
+    older = operator("torch.nn.functional.celu", VERSIONS[EXPORT_SINCE - 1])
+    assert older is not None
+    assert not older.converts

@@ -1,0 +1,201 @@
+"""Rules about shapes: rank above five, views of what a permutation took apart, pinned ranks, and squeeze."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import modellint
+from modellint.source.fix import fix_text
+from modellint.source.text import SourceText
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(forward: str, init: str = "pass", name: str = "Net", arguments: str = "x") -> str:
+    lines = textwrap.indent(textwrap.dedent(init).strip(), " " * 8)
+    body = textwrap.indent(textwrap.dedent(forward).strip(), " " * 8)
+    return (
+        f"{HEAD}class {name}(nn.Module):\n    def __init__(self, n=4):\n        super().__init__()\n{lines}\n\n"
+        f"    def forward(self, {arguments}):\n{body}\n"
+    )
+
+
+def said(text: str, code: str) -> list[str]:
+    """Row behind the head of ``forward`` and first letter of the severity of each finding of a code."""
+    first = text[: text.index("def forward")].count("\n") + 1
+    return [
+        f"{finding.severity.name[0]}{finding.span.row - first}"
+        for finding in modellint.check_source(text).diagnostics
+        if finding.code == code and finding.span is not None
+    ]
+
+
+def fixed(text: str, code: str) -> str:
+    def look(source: SourceText) -> tuple[modellint.diagnostic.Diagnostic, ...]:
+        return tuple(one for one in modellint.check_source(source.text).diagnostics if one.code == code)
+
+    done = fix_text(SourceText(text), look, unsafe=True)
+    assert done.problem is None
+    return done.text
+
+
+# SHP001
+
+SIX = "b, c, h, w = x.shape\ny = x.view(b, c // 4, 2, 2, h, w)\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("return y.permute(0, 1, 4, 2, 5, 3).reshape(b, c // 4, h * 2, w * 2)", ["I2", "I3"]),
+        ("y = y.permute(0, 1, 4, 2, 5, 3).contiguous()\nreturn y.view(b, c // 4, h * 2, w * 2)", ["I2", "I3"]),
+        ("y = y.transpose(2, 4).transpose(3, 5)\nreturn y.flatten(4, 5).flatten(2, 3)", ["I2", "I3"]),
+        ("return y.reshape(b, -1, w)", ["I2"]),
+        ("return y.mean((2, 3))", ["E2"]),
+        ("return F.relu(y).flatten(1, 3)", ["E2"]),
+        ("return (y * 2).flatten(1, 3)", ["E2"]),
+        ("return y[:, :, 0]", ["E2"]),
+        ("y = y.permute(2, 0, 1, 3, 4, 5)\nreturn y.unbind(0)", ["E2", "E3"]),
+        ("return torch.cat([y, y], 2).flatten(1, 3)", ["E2"]),
+        ("return y", ["E2"]),
+        ("return y.permute(0, 1, 4, 2, 5, 3)", ["E2", "E3"]),
+    ],
+)
+def test_rank_six_is_an_error_where_it_does_not_convert(rest: str, expected: list[str]) -> None:
+    assert said(net(SIX + rest), "SHP001") == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("b, c, h, w = x.shape\nu = x[:, :, :, None, :, None].expand(b, c, h, 2, w, 2)\nreturn u.flatten(3)", ["E2"]),
+        ("b, c, h, w = x.shape\nreturn x.view(b, 2, 2, h, w).unsqueeze(2).flatten(1)", ["E2"]),
+        ("b, c, h, w = x.shape\ny = x.view(b, 2, 2, h, w)\nreturn torch.stack([y, y], 3).view(b, -1)", ["E3"]),
+        ("return self.halves(x)", []),
+    ],
+)
+def test_rank_six_by_other_means(body: str, expected: list[str]) -> None:
+    assert said(net(body), "SHP001") == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "b, h, w, c = x.shape\ny = x.view(b, h // 2, 2, w, c)\nreturn y.permute(0, 1, 3, 2, 4).reshape(-1, 2, c)",
+        "return x + self.table.view(1, 1, 2, 2, 1, 1).sum((0, 1, 2, 3))",
+        "return x + torch.ones(1, 1, 1, 1, 1, 4).sum((0, 1, 2, 3))",
+        "return F.pad(x, (0, 0, 0, 1, 0, 1))",
+        "return x.view(*self.sizes)",
+        "return torch.zeros(1, 2, 3).repeat(2, 1, 1)",
+    ],
+)
+def test_five_dimensions_and_constants_are_clean(body: str) -> None:
+    text = net(body, "self.table = nn.Parameter(torch.ones(4))\nself.sizes = (1, 2, 3)")
+    assert said(text, "SHP001") == []
+
+
+def test_rank_six_outside_of_forward_is_clean() -> None:
+    text = net("return x") + "\n    def export(self, x):\n        return x.view(1, 2, 3, 4, 5, 6)\n"
+    assert said(text, "SHP001") == []
+
+
+# SHP007
+
+PARAMETERS = "self.w = nn.Parameter(torch.ones(n))\nself.conv = nn.Conv2d(3, 4, 1)"
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        (
+            "return F.relu(x) - self.w.view(1, -1, 1, 1) * F.relu(-x)",
+            "return F.relu(x) - self.w.view(1, -1, *([1] * (x.dim() - 2))) * F.relu(-x)",
+        ),
+        (
+            "return torch.where(x > 0, x, self.w.reshape((1, -1, 1, 1)) * x)",
+            "return torch.where(x > 0, x, self.w.reshape((1, -1, *([1] * (x.dim() - 2)))) * x)",
+        ),
+        ("return x.mul(self.w.view(1, -1, 1))", "return x.mul(self.w.view(1, -1, *([1] * (x.dim() - 2))))"),
+        ("w = self.w.view(1, -1, 1, 1)\nreturn x * w", "w = self.w.view(1, -1, 1, 1)\n"),
+        ("x += self.w.view(1, -1, 1, 1)\nreturn x", "x += self.w.view(1, -1, *([1] * (x.dim() - 2)))"),
+    ],
+)
+def test_pinned_rank(body: str, after: str) -> None:
+    text = net(body, PARAMETERS)
+    assert len(said(text, "SHP007")) == 1
+    assert after in fixed(text, "SHP007")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return self.w.view(1, -1, *([1] * (x.dim() - 2))) * x",
+        "return self.w.view([1, -1] + [1] * (x.ndim - 2)) * x",
+        "x = self.conv(x)\nreturn self.w.view(1, -1, 1, 1) * x",
+        "b, c, h, w = x.shape\nreturn self.w.view(1, -1, 1, 1) * x",
+        "return self.conv(x) + self.w.view(1, -1, 1, 1) * x",
+        "return x.permute(0, 2, 3, 1) * self.w.view(1, 1, 1, -1) + x * self.w.view(1, -1, 1, 1)",
+        "if x.dim() == 4:\n    return self.w.view(1, -1, 1, 1) * x\nreturn self.w.view(1, -1, 1) * x",
+        "assert len(x.shape) == 4\nreturn self.w.view(1, -1, 1, 1) * x",
+        "return self.w.view(1, -1) * x",
+        "return self.w * x",
+        "return self.head(x) * self.w.view(1, -1, 1, 1)",
+        "return self.w.view(1, -1, 1, 1)",
+    ],
+)
+def test_rank_that_is_known_or_asked_for_is_clean(body: str) -> None:
+    assert said(net(body, PARAMETERS), "SHP007") == []
+
+
+def test_class_named_after_its_rank_is_clean() -> None:
+    assert said(net("return self.w.view(1, -1, 1, 1) * x", PARAMETERS, name="Scale2d"), "SHP007") == []
+
+
+# SHP009
+
+LAYERS = "self.fc = nn.Linear(8, 1)\nself.conv = nn.Conv2d(3, n, 1)\nself.pool = nn.AdaptiveAvgPool2d((1, 1))\n"
+LAYERS += "self.w = nn.Parameter(torch.ones(1, 1, 4))\nself.loss = nn.MSELoss()"
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("return self.fc(x).squeeze()", "self.fc(x).squeeze(-1)"),
+        ("return torch.squeeze(self.fc(x))", "torch.squeeze(self.fc(x), -1)"),
+        ("return self.pool(self.conv(x)).squeeze()", "squeeze(-2).squeeze(-1)"),
+        ("return F.adaptive_avg_pool2d(self.conv(x), 1).squeeze()", "squeeze(-2).squeeze(-1)"),
+        ("return self.conv(x).mean(2, keepdim=True).squeeze()", "squeeze(-2)"),
+        ("return torch.matmul(x, self.w).squeeze()", "torch.matmul(x, self.w).squeeze()"),
+        ("return x.squeeze()", "x.squeeze()"),
+    ],
+)
+def test_squeeze_drops_the_batch(body: str, after: str) -> None:
+    text = net(body, LAYERS)
+    assert said(text, "SHP009") == ["I1"]
+    assert after in fixed(text, "SHP009")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return self.fc(x).squeeze(-1)",
+        "return torch.squeeze(x, dim=1)",
+        "return x * self.w.squeeze()",
+        "return self.conv(x)[0].squeeze()",
+        "return self.conv(x).sum().squeeze() + self.conv(x).mean(0).squeeze()",
+        "return self.loss(self.fc(x).squeeze(), x)",
+        "y = self.fc(x).squeeze()\nreturn F.binary_cross_entropy(y, x)",
+        "return x + torch.ones(1, 4).squeeze()",
+        "if self.training:\n    x = x.squeeze()\nreturn x",
+    ],
+)
+def test_squeeze_without_a_batch_is_clean(body: str) -> None:
+    assert said(net(body, LAYERS), "SHP009") == []
