@@ -7,9 +7,8 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.diagnostic import Diagnostic
 from modellint.rule import Rule, load_rules
@@ -69,19 +68,20 @@ def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
     return dict(sorted(rules.items()))
 
 
-@dataclass(slots=True)
 class Outcome:
     """What a run found and did."""
 
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-    files: int = 0
-    fixed: Counter[str] = field(default_factory=Counter)
-    diffs: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    __slots__ = ("diagnostics", "diffs", "files", "fixed", "problems")
+
+    def __init__(self, files: int = 0) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self.files = files
+        self.fixed: Counter[str] = Counter()
+        self.diffs: list[str] = []
+        self.problems: list[str] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """Everything that checking needs besides the file; cheap to hand to another process."""
 
     root: Path
@@ -120,6 +120,7 @@ class Checker:
         key = settings.module_bases, settings.prelu_import
         if key not in self._projects:
             self._projects[key] = Project(self.job.root, *key)
+            self._projects[key].digesting = self.job.cache is not None
         return self._projects[key]
 
     def check(self, path: Path) -> list[Diagnostic]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 LEVELS = ("info", "warning", "error", "never")
 FORMATS = ("full", "concise", "json", "report")
@@ -36,8 +36,7 @@ class SettingsError(Exception):
     """Settings that cannot be used; the message names the file or option, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(NamedTuple):
     """Where a model is to go: what is wrong with it depends on that.
 
     ``target`` is a key of ``TARGETS``, by default what `ct.convert` takes by itself; ``coremltools`` the version of it that

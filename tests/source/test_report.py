@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -279,8 +278,8 @@ def test_json_has_exactly_the_agreed_keys() -> None:
 
 
 def test_json_of_a_live_finding_without_source_has_no_place() -> None:
-    live = replace(
-        finding(path=None), evidence="live", target="m.py:Net", modules=("a.0", "a.1"), operator="aten::fmod"
+    live = finding(path=None)._replace(
+        evidence="live", target="m.py:Net", modules=("a.0", "a.1"), operator="aten::fmod"
     )
     row = json.loads(as_json.render([live], "https://x.org/rules/", lambda path: path))[0]
     assert row["filename"] is row["location"] is row["end_location"] is row["noqa_row"] is None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.diagnostic import Diagnostic, Span
 from modellint.settings import Destination
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 _CLASS = re.compile(r"\bclass\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """A file's findings, and the other project files they rest on.
 
     ``consulted`` maps the absolute path of every file that was asked for to the hex digest of its
@@ -66,7 +64,7 @@ def check_source(
     file = IndexedFile(location, source, tree)
     project.adopt(file)
     goal = settings.destination if settings is not None else Destination()
-    found = [replace(finding, path=shown) for finding in _findings(file, project, rules, shown, gated, goal)]
+    found = [finding._replace(path=shown) for finding in _findings(file, project, rules, shown, gated, goal)]
     found = _most_specific(found, rules)
     if suppressing:
         found = _suppressed(found, source, tree, shown, rules)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source import known
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from modellint.source.project import IndexedFile, Project
 
 
-@dataclass(frozen=True, slots=True)
-class Hidden:
+class Hidden(NamedTuple):
     """What one live binding of an attribute keeps from PyTorch.
 
     ``members``: the modules (or parameters) in it that no registered attribute holds; ``mixed``: it also holds what is

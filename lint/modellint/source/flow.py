@@ -252,6 +252,14 @@ class Flow(Interpreter):
         made.dim = Dim.symbol()
         return made
 
+    def global_name(self, name: str, frame: Frame) -> Value:
+        """What a name means that the function does not bind itself; what would not be followed is not looked for."""
+        key = frame.file.path, name, len(frame.within)
+        unseen = self.reading and key not in self._named and frame.file is self.file
+        if unseen and self.project.is_function_elsewhere(frame.file, name):
+            self._named[key] = Named(External(f":{name}"))
+        return super().global_name(name, frame)
+
     def invoke(
         self, function: Function, arguments: Arguments, node: ast.expr, frame: Frame, entry: bool = False
     ) -> Value:

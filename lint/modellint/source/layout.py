@@ -9,8 +9,11 @@ sizes in general: an axis may still turn out to have size 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from fractions import Fraction
 from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 _fresh = count()
 
@@ -82,6 +85,8 @@ def _divided(one: int | Fraction, other: int | Fraction) -> int | Fraction:
     """Ints stay ints where they can: a Fraction is ten times slower."""
     if other == 1:
         return one
+    from fractions import Fraction
+
     found = Fraction(one) / other
     return found.numerator if found.denominator == 1 else found
 

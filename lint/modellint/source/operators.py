@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from modellint.source.operator_table import EXPORT_SINCE, ROWS, VERSIONS
 
@@ -16,8 +16,7 @@ class UnknownVersion(Exception):
     """A version of coremltools that the table says nothing about; the message names those it knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(NamedTuple):
     """One name of PyTorch's API, at one version of coremltools.
 
     ``kind`` is the operator that the front end looks up (``aten::fmod``). ``trace``, ``export`` and ``core``: whether

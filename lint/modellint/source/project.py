@@ -10,9 +10,8 @@ import ast
 import os
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 
 from modellint.source import known
 from modellint.source.parse import Unparsable, parse
@@ -90,8 +89,7 @@ class ValueRef:
 Symbol: TypeAlias = External | FileRef | ClassRef | FunctionRef | ValueRef
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(NamedTuple):
     """``import module`` (``name`` is None) or ``from module import name``; ``level`` counts the leading dots."""
 
     module: str
@@ -248,6 +246,8 @@ class Project:
         self.root = str(root)
         self.prelu_import = prelu_import
         self.module_bases = frozenset(module_bases)
+        self.digesting = True
+        """Whether anyone, such as a cache, wants to know what the files held."""
         self._files: OrderedDict[str, IndexedFile | None] = OrderedDict()
         self._digests: dict[str, str | None] = {}
         self._is_module: dict[tuple[str, int, int], tuple[bool | None, frozenset[_Touched]]] = {}
@@ -304,9 +304,12 @@ class Project:
         except OSError:
             self._digests[path] = None
             return None
-        from hashlib import sha256
+        if self.digesting:
+            from hashlib import sha256
 
-        self._digests[path] = sha256(data).hexdigest()
+            self._digests[path] = sha256(data).hexdigest()
+        else:
+            self._digests[path] = ""
         return data
 
     def _remember(self, path: str, indexed: IndexedFile | None) -> None:
@@ -491,6 +494,18 @@ class Project:
             if symbol is not None:
                 return symbol
         return ValueRef(file, binding)
+
+    def is_function_elsewhere(self, file: IndexedFile, name: str) -> bool:
+        """Whether a name comes from another file of the project and, by its spelling, is a function: no file is read for the answer."""
+        bindings = file.names.get(name, ()) if name.islower() else ()
+        for binding in bindings:
+            if not isinstance(binding, Imported) or binding.name is None:
+                return False
+            path = self.find(binding.module, binding.level, file.path)
+            inner = self.find(f"{binding.module}.{binding.name}".lstrip("."), binding.level, file.path)
+            if path is None or path == file.path or inner is not None:
+                return False
+        return bool(bindings)
 
     def imported(self, file: IndexedFile, node: ast.Import | ast.ImportFrom) -> dict[str, Symbol | None]:
         """What an import statement inside a function binds."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.nodes import walk
 from modellint.source.tensors import Tensor
@@ -25,8 +24,7 @@ _MAY_COPY = frozenset({"to", "type", "cuda", "cpu", "float", "reshape", "reshape
 _DEEPEST = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """A statement that updates a running statistic.
 
     ``full``: the attribute as the statement writes it; ``old``: where the new value names the old one, as far as the

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.nodes import walk
 from modellint.source.values import Const, Container, Value, alternatives
@@ -19,8 +18,7 @@ MOVES = frozenset({"to", "cuda", "cpu", "float", "half", "double", "type", "type
 """Methods that move or cast a tensor and make no new content."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """An attribute that certainly holds plain tensors: the first binding that stands, and the tensors."""
 
     name: str
