@@ -20,7 +20,7 @@ from modellint.source.text import SourceText
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULES = {code: rule for code, rule in load_rules().items() if rule.fixable}
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
-SHAPES = ((2, 8), (2, 4), (2, 8, 4), (2, 4, 8), (2, 3, 8, 8), (2, 4, 8, 8))
+SHAPES = ((2, 8), (2, 4), (2, 8, 4), (2, 4, 8), (2, 3, 8, 8), (2, 4, 8, 8), (2, 16, 8), (2, 8, 16))
 """Inputs to try: the first that the right model accepts is the one that both get."""
 
 

@@ -157,3 +157,31 @@ def test_a_tensor_that_wants_gradients_becomes_a_parameter(value: str) -> None:
     done = fixed(text)
     assert f"self.w = nn.Parameter({value})" in done
     assert codes(done) == []
+
+
+def test_a_parameter_in_the_other_branch_does_not_hide_the_tensor() -> None:
+    text = net(
+        "if n:\n    self.w = nn.Parameter(torch.ones(n))\nelse:\n    self.w = torch.ones(3)", "return x * self.w"
+    )
+    assert codes(text) == ["REG006"]
+    assert 'self.register_buffer("w", torch.ones(3), persistent=False)' in fixed(text)
+
+
+def test_the_device_of_a_tensor_that_stays_behind_is_a_reading() -> None:
+    text = net("self.at = torch.zeros(1)", "return x + torch.ones(3, device=self.at.device)")
+    assert codes(text) == ["REG006"]
+    assert codes(text.replace(".device)", ".shape[0])").replace("device=", "*[").replace("[0])", "])")) == []
+
+
+def test_the_last_of_overloaded_methods_counts() -> None:
+    text = net("self.t = torch.zeros(1)", "return x + self.t")
+    text = text.replace(
+        "    def forward(self, x):",
+        "    @overload\n    def forward(self, x):\n        pass\n\n    def forward(self, x):",
+    )
+    assert codes(text) == ["REG006"]
+
+
+def test_what_forward_does_with_a_tensor_changes_nothing_about_what_it_is() -> None:
+    text = net("self.t = torch.zeros(1)", "g.data['id'] = self.t\nx.t().view(6)\nreturn x")
+    assert "REG006" in codes(text)

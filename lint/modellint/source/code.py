@@ -14,7 +14,7 @@ from modellint.source.nodes import walk
 from modellint.source.project import ClassRef
 from modellint.source.rewrite import Rewriter
 from modellint.source.uses import class_functions
-from modellint.source.values import Function, Value, union
+from modellint.source.values import Container, Function, Instance, Value, union
 from modellint.source.world import Binding
 
 if TYPE_CHECKING:
@@ -98,6 +98,10 @@ class Code:
     def built(self) -> list[Binding]:
         """The bindings of attributes that building the object runs."""
         return self._flow.bindings[: self._flow.built]
+
+    def has_escaped(self, value: Container | Instance) -> bool:
+        """Whether building the object gave a value to code that cannot be seen."""
+        return value.escaped if self._unread else id(value) in self._flow.given_away
 
     def attribute(self, name: str) -> Value:
         """What an attribute of ``self`` holds once the object is built."""
@@ -238,7 +242,7 @@ class Code:
         )
 
 
-_ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype", "device"})
+_ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype"})
 _UNBOUND = ("staticmethod", "classmethod")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source import apply, tensors
@@ -195,6 +195,8 @@ class Flow(Interpreter):
         self.reading = False
         self.built = 0
         """How many of the bindings stand in what builds the object."""
+        self.given_away: set[int] = set()
+        """What had escaped when the object was built: what methods do with a tensor later changes nothing about what it is."""
         self._training = 0
         self._quiet = 0
         self._functions: list[ast.AST] = []
@@ -215,11 +217,26 @@ class Flow(Interpreter):
         """Read each method of the object that was built as its caller would enter it."""
         self.allow_escape = False
         self.reading = True
+        self.given_away = {id(part) for part in self._held() if part.escaped}
         built = self.attributes
         for function in methods:
             self.attributes = dict(built)
             self._enter(function)
         self.attributes = built
+
+    def _held(self) -> Iterator[Container | Instance]:
+        """What the attributes hold, and what that holds."""
+        pending = [
+            part for bindings in self.attributes.values() for one in bindings for part in alternatives(one.value)
+        ]
+        seen: set[int] = set()
+        while pending:
+            part = pending.pop()
+            if isinstance(part, (Container, Instance)) and id(part) not in seen:
+                seen.add(id(part))
+                yield part
+                if isinstance(part, Container):
+                    pending.extend(inner for item in part.items for inner in alternatives(item))
 
     def read_functions(self, functions: Iterable[Function]) -> None:
         """Read functions that belong to no class."""

@@ -132,6 +132,8 @@ def _makes_tensors(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
         for node in walk(pending.pop()):
             if isinstance(node, ast.Call) and _may_make(file, node.func):
                 return True
+            if isinstance(node, ast.AnnAssign) and node.value is not None and "Tensor" in ast.unparse(node.annotation):
+                return True
             if isinstance(node, ast.Attribute):
                 names.add(node.attr)
             elif isinstance(node, ast.Name):

@@ -30,24 +30,29 @@ class Kept(NamedTuple):
 def kept_tensors(code: Code) -> Iterator[Kept]:
     """The attributes of a module that hold plain tensors, or plain containers of nothing else, and are read in `forward`."""
     for name, bindings in code.attributes.items():
-        values = [part for binding in bindings for part in alternatives(binding.value)]
-        found = _plain(values)
+        values = [part for one in bindings if not _registers(one) for part in alternatives(one.value)]
+        found = _plain(code, values)
         if found is None or not code.is_read_in_forward(name):
             continue
         tensors, container = found
         if container is not None and not _only_read(code, name):
             continue
         # `self.x = torch.ones(3)` and `if gpu: self.x = self.x.cuda()`: the first is where it should have been a buffer.
-        made = [b for b in code.built if b.attribute == name and b.file is code.file and _is_kept(b)]
+        made = [b for b in code.built if b.attribute == name and b.file is code.file and _is_kept(code, b)]
         if made:
             yield Kept(name, min(made, key=lambda b: b.statement.lineno), tensors, container)
 
 
-def _is_kept(binding: Binding) -> bool:
-    return binding.form in ("assign", "annotated", "setattr") and _plain(alternatives(binding.value)) is not None
+def _registers(binding: Binding) -> bool:
+    """Whether it binds parameters or modules only. A plain tensor cannot follow one: it stands in another branch."""
+    return all(getattr(part, "kind", "") in ("parameter", "module") for part in alternatives(binding.value))
 
 
-def _plain(values: list[Value] | tuple[Value, ...]) -> tuple[tuple[Tensor, ...], Container | None] | None:
+def _is_kept(code: Code, binding: Binding) -> bool:
+    return binding.form in ("assign", "annotated", "setattr") and _plain(code, alternatives(binding.value)) is not None
+
+
+def _plain(code: Code, values: list[Value] | tuple[Value, ...]) -> tuple[tuple[Tensor, ...], Container | None] | None:
     tensors: list[Tensor] = []
     container: Container | None = None
     for value in values:
@@ -55,22 +60,22 @@ def _plain(values: list[Value] | tuple[Value, ...]) -> tuple[tuple[Tensor, ...],
             continue
         parts: tuple[Value, ...] = (value,)
         if isinstance(value, Container):
-            if value.escaped or value.kind not in ("list", "tuple", "dict") or not value.items:
+            if code.has_escaped(value) or value.kind not in ("list", "tuple", "dict") or not value.items:
                 return None
             container = value
             parts = tuple(part for item in value.items for part in alternatives(item))
         for part in parts:
-            if not is_plain_tensor(part):
+            if not is_plain_tensor(code, part):
                 return None
             tensors.append(part)  # type: ignore[arg-type]
     return (tuple(tensors), container) if tensors else None
 
 
-def is_plain_tensor(value: Value) -> bool:
+def is_plain_tensor(code: Code, value: Value) -> bool:
     """Whether a value certainly is a tensor that is neither a parameter nor a buffer nor a view of one."""
     from modellint.source.tensors import Tensor
 
-    if not isinstance(value, Tensor) or not value.certain or value.escaped:
+    if not isinstance(value, Tensor) or not value.certain or code.has_escaped(value):
         return False
     return not value.registered and value.root.origin in ("constant", "computed")
 
@@ -214,7 +219,7 @@ def bound_once(code: Code, kept: Kept) -> bool:
         or code.defines(kept.name)
     ):
         return False
-    in_init = [b for b in code.bindings if b.attribute == kept.name and b.method == "__init__"]
+    in_init = [b for b in code.bindings if b.attribute == kept.name and b.method == "__init__" and not _registers(b)]
     if {id(b.statement) for b in in_init} != {id(statement)} or kept.binding.expression is None:
         return False
     if code.ref is None or _is_before_super_init(code.ref.node, statement):

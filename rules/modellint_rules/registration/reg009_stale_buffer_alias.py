@@ -83,7 +83,7 @@ class StaleBufferAlias(Rule):
         registered: set[int] | None = None
         for name, bindings in code.attributes.items():
             boxes = [part for b in bindings for part in alternatives(b.value) if isinstance(part, Container)]
-            if not boxes or any(box.escaped or box.kind not in ("list", "tuple", "dict") for box in boxes):
+            if not boxes or any(code.has_escaped(box) or box.kind not in ("list", "tuple", "dict") for box in boxes):
                 continue
             if registered is None:
                 registered = _registered(code)
