@@ -185,3 +185,7 @@ def test_the_last_of_overloaded_methods_counts() -> None:
 def test_what_forward_does_with_a_tensor_changes_nothing_about_what_it_is() -> None:
     text = net("self.t = torch.zeros(1)", "g.data['id'] = self.t\nx.t().view(6)\nreturn x")
     assert "REG006" in codes(text)
+
+
+def test_a_tensor_that_wants_no_gradients_is_a_buffer() -> None:
+    assert codes(net("self.w = torch.zeros(n).requires_grad_(False)", "return x * self.w")) == ["REG006"]

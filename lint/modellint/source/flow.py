@@ -443,7 +443,10 @@ class Flow(Interpreter):
             if name in ("keys", "values", "items", "get", "append") and not receiver.certain:
                 return UNKNOWN
             if name == "requires_grad_" and isinstance(node, ast.Call):
-                receiver.grad = True
+                wanted = arguments.get(0, "requires_grad")
+                receiver.grad = (
+                    True if wanted is None else wanted.value is not False if isinstance(wanted, Const) else None
+                )
                 return receiver
             return self._operator(name, receiver, arguments, node)
         if isinstance(receiver, Shape):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.values import Instance, alternatives
+from modellint.source.values import Argument, Instance, Value, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -58,7 +58,7 @@ class DirectForwardCall(Rule):
     The fix is unsafe: hooks that never ran will run.
 
     ## Known limits
-    Only objects that are known to be modules are asked, and only in the methods of modules.
+    Only objects that are known to be modules, or that the constructor was given, are asked, and only in the methods of modules.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
@@ -91,6 +91,11 @@ class DirectForwardCall(Rule):
 
 
 def _of_a_module(call: Call) -> bool:
-    return call.receiver is not None and all(
-        isinstance(part, Instance) and part.kind == "module" for part in alternatives(call.receiver)
-    )
+    return call.receiver is not None and all(_is_module(part, call.node.func) for part in alternatives(call.receiver))
+
+
+def _is_module(value: Value, function: ast.expr) -> bool:
+    if isinstance(value, Argument):
+        # What the constructor was given, kept by a module, and has a `forward`.
+        return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Attribute)
+    return isinstance(value, Instance) and value.kind == "module"
