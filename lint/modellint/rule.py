@@ -74,6 +74,8 @@ class Rule:
     ``.name`` is a name behind a dot, ``~name`` one that is imported or an attribute of anything but ``self``."""
     only_modules: ClassVar[bool] = False
     """Whether a rule about ``Code`` asks module classes only, and nothing that stands outside of them."""
+    only_forward: ClassVar[bool] = False
+    """Whether a rule about ``Code`` asks for nothing but what ``forward`` runs; other methods are then not read for it."""
     default: ClassVar[bool] = True
     """Whether the rule runs when the user selects nothing."""
 

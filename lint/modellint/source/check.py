@@ -133,7 +133,7 @@ def _findings(
         ref = ClassRef(file, node, within)
         if not project.is_module(ref):
             continue
-        asked = [rule for rule in about_code if not gated or words.in_class(ref, needs[rule.code])]
+        asked = [rule for rule in about_code if not gated or words.in_class(ref, needs[rule.code], rule.only_forward)]
         if asked:
             yield from new(_code_findings(file, ref, project, asked, shown, goal))
         if about_classes and (not gated or may_matter(ref, project, wakes_on)):
@@ -155,7 +155,9 @@ def _code_findings(
     except TooLarge:
         return []
     found: list[Diagnostic] = []
-    for rule in rules:
+    # What only asks for `forward` comes first: the same is known to it whatever else runs.
+    for rule in sorted(rules, key=lambda rule: not rule.only_forward):
+        code.whole = not rule.only_forward
         try:
             found.extend(rule.source(code))  # type: ignore[attr-defined]
         except RecursionError:

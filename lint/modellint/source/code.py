@@ -34,6 +34,9 @@ class Code:
         self.name = ref.node.name if ref is not None else None
         self._flow = Flow(project, ref, file)
         self._unread = True
+        self.whole = True
+        """Whether all methods are to be read, or `forward` and what it runs only."""
+        self._rest: list[Function] = []
         if ref is not None:
             self.methods = list(self._own_methods())
             self._flow.build()
@@ -49,7 +52,11 @@ class Code:
                 self._flow.read_functions(self.methods)
             else:
                 called = _called_on_self(self.methods)
-                self._flow.read_methods([f for f in self.methods if _name(f) == "forward" or _name(f) not in called])
+                self._rest = [f for f in self.methods if _name(f) != "forward" and _name(f) not in called]
+                self._flow.read_methods([f for f in self.methods if _name(f) == "forward"])
+        if self.whole and self._rest:
+            rest, self._rest = self._rest, []
+            self._flow.read_methods(rest)
         return self._flow
 
     @property

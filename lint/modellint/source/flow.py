@@ -215,9 +215,10 @@ class Flow(Interpreter):
 
     def read_methods(self, methods: Sequence[Function]) -> None:
         """Read each method of the object that was built as its caller would enter it."""
+        if not self.reading:
+            self.given_away = {id(part) for part in self._held() if part.escaped}
         self.allow_escape = False
         self.reading = True
-        self.given_away = {id(part) for part in self._held() if part.escaped}
         built = self.attributes
         for function in methods:
             self.attributes = dict(built)
@@ -295,11 +296,14 @@ class Flow(Interpreter):
 
     def _worth_reading(self, function: Function, arguments: Arguments) -> bool:
         if not self.reading:
-            # What helps to build a tensor that the object keeps is followed into other files too.
-            return (
-                bool(tensors_in(arguments.everything()))
-                or super()._worth_reading(function, arguments)
-                or (function.file is self.file and self._makes_tensors(function))
+            # What helps to build a tensor that the object keeps is followed into other files too; but what those do besides
+            # is seldom about tensors, and a library's base class may do a lot.
+            if tensors_in(arguments.everything()):
+                return True
+            if function.file is not self.file and (self._abroad or getattr(function.node, "name", "") != "__init__"):
+                return not self._abroad and self._makes_tensors(function)
+            return super()._worth_reading(function, arguments) or (
+                function.file is self.file and self._makes_tensors(function)
             )
         return function.file is self.file
 

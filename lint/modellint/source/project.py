@@ -257,12 +257,15 @@ class Project:
         self._outlines: dict[str, _Outline] = {}
         self._found: dict[tuple[str, str], tuple[str | None, frozenset[_Touched]]] = {}
         self._package_parents: dict[str, str] = {}
+        self._resolved: dict[tuple[str, str], tuple[Symbol | None, frozenset[_Touched]]] = {}
         self.touched: set[_Touched] = set()
 
     # Files
 
     def consulted(self) -> dict[str, str | None]:
         """Digest of every file asked for since ``touched`` was last emptied; None where there is no such file."""
+        if not self.digesting:
+            return {}
         paths: set[str] = set()
         seen: set[int] = set()
         pending: list[_Touched] = list(self.touched)
@@ -313,10 +316,13 @@ class Project:
         return data
 
     def _remember(self, path: str, indexed: IndexedFile | None) -> None:
+        if path in self._files:
+            self._resolved.clear()
         self._files[path] = indexed
         self._files.move_to_end(path)
         while len(self._files) > _KEPT_TREES:
             self._files.popitem(last=False)
+            self._resolved.clear()
 
     # Imports
 
@@ -380,6 +386,20 @@ class Project:
         self, file: IndexedFile, dotted: str, within: tuple[ast.AST, ...] = (), depth: int = 0
     ) -> Symbol | None:
         """What a dotted name means in a file; None when it is bound nowhere."""
+        if within or depth:
+            return self._resolve(file, dotted, within, depth)
+        key = file.path, dotted
+        known_answer = self._resolved.get(key)
+        if known_answer is None:
+            outer, self.touched = self.touched, set()
+            symbol = self._resolve(file, dotted, within, depth)
+            known_answer = self._resolved[key] = symbol, frozenset(self.touched)
+            self.touched = outer
+        if known_answer[1]:
+            self.touched.add(known_answer[1])
+        return known_answer[0]
+
+    def _resolve(self, file: IndexedFile, dotted: str, within: tuple[ast.AST, ...], depth: int) -> Symbol | None:
         first, *rest = dotted.split(".")
         symbol = self._resolve_first(file, first, within, depth)
         for part in rest:

@@ -25,7 +25,59 @@ THROUGH = "<writes through>"
 """What may be a copy, of `reshape` and its kin, may be written to."""
 BUILDS = "<builds>"
 """A function other than ``__init__`` may build a module with state."""
-SIGNS = frozenset({MAKES, WIDE, THROUGH, BUILDS})
+DROPS = "<drops>"
+"""A functional dropout may be on whatever the mode."""
+FORWARDS = "<forwards>"
+"""The `forward` of another object may be called by name."""
+MOVES = "<moves>"
+"""A `view` may be asked of what a permutation gave."""
+SIGNS = frozenset({MAKES, WIDE, THROUGH, BUILDS, DROPS, FORWARDS, MOVES})
+
+MOVING = frozenset(
+    {
+        "transpose",
+        "permute",
+        "t",
+        "adjoint",
+        "swapaxes",
+        "swapdims",
+        "movedim",
+        "moveaxis",
+        "expand",
+        "unfold",
+        "expand_as",
+    }
+    | {
+        "einsum",
+        "select",
+        "narrow",
+        "unbind",
+        "split",
+        "diagonal",
+        "chunk",
+        "tensor_split",
+        "split_with_sizes",
+        "as_strided",
+    }
+    | {
+        "hsplit",
+        "vsplit",
+        "dsplit",
+        "broadcast_to",
+        "scaled_dot_product_attention",
+        "rearrange",
+        "repeat",
+        "flip",
+        "real",
+        "imag",
+    }
+)
+"""Operators whose result may not lie in memory as a contiguous tensor does."""
+
+ON_BY_DEFAULT = {"dropout": 2, "dropout1d": 2, "dropout2d": 2, "dropout3d": 2}
+"""Functions whose ``training`` is True unless told otherwise, and the place of that argument."""
+
+OFF_BY_DEFAULT = {"alpha_dropout": 2, "feature_alpha_dropout": 2, "batch_norm": 5, "rrelu": 3}
 
 EITHER = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 """Operators that give a view where they can, and a copy where they cannot."""
@@ -89,6 +141,12 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
         return _makes_tensors(file, nodes)
     if sign == BUILDS:
         return _builds(nodes)
+    if sign == MOVES:
+        return _may_move(nodes)
+    if sign == DROPS:
+        return any(_drops(node) for node in nodes)
+    if sign == FORWARDS:
+        return any(_calls_forward(node) for outer in nodes for node in walk(outer))
     return _gets_wide(nodes) if sign == WIDE else _writes_through(file, nodes)
 
 
@@ -97,8 +155,42 @@ def may_build(name: str) -> bool:
     return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS)
 
 
+def _drops(node: ast.stmt) -> bool:
+    called: set[int] = set()
+    for part in walk(node):
+        if isinstance(part, ast.Call):
+            called.add(id(part.func))
+            if _may_drop(part):
+                return True
+        elif isinstance(part, ast.Attribute) and getattr(part.value, "id", "") == "F" and id(part) not in called:
+            # Handed on: `drop = F.dropout`.
+            found = part.attr in ON_BY_DEFAULT or part.attr in OFF_BY_DEFAULT
+            if found:
+                return True
+    return False
+
+
+def _may_drop(call: ast.Call) -> bool:
+    name = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+    if name in ON_BY_DEFAULT:
+        return (
+            not any(word.arg in ("training", None) for word in call.keywords) and len(call.args) <= ON_BY_DEFAULT[name]
+        )
+    values = (*call.args, *(word.value for word in call.keywords))
+    return name in OFF_BY_DEFAULT and any(isinstance(one, ast.Constant) and one.value is True for one in values)
+
+
+def _calls_forward(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "forward"
+        and not (isinstance(node.func.value, ast.Call) and getattr(node.func.value.func, "id", "") == "super")
+    )
+
+
 def _builds(nodes: Sequence[ast.stmt]) -> bool:
-    functions = _functions_in(nodes)
+    functions = functions_in(nodes)
     inner = (
         part
         for function in functions
@@ -113,7 +205,8 @@ def _builds(nodes: Sequence[ast.stmt]) -> bool:
     )
 
 
-def _functions_in(nodes: Sequence[ast.stmt]) -> _Functions:
+def functions_in(nodes: Sequence[ast.stmt]) -> _Functions:
+    """The functions among nodes, and the methods of the classes among them."""
     found: _Functions = []
     for node in nodes:
         members = node.body if isinstance(node, ast.ClassDef) else [node]
@@ -124,7 +217,7 @@ def _functions_in(nodes: Sequence[ast.stmt]) -> _Functions:
 def _makes_tensors(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     if file.stars:
         return True
-    functions = _functions_in(nodes)
+    functions = functions_in(nodes)
     pending = [function for function in functions if function.name == "__init__"] or list(functions)
     left = [function for function in functions if function not in pending]
     while pending:
@@ -172,45 +265,77 @@ def _may_make(file: IndexedFile, called: ast.expr) -> bool:
     return False
 
 
+_TELLING: frozenset[type[ast.AST]] = frozenset(
+    {ast.Call, ast.Tuple, ast.Assign, ast.BinOp, ast.Subscript, ast.For, ast.While, ast.comprehension}
+)
+
+
 def _gets_wide(nodes: Sequence[ast.stmt]) -> bool:
-    widest = grown = loops = 0
+    widest, grown, loops = 3, 0, 0
+    rows: list[tuple[int, int]] = []
+    """Of shapes that are written in part: how many sizes are, and how many stretches of unknown length stand between."""
+    repeated: set[int] = set()
     for outer in nodes:
         for node in walk(outer):
-            match node:
-                case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=given):
-                    if name in _SHAPED:
-                        widest = max(
-                            widest,
-                            _items(given),
-                            *(_items(one.elts) for one in given if isinstance(one, ast.Tuple | ast.List)),
-                        )
-                    elif name == "einsum":
-                        return True
-                    if name in _GROWING:
-                        grown += 1 if isinstance(outer, ast.ClassDef) else 2
-                case ast.Tuple(elts=items, ctx=ast.Store()):
-                    widest = max(widest, len(items))
-                case ast.Assign(value=ast.Tuple(elts=items) | ast.List(elts=items)):
-                    widest = max(widest, _items(items))
-                case ast.BinOp(left=left, op=ast.Add(), right=right) if _is_row(left) or _is_row(right):
-                    return True
-                case ast.Subscript(slice=ast.Tuple(elts=items)):
-                    grown += sum(isinstance(item, ast.Constant) and item.value is None for item in items)
-                case ast.Subscript(slice=ast.Constant(value=None)):
-                    grown += 1
-                case ast.For() | ast.While() | ast.comprehension():
-                    loops += 1
-                case ast.Attribute(attr=name) | ast.Name(id=name):
+            kind = node.__class__
+            if kind is ast.Attribute or kind is ast.Name:
+                name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+                if name[-1:] in "dD":
                     widest = max(widest, _RANKS.get(name[-2:].lower(), 0))
-                case _:
-                    pass
+            elif kind in _TELLING:
+                match node:
+                    case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=given):
+                        if name in _SHAPED:
+                            rows.append(_row(given))
+                            rows.extend(_row(one.elts) for one in given if isinstance(one, (ast.Tuple, ast.List)))
+                            if name == "expand" and isinstance(node.func, ast.Attribute):
+                                # `x[:, :, None].expand(b, h, n, t, d)`: what is added counts among what is written.
+                                repeated.add(id(node.func.value))
+                        elif name == "einsum":
+                            widest = max(widest, _letters(given))
+                        if name in _GROWING:
+                            grown += 1 if isinstance(outer, ast.ClassDef) else 2
+                    case ast.Tuple(elts=items, ctx=ast.Store()):
+                        widest = max(widest, len(items))
+                    case ast.Assign(value=ast.Tuple(elts=items) | ast.List(elts=items)):
+                        rows.append(_row(items))
+                    case ast.BinOp(left=left, op=ast.Add(), right=right) if _is_row(left) or _is_row(right):
+                        one, other = _row_of(left), _row_of(right)
+                        rows.append((one[0] + other[0], one[1] + other[1]))
+                    case ast.Subscript(slice=ast.Tuple(elts=items)) if id(node) not in repeated:
+                        grown += sum(isinstance(item, ast.Constant) and item.value is None for item in items)
+                    case ast.Subscript(slice=ast.Constant(value=None)):
+                        grown += 1
+                    case ast.For() | ast.While() | ast.comprehension():
+                        loops += 1
+                    case _:
+                        pass
+    widest = max([widest, *(written for written, unknown in rows if not unknown)])
+    widest = max([widest, *(written + unknown * (widest - 1) for written, unknown in rows if unknown)])
     grown += 2 if grown and loops else 0
     return widest > _MOST or (grown > 0 and widest + grown > _MOST)
 
 
-def _items(given: Sequence[ast.expr]) -> int:
-    """How many dimensions a row of sizes may stand for; `*x.shape[:-1]` for three at most."""
-    return sum(3 if isinstance(one, ast.Starred) else 1 for one in given)
+def _row(given: Sequence[ast.expr]) -> tuple[int, int]:
+    unknown = sum(isinstance(one, ast.Starred) for one in given)
+    return len(given) - unknown, unknown
+
+
+def _row_of(node: ast.expr) -> tuple[int, int]:
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return _row(node.elts)
+    if isinstance(node, ast.BinOp):
+        one, other = _row_of(node.left), _row_of(node.right)
+        return one[0] + other[0], one[1] + other[1]
+    return 0, 1
+
+
+def _letters(given: Sequence[ast.expr]) -> int:
+    """How many dimensions the longest term of an equation has; more than there may be where it is not written out."""
+    equation = given[0].value if given and isinstance(given[0], ast.Constant) else None
+    if not isinstance(equation, str) or "." in equation:
+        return _MOST + 1
+    return max(len(term.strip()) for term in equation.replace("->", ",").split(","))
 
 
 def _is_row(node: ast.expr) -> bool:
@@ -219,16 +344,77 @@ def _is_row(node: ast.expr) -> bool:
     return isinstance(node, (ast.Tuple, ast.List)) or (isinstance(node, ast.Attribute) and node.attr == "shape")
 
 
+def _may_move(nodes: Sequence[ast.stmt]) -> bool:
+    """Whether the receiver of a `view` may be what a permutation, or a part of a tensor, gave."""
+    functions = functions_in(nodes)
+    names = {function.name for function in functions}
+    receivers: list[ast.expr] = []
+    bound: list[tuple[set[str], list[ast.expr]]] = []
+    """Names, each with what moves them along."""
+    for function in functions:
+        for node in walk(function):
+            match node:
+                case ast.Assign(targets=targets, value=value):
+                    bound.append(({name for target in targets for name in _names(target)}, [value]))
+                case ast.NamedExpr(target=target, value=value) | ast.AugAssign(target=target, value=value):
+                    bound.append((_names(target), [value]))
+                case ast.AnnAssign(target=target, value=ast.expr() as value):
+                    bound.append((_names(target), [value]))
+                case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+                    bound.append((_names(target), [value]))
+                case ast.Return(value=ast.expr() as value):
+                    bound.append(({function.name}, [value]))
+                case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+                    if name in names:
+                        given = {one for other in functions if other.name == name for one in _parameters(other)}
+                        bound.append((given, _given(node)))
+                    if name in ("view", "view_as") and isinstance(node.func, ast.Attribute):
+                        receivers.append(node.func.value)
+                case _:
+                    pass
+    moved: set[str] = set()
+    size = -1
+    while receivers and len(moved) > size:
+        size = len(moved)
+        for bound_names, values in bound:
+            if not bound_names <= moved and any(_is_moved(value, moved) for value in values):
+                moved |= bound_names
+    return any(_is_moved(receiver, moved) for receiver in receivers)
+
+
+def _is_moved(value: ast.expr, moved: set[str]) -> bool:
+    match value:
+        case ast.Name(id=name):
+            return name in moved
+        case ast.Constant() | ast.Lambda():
+            return False
+        case ast.Attribute(value=inner, attr=name):
+            if name in ("T", "mT", "H", "mH") or (name in moved and isinstance(inner, ast.Name)):
+                return True
+            return name not in ("shape", "device", "dtype", "ndim") and _is_moved(inner, moved)
+        case ast.Subscript(value=inner, slice=index):
+            return not isinstance(index, ast.Constant) or _is_moved(inner, moved)
+        case ast.Call(func=function):
+            name = getattr(function, "attr", "") or getattr(function, "id", "")
+            if name in MOVING or name in moved:
+                return True
+            if name in ("contiguous", "size", "dim", "numel", "len", "int"):
+                return False
+            if isinstance(function, ast.Attribute) and _is_moved(function.value, moved):
+                return True
+            return any(_is_moved(one, moved) for one in _given(value))
+    return any(_is_moved(part, moved) for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr)) or (
+        isinstance(value, (ast.ListComp, ast.GeneratorExp)) and _is_moved(value.elt, moved)
+    )
+
+
 def _writes_through(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
-    if not any(_WRITING.search(_text(file, node)) for node in nodes):
-        return False
-    functions = _functions_in(nodes)
+    functions = functions_in(nodes)
+    names = {function.name for function in functions}
     changing: set[str] | None = None
     for function in functions:
         if not _COPYING.search(_text(file, function)):
             continue
-        if changing is None:
-            changing = {one.name for one in functions if _written(one) & _parameters(one)}
         derived: set[str] = set()
         size = -1
         while len(derived) > size:
@@ -254,8 +440,11 @@ def _writes_through(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
                 changed = [node.func.value] if isinstance(node.func, ast.Attribute) and name[-1:] == "_" else []
                 if any(_may_copy(one, derived) for one in changed):
                     return True
-                if (name in changing or name == "") and any(_may_copy(given, derived) for given in _given(node)):
-                    return True
+                if name in names and any(_may_copy(given, derived) for given in _given(node)):
+                    if changing is None:
+                        changing = {one.name for one in functions if _written(one) & _parameters(one)}
+                    if name in changing:
+                        return True
             elif (
                 isinstance(node, ast.Subscript)
                 and not isinstance(node.ctx, ast.Load)
@@ -266,7 +455,6 @@ def _writes_through(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
 
 
 _COPYING = re.compile(r"\b(?:" + "|".join(sorted(EITHER)) + r")\b")
-_WRITING = re.compile(r"[^\W_]_\s*\(|\]\s*=(?!=)|[-+*/@|&^]=|\b(?:out|inplace)\s*=")
 
 
 def _text(file: IndexedFile, node: ast.stmt) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from modellint.source.project import ClassRef, Imported
-from modellint.source.signs import SIGNS, shows
+from modellint.source.signs import BUILDS, SIGNS, functions_in, shows
 
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile, Project
@@ -43,6 +43,8 @@ class Words:
         self._of: dict[ast.AST, frozenset[str]] = {}
         self._all = self._of_file()
         self._of_class: dict[ast.AST, list[ast.stmt]] = {}
+        self._building: dict[ast.AST, frozenset[str]] = {}
+        self._run: dict[ast.AST, list[ast.stmt]] = {}
         self._outside: list[ast.stmt] | None = None
         self._signs: dict[tuple[str, ast.stmt | None], bool] = {}
 
@@ -62,12 +64,44 @@ class Words:
         """Whether the file holds a word of each set."""
         return _holds([one for one in needs if not one <= SIGNS], [self._all])
 
-    def in_class(self, ref: ClassRef, needs: Needs) -> bool:
-        """Whether a class, its bases in the file or the functions that it may call hold a word of each set."""
+    def in_class(self, ref: ClassRef, needs: Needs, only_forward: bool = False) -> bool:
+        """Whether a class, its bases in the file or the functions that it may call hold a word of each set.
+
+        With ``only_forward``, what is called in lower case counts only where ``forward`` may run it.
+        """
         found = self._of_class.get(ref.node)
         if found is None:
             found = self._of_class[ref.node] = self._reachable(ref)
-        return self._hold(needs, found)
+        if not only_forward:
+            return self._hold(needs, found)
+        if not _holds([one for one in needs if not one <= SIGNS], [self._in(node) for node in found]):
+            return False
+        run = self._run.get(ref.node)
+        if run is None:
+            run = self._run[ref.node] = self._run_by_forward(found)
+        if not run:
+            return False
+        words = [self._in(node) for node in run]
+        anywhere = [self._in_init(node) for node in found]
+        if not _holds([one for one in needs if not one <= SIGNS], [*words, *anywhere]):
+            return False
+        return all(self._shows(sign, run if sign == BUILDS else found) for one in needs if one <= SIGNS for sign in one)
+
+    def _in_init(self, node: ast.stmt) -> frozenset[str]:
+        if node not in self._building:
+            self._building[node] = frozenset(filter(_stands_in_init, self._in(node)))
+        return self._building[node]
+
+    def _run_by_forward(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
+        """The functions that ``forward`` may run, by the names that they hold; none without a ``forward``."""
+        left = functions_in(nodes)
+        found = [function for function in left if function.name == "forward"]
+        left = [function for function in left if function.name != "forward"]
+        for function in found:
+            words = self._in(function)
+            found.extend(other for other in left if other.name in words)
+            left = [other for other in left if other.name not in words]
+        return [*found]
 
     def _reachable(self, ref: ClassRef) -> list[ast.stmt]:
         """A class, its bases in the file, and the functions that they name, and so on."""
@@ -142,6 +176,12 @@ class Words:
             if root not in ("self", "cls"):
                 found.append("~" + name)
         return tuple(found)
+
+
+def _stands_in_init(word: str) -> bool:
+    """Whether a word is one that matters where the object is built: a class, or what registers state."""
+    name = word.lstrip(".~")
+    return name[:1].isupper() or name in ("register_buffer", "register_parameter", "forward")
 
 
 def _any_without_forward(tree: ast.Module) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.signs import FORWARDS
 from modellint.source.values import Argument, Instance, Value, alternatives
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class DirectForwardCall(Rule):
     code = "FLW007"
     name = "direct-forward-call"
     severity = Severity.WARNING
-    needs = (frozenset({".forward"}),)
+    needs = (frozenset({".forward"}), frozenset({FORWARDS}))
+    only_modules = True
     fixable = "call the module"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.signs import DROPS, OFF_BY_DEFAULT, ON_BY_DEFAULT
 from modellint.source.values import Const
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
     from modellint.source.flow import Call
     from modellint.source.values import Value
-
-_ON_BY_DEFAULT = {"dropout": 2, "dropout1d": 2, "dropout2d": 2, "dropout3d": 2}
-"""Functions whose ``training`` is True unless told otherwise, and the place of that argument."""
-
-_OFF_BY_DEFAULT = {"alpha_dropout": 2, "feature_alpha_dropout": 2, "batch_norm": 5, "rrelu": 3}
 
 
 class DropoutAlwaysOn(Rule):
@@ -76,7 +72,7 @@ class DropoutAlwaysOn(Rule):
     code = "MOD002"
     name = "dropout-always-on"
     severity = Severity.ERROR
-    needs = (frozenset("~" + name for name in (*_ON_BY_DEFAULT, *_OFF_BY_DEFAULT)),)
+    needs = (frozenset("~" + name for name in (*ON_BY_DEFAULT, *OFF_BY_DEFAULT)), frozenset({DROPS}))
     fixable = "`training=self.training`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -98,18 +94,18 @@ class DropoutAlwaysOn(Rule):
 def _always_on(call: Call) -> bool:
     if call.training:
         return False
-    if call.method in _ON_BY_DEFAULT:
+    if call.method in ON_BY_DEFAULT:
         rate = call.arguments.get(1, "p")
-        if call.has(_ON_BY_DEFAULT[call.method], "training") or _is(rate, 0):
+        if call.has(ON_BY_DEFAULT[call.method], "training") or _is(rate, 0):
             return False
         # A rate that the function is handed is 0 in evaluation mode where its caller minds, as for torch's own attention.
         return not _is_parameter(call)
-    if call.method not in _OFF_BY_DEFAULT:
+    if call.method not in OFF_BY_DEFAULT:
         return False
     if call.method == "batch_norm" and _is(call.arguments.get(1, "running_mean"), None):
         # Without running statistics there is no other mode; weights are standardised so.
         return False
-    return _is(call.arguments.get(_OFF_BY_DEFAULT[call.method], "training"), True) and not call.arguments.spread
+    return _is(call.arguments.get(OFF_BY_DEFAULT[call.method], "training"), True) and not call.arguments.spread
 
 
 def _is_parameter(call: Call) -> bool:
@@ -127,7 +123,7 @@ def _fix(code: Code, call: Call) -> Fix | None:
     name = code.self_name(call.function)
     if name is None:
         return None
-    place = (_ON_BY_DEFAULT | _OFF_BY_DEFAULT)[call.method]
+    place = (ON_BY_DEFAULT | OFF_BY_DEFAULT)[call.method]
     given = next((word.value for word in call.node.keywords if word.arg == "training"), None)
     if given is None and place < len(call.node.args):
         given = call.node.args[place]

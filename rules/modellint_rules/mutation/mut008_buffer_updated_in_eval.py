@@ -78,6 +78,7 @@ class BufferUpdatedInEval(Rule):
     severity = Severity.WARNING
     needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
     only_modules = True
+    only_forward = True
     fixable = "`if self.training:`"
     supersedes = ("MUT005",)
 

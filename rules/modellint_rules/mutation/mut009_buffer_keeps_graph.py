@@ -82,6 +82,7 @@ class BufferKeepsGraph(Rule):
     severity = Severity.WARNING
     needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
     only_modules = True
+    only_forward = True
     fixable = "detach the old value"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

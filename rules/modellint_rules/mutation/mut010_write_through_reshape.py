@@ -60,7 +60,8 @@ class WriteThroughReshape(Rule):
     `y.view(-1).add_(1)` changes it, or raises.
 
     ## Known limits
-    A tensor whose memory nothing else reads is left alone, and so are views that are certain.
+    A tensor whose memory nothing else reads is left alone, and so are views that are certain. Of `reshape`, only what gives fewer
+    dimensions counts: it merges some.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.Tensor.reshape.html>
@@ -109,7 +110,11 @@ def _matters(code: Code, write: Write, target: object) -> str:
 
 
 def _is_view(made: Tensor, source: Tensor) -> bool:
-    """Whether an operator that may copy certainly does not."""
+    """Whether an operator that may copy certainly does not, or is not known to merge dimensions: splitting them never copies."""
+    if made.made_by in ("reshape", "reshape_as"):
+        before, after = (part.layout.rank if part.layout is not None else None for part in (source, made))
+        if before is None or after is None or after >= before:
+            return True
     if source.layout is None or made.layout is None or source.assumed or source.root.origin == "argument":
         return False
     # What is contiguous though its source is not has been copied.

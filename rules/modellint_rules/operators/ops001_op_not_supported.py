@@ -67,6 +67,7 @@ class OpNotSupported(Rule):
     name = "op-not-supported"
     severity = Severity.ERROR
     only_modules = True
+    only_forward = True
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""

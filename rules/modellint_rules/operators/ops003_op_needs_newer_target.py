@@ -63,6 +63,7 @@ class OpNeedsNewerTarget(Rule):
     name = "op-needs-newer-target"
     severity = Severity.ERROR
     only_modules = True
+    only_forward = True
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what needs a newer system."""

@@ -99,6 +99,7 @@ class ModuleBuiltInForward(Rule):
     severity = Severity.ERROR
     needs = (frozenset({BUILDS}),)
     only_modules = True
+    only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every module that forward calls where it was built."""

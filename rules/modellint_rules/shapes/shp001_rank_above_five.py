@@ -94,6 +94,7 @@ class RankAboveFive(Rule):
         frozenset({WIDE}),
     )
     only_modules = True
+    only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask what is made for its rank, and then what is done with it."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.signs import MOVES
 from modellint.source.words import PARTIAL, STEP
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class ViewAfterPermute(Rule):
                 PARTIAL,
             }
         ),
+        frozenset({MOVES}),
     )
     fixable = "`reshape`"
 

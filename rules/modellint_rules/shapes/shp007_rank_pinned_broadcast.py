@@ -86,6 +86,8 @@ class RankPinnedBroadcast(Rule):
     code = "SHP007"
     name = "rank-pinned-broadcast"
     severity = Severity.INFO
+    only_modules = True
+    only_forward = True
     needs = (frozenset({".view", ".reshape", "~reshape"}), frozenset({"Parameter", "register_parameter"}))
     fixable = "a shape of any rank"
 

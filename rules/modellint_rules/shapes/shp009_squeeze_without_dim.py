@@ -71,6 +71,8 @@ class SqueezeWithoutDim(Rule):
     code = "SHP009"
     name = "squeeze-without-dim"
     severity = Severity.INFO
+    only_modules = True
+    only_forward = True
     needs = (frozenset({".squeeze", "~squeeze"}),)
     fixable = "name the dimension"
 
