@@ -199,3 +199,9 @@ def test_names_are_those_of_the_public_api() -> None:
     older = operator("torch.nn.functional.celu", VERSIONS[EXPORT_SINCE - 1])
     assert older is not None
     assert not older.converts
+
+
+def test_a_name_of_the_module_that_stands_for_an_operator_wakes_the_rule() -> None:
+    head = "import torch\nfrom torch import nn\n\nr2c = torch.view_as_complex\n\n\n"
+    text = head + "class Net(nn.Module):\n    def forward(self, x):\n        return r2c(x)\n"
+    assert [finding.code for finding in modellint.check_source(text).diagnostics] == ["OPS001"]

@@ -171,6 +171,9 @@ class Words:
         for binding in self.file.names.get(root, ()):
             if isinstance(binding, Imported) and binding.name is not None:
                 found += (binding.name, "~" + binding.name)
+            elif isinstance(binding, ast.Attribute):
+                # `_r2c = torch.view_as_complex`
+                found += (binding.attr, "." + binding.attr, "~" + binding.attr)
         for name in names:
             found += (name, "." + name)
             if root not in ("self", "cls"):
