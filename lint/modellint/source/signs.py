@@ -131,6 +131,7 @@ _GROWING = frozenset(
     {"unsqueeze", "stack", "unfold", "unflatten", "diag_embed", "one_hot", "view_as_real", "as_strided"}
 )
 _MOST = 5
+_OF_RANK_THREE = frozenset({"LSTM", "GRU", "RNN", "MultiheadAttention", "bmm", "baddbmm", "TransformerEncoderLayer"})
 _RANKS = {"1d": 3, "2d": 4, "3d": 5}
 """Ranks of what layers take, by the ends of their names."""
 
@@ -152,7 +153,7 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
 
 def may_build(name: str) -> bool:
     """Whether a name may be that of a module class with state."""
-    return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS)
+    return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS) and "ModelOutput" not in name
 
 
 def _drops(node: ast.stmt) -> bool:
@@ -199,7 +200,9 @@ def _builds(nodes: Sequence[ast.stmt]) -> bool:
         if part is not function and isinstance(part, (ast.FunctionDef, ast.Lambda))
     )
     return any(
-        isinstance(node, ast.Call) and may_build(getattr(node.func, "attr", "") or getattr(node.func, "id", ""))
+        isinstance(node, ast.Call)
+        and may_build(name := getattr(node.func, "attr", "") or getattr(node.func, "id", ""))
+        and (node.args or node.keywords or not name.endswith("Loss"))
         for function in (*(function for function in functions if function.name != "__init__"), *inner)
         for node in walk(function)
     )
@@ -266,12 +269,13 @@ def _may_make(file: IndexedFile, called: ast.expr) -> bool:
 
 
 _TELLING: frozenset[type[ast.AST]] = frozenset(
-    {ast.Call, ast.Tuple, ast.Assign, ast.BinOp, ast.Subscript, ast.For, ast.While, ast.comprehension}
+    {ast.Call, ast.Tuple, ast.Assign, ast.BinOp, ast.Subscript, ast.For, ast.While, ast.ListComp, ast.GeneratorExp}
 )
 
 
 def _gets_wide(nodes: Sequence[ast.stmt]) -> bool:
-    widest, grown, loops = 3, 0, 0
+    widest, grown = 2, 0
+    loops: list[ast.AST] = []
     rows: list[tuple[int, int]] = []
     """Of shapes that are written in part: how many sizes are, and how many stretches of unknown length stand between."""
     repeated: set[int] = set()
@@ -282,6 +286,8 @@ def _gets_wide(nodes: Sequence[ast.stmt]) -> bool:
                 name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
                 if name[-1:] in "dD":
                     widest = max(widest, _RANKS.get(name[-2:].lower(), 0))
+                elif widest < 3 and name in _OF_RANK_THREE:
+                    widest = 3
             elif kind in _TELLING:
                 match node:
                     case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=given):
@@ -306,14 +312,26 @@ def _gets_wide(nodes: Sequence[ast.stmt]) -> bool:
                         grown += sum(isinstance(item, ast.Constant) and item.value is None for item in items)
                     case ast.Subscript(slice=ast.Constant(value=None)):
                         grown += 1
-                    case ast.For() | ast.While() | ast.comprehension():
-                        loops += 1
+                    case ast.For() | ast.While() | ast.ListComp() | ast.GeneratorExp():
+                        loops.append(node)
                     case _:
                         pass
     widest = max([widest, *(written for written, unknown in rows if not unknown)])
     widest = max([widest, *(written + unknown * (widest - 1) for written, unknown in rows if unknown)])
-    grown += 2 if grown and loops else 0
+    if grown and any(_grows(part) for loop in loops for part in walk(loop)):
+        grown += 2
     return widest > _MOST or (grown > 0 and widest + grown > _MOST)
+
+
+def _grows(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return name in _GROWING
+        case ast.Subscript(slice=ast.Tuple(elts=items)):
+            return any(isinstance(item, ast.Constant) and item.value is None for item in items)
+        case ast.Subscript(slice=ast.Constant(value=None)):
+            return True
+    return False
 
 
 def _row(given: Sequence[ast.expr]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from modellint.source.signs import BUILDS, SIGNS, functions_in, shows
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile, Project
 
-_CHAIN = re.compile(r"(?<![\w.])[^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)*|\.\s*[^\W\d]\w*")
+_CHAIN = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*|\.[^\W\d]\w*")
 Needs = tuple[frozenset[str], ...]
 _STEP = re.compile(r"\[[^\]]*:[^\],:]*:")
 STEP = "<step>"
