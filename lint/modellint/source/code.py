@@ -52,7 +52,9 @@ class Code:
                 self._flow.read_functions(self.methods)
             else:
                 called = _called_on_self(self.methods)
-                self._rest = [f for f in self.methods if _name(f) != "forward" and _name(f) not in called]
+                # What a class inherits is read with the class that wrote it, or where it is called from here.
+                own = [f for f in self.methods if f.owner is not None and f.owner.node is self.ref.node]
+                self._rest = [f for f in own if _name(f) != "forward" and _name(f) not in called]
                 self._flow.read_methods([f for f in self.methods if _name(f) == "forward"])
         if self.whole and self._rest:
             rest, self._rest = self._rest, []

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.nodes import walk
 from modellint.source.project import Imported
@@ -362,42 +362,85 @@ def _is_row(node: ast.expr) -> bool:
     return isinstance(node, (ast.Tuple, ast.List)) or (isinstance(node, ast.Attribute) and node.attr == "shape")
 
 
+class _Step(NamedTuple):
+    """What one place of a function does with names: in the order of the text."""
+
+    row: int
+    certain: bool
+    """It runs whenever the function does, so that what it binds is no longer what it was."""
+    names: frozenset[str]
+    values: list[ast.expr]
+    called: str
+    """The function that gets the values, where it is a call."""
+    asks: bool
+    """The values are asked for a view."""
+
+
 def _may_move(nodes: Sequence[ast.stmt]) -> bool:
     """Whether the receiver of a `view` may be what a permutation, or a part of a tensor, gave."""
     functions = functions_in(nodes)
     names = {function.name for function in functions}
-    receivers: list[ast.expr] = []
-    bound: list[tuple[set[str], list[ast.expr]]] = []
-    """Names, each with what moves them along."""
-    for function in functions:
-        for node in walk(function):
-            match node:
-                case ast.Assign(targets=targets, value=value):
-                    bound.append(({name for target in targets for name in _names(target)}, [value]))
-                case ast.NamedExpr(target=target, value=value) | ast.AugAssign(target=target, value=value):
-                    bound.append((_names(target), [value]))
-                case ast.AnnAssign(target=target, value=ast.expr() as value):
-                    bound.append((_names(target), [value]))
-                case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
-                    bound.append((_names(target), [value]))
-                case ast.Return(value=ast.expr() as value):
-                    bound.append(({function.name}, [value]))
-                case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
-                    if name in names:
-                        given = {one for other in functions if other.name == name for one in _parameters(other)}
-                        bound.append((given, _given(node)))
-                    if name in ("view", "view_as") and isinstance(node.func, ast.Attribute):
-                        receivers.append(node.func.value)
-                case _:
-                    pass
-    moved: set[str] = set()
+    steps = [(function, sorted(_steps(function, names), key=lambda step: step.row)) for function in functions]
+    if not any(step.asks for _, several in steps for step in several):
+        return False
+    everywhere: set[str] = set()
+    given: dict[str, set[str]] = {name: set() for name in names}
     size = -1
-    while receivers and len(moved) > size:
-        size = len(moved)
-        for bound_names, values in bound:
-            if not bound_names <= moved and any(_is_moved(value, moved) for value in values):
-                moved |= bound_names
-    return any(_is_moved(receiver, moved) for receiver in receivers)
+    while size < len(everywhere) + sum(map(len, given.values())):
+        size = len(everywhere) + sum(map(len, given.values()))
+        for function, several in steps:
+            moved = given[function.name] | everywhere
+            for _ in range(2):
+                for step in several:
+                    if not any(_is_moved(value, moved) for value in step.values):
+                        if step.certain:
+                            moved -= step.names - everywhere
+                    elif step.asks:
+                        return True
+                    elif step.called:
+                        for other in functions:
+                            if other.name == step.called:
+                                given[other.name] |= _parameters(other)
+                    else:
+                        moved |= step.names
+                        everywhere |= {name for name in step.names if name.startswith(".") or name == function.name}
+    return False
+
+
+def _steps(function: ast.FunctionDef | ast.AsyncFunctionDef, names: set[str]) -> Iterator[_Step]:
+    outermost = {id(statement) for statement in function.body}
+    for node in walk(function):
+        row = getattr(node, "lineno", 0)
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                # What a statement binds holds behind all that its value does.
+                bound = frozenset(name for target in targets for name in _bound_names(target))
+                whole = all(isinstance(target, (ast.Name, ast.Tuple)) for target in targets)
+                yield _Step(node.end_lineno or row, whole and id(node) in outermost, bound, [value], "", False)
+            case ast.NamedExpr(target=target, value=value) | ast.AugAssign(target=target, value=value):
+                yield _Step(row, False, _bound_names(target), [value], "", False)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                yield _Step(row, False, _bound_names(target), [value], "", False)
+            case ast.For(target=target, iter=value):
+                yield _Step(row, False, _bound_names(target), [value], "", False)
+            case ast.comprehension(target=target, iter=value):
+                yield _Step(target.lineno, False, _bound_names(target), [value], "", False)
+            case ast.Return(value=ast.expr() as value):
+                yield _Step(row, False, frozenset({function.name}), [value], "", False)
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+                if name in names:
+                    yield _Step(row, False, frozenset(), _given(node), name, False)
+                if name in ("view", "view_as") and isinstance(node.func, ast.Attribute):
+                    yield _Step(row, False, frozenset(), [node.func.value], "", True)
+            case _:
+                pass
+
+
+def _bound_names(target: ast.expr) -> frozenset[str]:
+    """Names that a target binds; `.x` for an attribute, which other methods see too."""
+    parts = walk(target)
+    attributes = {"." + part.attr for part in parts if isinstance(part, ast.Attribute)}
+    return frozenset(attributes or {part.id for part in parts if isinstance(part, ast.Name)})
 
 
 def _is_moved(value: ast.expr, moved: set[str]) -> bool:
@@ -407,7 +450,7 @@ def _is_moved(value: ast.expr, moved: set[str]) -> bool:
         case ast.Constant() | ast.Lambda():
             return False
         case ast.Attribute(value=inner, attr=name):
-            if name in ("T", "mT", "H", "mH") or (name in moved and isinstance(inner, ast.Name)):
+            if name in ("T", "mT", "H", "mH") or "." + name in moved:
                 return True
             return name not in ("shape", "device", "dtype", "ndim") and _is_moved(inner, moved)
         case ast.Subscript(value=inner, slice=index):
