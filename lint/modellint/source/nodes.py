@@ -11,14 +11,14 @@ _KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module, ast.La
 def walk(node: ast.AST) -> list[ast.AST]:
     """A node and all below it, in the order of ``ast.walk``, but for ``Load``, ``Store`` and ``Del``.
 
-    The list belongs to the node and must not be changed: those of functions and classes are made once, as every rule goes
-    through them.
+    What is below functions and classes is looked for once, as every rule goes through them.
     """
     if isinstance(node, _KEPT):
         kept: list[ast.AST] | None = vars(node).get("_walked")
         if kept is None:
-            kept = vars(node)["_walked"] = _below(node)
-        return kept
+            # Without the node itself: a cycle would outlive its file, as nothing collects them.
+            kept = vars(node)["_walked"] = _below(node)[1:]
+        return [node, *kept]
     return _below(node)
 
 

@@ -677,17 +677,16 @@ class Project:
         """The class and those of its bases that are in the project, in the order of attribute look-up (roughly)."""
         order: list[ClassRef] = []
         seen: set[tuple[str, int, int]] = set()
-
-        def visit(one: ClassRef, depth: int) -> None:
+        # No function that calls itself: such a closure is a cycle, which would keep the files' trees in memory.
+        pending = [(ref, 0)]
+        while pending:
+            one, depth = pending.pop()
             if one.key in seen or depth > _DEEPEST:
-                return
+                continue
             seen.add(one.key)
             order.append(one)
-            for base in self.bases(one):
-                if isinstance(base, ClassRef):
-                    visit(base, depth + 1)
-
-        visit(ref, 0)
+            bases = [base for base in self.bases(one) if isinstance(base, ClassRef)]
+            pending.extend((base, depth + 1) for base in reversed(bases))
         return order
 
 
