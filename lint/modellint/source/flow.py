@@ -300,7 +300,8 @@ class Flow(Interpreter):
             # is seldom about tensors, and a library's base class may do a lot.
             if tensors_in(arguments.everything()):
                 return True
-            if function.file is not self.file and (self._abroad or getattr(function.node, "name", "") != "__init__"):
+            abroad = function.file is not self.file
+            if abroad and function.owner is not None and getattr(function.node, "name", "") != "__init__":
                 return not self._abroad and self._makes_tensors(function)
             return super()._worth_reading(function, arguments) or (
                 function.file is self.file and self._makes_tensors(function)
