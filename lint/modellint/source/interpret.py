@@ -151,8 +151,9 @@ class Interpreter(Caller):
             given = given[1:]
         if any(map(_followed, given)):
             return True
-        # A library's base class may do a lot besides; of what its `__init__` calls, only other files' `__init__` is followed.
-        if self._abroad and function.file is not self.file and getattr(function.node, "name", "") != "__init__":
+        # A library's base class may do a lot besides: of the methods that its `__init__` calls, only `__init__` is followed.
+        method = function.owner is not None and getattr(function.node, "name", "") != "__init__"
+        if self._abroad and method and function.file is not self.file:
             return False
         # Outside `__init__` a function that is given nothing of ours is taken to compute.
         if not self.allow_escape and function.owner is None and function.closure is None:
