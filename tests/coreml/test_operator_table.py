@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-pytest.importorskip("coremltools")
-torch = pytest.importorskip("torch")
-
-from modellint.coreml.operator_table import NEWEST, measure_all, names_of, read, rows  # noqa: E402
-from modellint.coreml.private import ct, registered, silence  # noqa: E402
-from modellint.coreml.probes import apis  # noqa: E402
-from modellint.source.operator_table import ROWS  # noqa: E402
-from modellint_rules.operators.rewrites import REWRITES  # noqa: E402
+from modellint.coreml.operator_table import NEWEST, measure_all, names_of, read, rows
+from modellint.coreml.private import ct, registered, silence
+from modellint.coreml.probes import apis
+from modellint.source.operator_table import ROWS
+from modellint_rules.operators.rewrites import REWRITES
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -36,16 +34,10 @@ SOME = (
 
 
 def test_names_of_converters() -> None:
-    if ct.__version__ != NEWEST:
-        pytest.skip(f"coremltools {ct.__version__} is installed; the table is of {NEWEST}")
     assert registered() == names_of(NEWEST)
 
 
 def test_rows_are_what_is_measured(tmp_path: Path) -> None:
-    # torch's database of operators needs it.
-    pytest.importorskip("expecttest")
-    if ct.__version__ != NEWEST:
-        pytest.skip(f"coremltools {ct.__version__} is installed; the table is of {NEWEST}")
     known = apis()
     measure_all([known[name] for name in SOME], tmp_path / "measured-0.jsonl", lambda line: None)
     assert rows(read(tmp_path)) == {name: ROWS[name] for name in SOME if name in ROWS}

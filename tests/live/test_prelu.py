@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from random import Random
 
+import coremltools
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -302,7 +303,6 @@ def test_without_import_of_its_own() -> None:
 
 
 def convert(module: nn.Module, rank: int, route: str) -> object:
-    coremltools = pytest.importorskip("coremltools")
     x = torch.randn([2, 3, 4, 5, 6][:rank])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -329,6 +329,5 @@ def test_converts(rank: int, route: str) -> None:
 @pytest.mark.parametrize("route", ["trace", "export"])
 def test_prelu_itself_does_not_convert_at_rank_5(route: str) -> None:
     """The reason for all this; the ranks 2 and 3 are lifted in coming versions of coremltools."""
-    pytest.importorskip("coremltools")
     with pytest.raises(ValueError, match="alpha"):
         convert(trained(nn.PReLU), 5, route)

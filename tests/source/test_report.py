@@ -250,7 +250,7 @@ def test_concise_is_one_line_for_each_finding_in_order() -> None:
 
 def test_json_has_exactly_the_agreed_keys() -> None:
     fix = fix_of(((1, 1, 1, 2), "한\n"))
-    rows = json.loads(as_json.render([finding(2, 3, 4, 1, fix=fix)], None, lambda path: "/root/" + path))
+    rows = json.loads(as_json.render([finding(2, 3, 4, 1, fix=fix)], None, lambda path: "/home/me/" + path))
     assert set(rows[0]) == KEYS
     assert rows[0] == {
         "code": "REG001",
@@ -258,7 +258,7 @@ def test_json_has_exactly_the_agreed_keys() -> None:
         "severity": "error",
         "message": "not registered",
         "url": None,
-        "filename": "/root/net.py",
+        "filename": "/home/me/net.py",
         "location": {"row": 2, "column": 3},
         "end_location": {"row": 4, "column": 1},
         "noqa_row": 3,

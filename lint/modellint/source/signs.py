@@ -78,6 +78,8 @@ ON_BY_DEFAULT = {"dropout": 2, "dropout1d": 2, "dropout2d": 2, "dropout3d": 2}
 """Functions whose ``training`` is True unless told otherwise, and the place of that argument."""
 
 OFF_BY_DEFAULT = {"alpha_dropout": 2, "feature_alpha_dropout": 2, "batch_norm": 5, "rrelu": 3}
+"""Those whose ``training`` is False unless told otherwise."""
+_DROPOUTS = frozenset({*ON_BY_DEFAULT, *OFF_BY_DEFAULT})
 
 EITHER = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 """Operators that give a view where they can, and a copy where they cannot."""
@@ -145,7 +147,7 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     if sign == MOVES:
         return _may_move(nodes)
     if sign == DROPS:
-        return any(_drops(node) for node in nodes)
+        return _drops(file, nodes)
     if sign == FORWARDS:
         return any(_calls_forward(node) for outer in nodes for node in walk(outer))
     return _gets_wide(nodes) if sign == WIDE else _writes_through(file, nodes)
@@ -156,29 +158,44 @@ def may_build(name: str) -> bool:
     return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS) and "ModelOutput" not in name
 
 
-def _drops(node: ast.stmt) -> bool:
+def _drops(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     called: set[int] = set()
-    for part in walk(node):
-        if isinstance(part, ast.Call):
-            called.add(id(part.func))
-            if _may_drop(part):
-                return True
-        elif isinstance(part, ast.Attribute) and getattr(part.value, "id", "") == "F" and id(part) not in called:
-            # Handed on: `drop = F.dropout`.
-            found = part.attr in ON_BY_DEFAULT or part.attr in OFF_BY_DEFAULT
-            if found:
+    for outer in nodes:
+        for node in walk(outer):
+            if isinstance(node, ast.Call):
+                called.add(id(node.func))
+                if _may_drop(node):
+                    return True
+            elif isinstance(node, (ast.Attribute, ast.Name)) and id(node) not in called and _is_dropout(file, node):
+                # Handed on: `drop = F.dropout`.
                 return True
     return False
 
 
+def _is_dropout(file: IndexedFile, node: ast.Attribute | ast.Name) -> bool:
+    """Whether an expression is a functional dropout, by torch's module or by an import of its own."""
+    name = node.attr if isinstance(node, ast.Attribute) else node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
+        return name in _DROPOUTS and node.value.attr == "functional"
+    if isinstance(node, ast.Attribute) and (name not in _DROPOUTS or not isinstance(node.value, ast.Name)):
+        return False
+    root = node.value.id if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else name
+    imported = [one for one in file.names.get(root, ()) if isinstance(one, Imported)]
+    if isinstance(node, ast.Attribute):
+        return any(one.module.endswith("functional") or one.name == "functional" for one in imported)
+    return any(one.name in _DROPOUTS and one.module.endswith("functional") for one in imported)
+
+
 def _may_drop(call: ast.Call) -> bool:
     name = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+    mode = [word.value for word in call.keywords if word.arg == "training"]
+    anything = any(word.arg is None for word in call.keywords)
     if name in ON_BY_DEFAULT:
-        return (
-            not any(word.arg in ("training", None) for word in call.keywords) and len(call.args) <= ON_BY_DEFAULT[name]
-        )
-    values = (*call.args, *(word.value for word in call.keywords))
-    return name in OFF_BY_DEFAULT and any(isinstance(one, ast.Constant) and one.value is True for one in values)
+        return not mode and not anything and len(call.args) <= ON_BY_DEFAULT[name]
+    if name in OFF_BY_DEFAULT:
+        mode += call.args[OFF_BY_DEFAULT[name] : OFF_BY_DEFAULT[name] + 1]
+        return any(not (isinstance(one, ast.Attribute) and one.attr == "training") for one in mode)
+    return False
 
 
 def _calls_forward(node: ast.AST) -> bool:

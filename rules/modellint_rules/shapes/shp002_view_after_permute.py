@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import MOVES
+from modellint.source.signs import MOVES, MOVING
 from modellint.source.words import PARTIAL, STEP
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
 
-_MOVING = ("transpose", "permute", "t", "adjoint", "swapaxes", "swapdims", "movedim", "moveaxis", "expand", "unfold")
-_PARTS = ("expand_as", "einsum", "select", "narrow", "unbind", "split", "diagonal")
 _MOVING_ATTRIBUTES = (".T", ".mT", ".H", ".mH")
 
 
@@ -71,8 +69,8 @@ class ViewAfterPermute(Rule):
         frozenset({".view", ".view_as"}),
         frozenset(
             {
-                *("." + name for name in (*_MOVING, *_PARTS)),
-                *("~" + name for name in (*_MOVING, *_PARTS)),
+                *("." + name for name in MOVING),
+                *("~" + name for name in MOVING),
                 *_MOVING_ATTRIBUTES,
                 STEP,
                 PARTIAL,
