@@ -33,8 +33,8 @@ MOVES = "<moves>"
 """A `view` may be asked of what a permutation gave."""
 SIGNS = frozenset({MAKES, WIDE, THROUGH, BUILDS, DROPS, FORWARDS, MOVES})
 
-MOVING = frozenset(
-    {
+PERMUTING = frozenset(
+    [
         "transpose",
         "permute",
         "t",
@@ -46,33 +46,32 @@ MOVING = frozenset(
         "expand",
         "unfold",
         "expand_as",
-    }
-    | {
         "einsum",
         "select",
         "narrow",
         "unbind",
         "split",
         "diagonal",
-        "chunk",
-        "tensor_split",
-        "split_with_sizes",
-        "as_strided",
-    }
-    | {
-        "hsplit",
-        "vsplit",
-        "dsplit",
-        "broadcast_to",
-        "scaled_dot_product_attention",
-        "rearrange",
-        "repeat",
-        "flip",
-        "real",
-        "imag",
-    }
+    ]
 )
-"""Operators whose result may not lie in memory as a contiguous tensor does."""
+"""Operators whose result seldom lies in memory as a contiguous tensor does."""
+MOVING = PERMUTING | {
+    "chunk",
+    "tensor_split",
+    "split_with_sizes",
+    "as_strided",
+    "hsplit",
+    "vsplit",
+    "dsplit",
+    "broadcast_to",
+    "scaled_dot_product_attention",
+    "rearrange",
+    "repeat",
+    "flip",
+    "real",
+    "imag",
+}
+"""Those, and others whose result may not."""
 
 ON_BY_DEFAULT = {"dropout": 2, "dropout1d": 2, "dropout2d": 2, "dropout3d": 2}
 """Functions whose ``training`` is True unless told otherwise, and the place of that argument."""

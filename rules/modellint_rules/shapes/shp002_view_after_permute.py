@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import MOVES, MOVING
+from modellint.source.signs import MOVES, PERMUTING
 from modellint.source.words import PARTIAL, STEP
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class ViewAfterPermute(Rule):
         frozenset({".view", ".view_as"}),
         frozenset(
             {
-                *("." + name for name in MOVING),
-                *("~" + name for name in MOVING),
+                *("." + name for name in PERMUTING),
+                *("~" + name for name in PERMUTING),
                 *_MOVING_ATTRIBUTES,
                 STEP,
                 PARTIAL,
