@@ -112,7 +112,35 @@ def test_losses_are_not_exported() -> None:
     assert not found(
         net("labels = w\nif labels is not None and y is not None:\n    x = F.cross_entropy(x, y)\nreturn x")
     )
+    assert not found(net("if start_positions is not None:\n    x = F.cross_entropy(x, y)\nreturn x"))
+    assert not found(net("if return_loss:\n    x = F.cross_entropy(x, y)\nreturn x"))
     assert not found(net("return F.cross_entropy(x, y)").replace("class Net", "class NetLoss"))
+    assert not found(net("return ctc_loss(x)", extra="\n\ndef ctc_loss(x):\n    return torch.cdist(x, x)\n"))
+
+
+def test_a_layer_is_reported_where_it_is_called() -> None:
+    text = net("layer = nn.CrossEntropyLoss()\nreturn layer(x, y)")
+    (finding,) = modellint.check_source(text).diagnostics
+    assert finding.span is not None
+    assert text.splitlines()[finding.span.row - 1].strip() == "return layer(x, y)"
+    assert len(found(net("return nn.CrossEntropyLoss()(x, y)"))) == 1
+
+
+def test_a_branch_for_a_tensor_that_is_not_given_is_not_read() -> None:
+    extra = (
+        "\n\ndef made():\n    return torch.diag(torch.ones(4))\n"
+        "\n\ndef scaled(x, kernel=None):\n    if kernel is None:\n        kernel = made()\n    return x * kernel\n"
+    )
+    assert not found(net("return scaled(x, kernel=self.kernel)", "self.kernel = nn.Buffer(made())", extra=extra))
+    assert found(net("return scaled(x)", "self.kernel = nn.Buffer(made())", extra=extra))
+    assert found(net("return scaled(x, kernel=w)", "self.kernel = nn.Buffer(made())", extra=extra))
+
+
+def test_tensors_of_other_packages_are_not_torchs() -> None:
+    text = net("return x.abs() * torch.exp(1j * x.angle())")
+    assert found(text)
+    assert not found(text.replace("x, y", "x: ComplexTensor, y"))
+    assert found(text.replace("x, y", "x: torch.Tensor | ComplexTensor, y"))
 
 
 def test_one_finding_for_an_operator_in_a_line() -> None:

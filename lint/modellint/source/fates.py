@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from modellint.source.nodes import walk
 
-_LABELS = re.compile(r"(?:^|_)(?:labels?|targets?|gt|ground_truth)(?:_|$)")
+_LABELS = re.compile(r"(?:^|_)(?:labels?|targets?|gt|ground_truth|(?:start|end)_positions?)(?:_|$)")
+_LOSS = re.compile(r"(?:^|_)loss(?:es)?(?:_|$)")
 _TO_PYTHON = frozenset({"item", "tolist", "numpy", "size", "dim", "numel", "shape", "dtype", "device", "ndim"})
 _BUILTINS = frozenset({"float", "int", "bool", "len", "str", "print", "repr", "isinstance"})
 
@@ -23,7 +24,9 @@ def ends_in_python(node: ast.expr, function: ast.AST) -> bool:
 
 
 def only_for_a_loss(node: ast.expr, function: ast.AST) -> bool:
-    """Whether an expression stands where there are labels only: under `if labels is not None`."""
+    """Whether an expression stands where there are labels only: under `if labels is not None`, or in a function called a loss."""
+    if _LOSS.search(getattr(function, "name", "")):
+        return True
     parents = {child: parent for parent in ast.walk(function) for child in ast.iter_child_nodes(parent)}
     child: ast.AST = node
     while (parent := parents.get(child)) is not None:
@@ -43,6 +46,8 @@ def _asks_for_labels(test: ast.expr) -> bool:
             left=ast.Name(id=name) | ast.Attribute(attr=name), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
         ):
             return _LABELS.search(name) is not None
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _LOSS.search(name) is not None
         case ast.BoolOp(op=ast.And(), values=values):
             return any(map(_asks_for_labels, values))
     return False

@@ -54,11 +54,12 @@ class Call:
     ``name``: the dotted name of what is called, outside the project (``torch.nn.functional.dropout``);
     ``torch.Tensor.view`` for a method of a tensor; else empty. ``callee``: the value that is called. ``method``: the name
     behind the last dot. ``receiver``: whose method it is. ``training``: it is reached in training only; ``quiet``: under
-    `no_grad`.
+    `no_grad`. ``building``: it is made while the object is built.
     """
 
     __slots__ = (
         "arguments",
+        "building",
         "callee",
         "function",
         "method",
@@ -84,6 +85,7 @@ class Call:
         result: Value,
         training: bool,
         quiet: bool,
+        building: bool,
     ) -> None:
         self.node = node
         self.callee = callee
@@ -96,6 +98,7 @@ class Call:
         self.result = result
         self.training = training
         self.quiet = quiet
+        self.building = building
 
     @property
     def refused(self) -> bool:
@@ -815,15 +818,16 @@ class Flow(Interpreter):
                 case Method(receiver=owner, name=attribute):
                     method, receiver = attribute, owner
             function = self._functions[-1] if self._functions else None
-            training, quiet = self._training > 0, self._is_quiet()
+            state = self._training > 0, self._is_quiet(), not self.reading
             self.calls.setdefault(node, []).append(
-                Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, training, quiet)
+                Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, *state)
             )
 
     # Control flow
 
     def _if(self, node: ast.If, frame: Frame) -> bool:
         self.value(node.test, frame)
+        decided = self._decided(node.test, frame)
         guard = self._guard(node.test, frame)
         switch = guard is None and self._is_switch(node.test, frame)
         before = self._state(frame)
@@ -831,14 +835,14 @@ class Flow(Interpreter):
         # What runs in evaluation only is meant to.
         self._switches += switch or guard is False
         self._training += guard is True
-        if self._block(node.body, frame):
+        if decided is not False and self._block(node.body, frame):
             after.append((frame.locals, self.attributes))
         self._training -= guard is True
         self._switches += (guard is True) - (guard is False)
-        leaves_early = not after
+        leaves_early = not after and decided is not False
         self._restore(before, frame)
         self._training += guard is False
-        if self._block(node.orelse, frame):
+        if decided is not True and self._block(node.orelse, frame):
             after.append((frame.locals, self.attributes))
         self._training -= guard is False
         self._switches -= switch or guard is True
@@ -850,6 +854,17 @@ class Flow(Interpreter):
             self._early_exits[-1] += 1
             self._training += 1
         return self._join(after, frame)
+
+    def _decided(self, test: ast.expr, frame: Frame) -> bool | None:
+        """What a condition certainly is: a local variable that holds a tensor which the code itself makes is not None."""
+        match test:
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
+            ) if self.reading:
+                held = frame.locals.get(name)
+                if held is not None and all(map(_is_made, alternatives(held))):
+                    return isinstance(op, ast.IsNot)
+        return None
 
     def _block(self, statements: list[ast.stmt], frame: Frame) -> bool:
         self._early_exits.append(0)
@@ -941,6 +956,11 @@ class Flow(Interpreter):
         return reached
 
 
+_TENSORS = frozenset(
+    {"Tensor", "FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "BoolTensor"}
+    | {"ByteTensor", "CharTensor", "ShortTensor", "IntTensor", "LongTensor"}
+)
+"""What torch calls its tensors: others' tensors, such as torch_complex's, have methods of their own."""
 _NOT_TENSORS = frozenset(
     {
         "device",
@@ -1031,6 +1051,11 @@ def _is_quiet(node: ast.expr) -> bool:
     return getattr(node, "attr", getattr(node, "id", "")) in _QUIET
 
 
+def _is_made(value: Value) -> bool:
+    """Whether a value certainly is a tensor, whatever the caller gives."""
+    return isinstance(value, Tensor) and value.certain and value.origin not in ("argument", "unseen")
+
+
 def _says_tensor(annotation: ast.expr | None) -> bool | None:
     """Whether an annotation says that a parameter is a tensor; None without one."""
     if annotation is None:
@@ -1047,8 +1072,7 @@ def _says_tensor(annotation: ast.expr | None) -> bool | None:
         elif isinstance(node, ast.Name):
             names.add(node.id)
     names -= {"torch", "typing", "t", "th", "Optional", "Union", "None"}
-    tensor = {name for name in names if name.endswith("Tensor")}
-    return bool(tensor) and tensor == names
+    return not names.isdisjoint(_TENSORS) and all(name.endswith("Tensor") for name in names)
 
 
 Flow.readers = {

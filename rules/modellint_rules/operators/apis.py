@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modellint.source.operators import Operator
     from modellint.source.values import Value
 
-_LOSS = re.compile("(?:Loss|Losses|Criterion)$")
+_LOSS = re.compile("(?:Loss|Losses|Criterion)(?![a-z])")
 
 
 def calls_in_forward(code: Code, ask: Callable[[str], Operator | None]) -> Iterator[tuple[Call, list[Operator], bool]]:
@@ -30,7 +30,10 @@ def calls_in_forward(code: Code, ask: Callable[[str], Operator | None]) -> Itera
     if code.ref is None or _LOSS.search(code.name or ""):
         return
     given: set[tuple[int, str]] = set()
-    for readings in code.calls:
+    for every in code.calls:
+        readings = [reading for reading in every if not reading.building]
+        if not readings:
+            continue
         call = readings[0]
         found = list(_asked(code, readings, ask))
         known = [row for row in found if row is not None]
@@ -61,6 +64,9 @@ def _asked(code: Code, readings: list[Call], ask: Callable[[str], Operator | Non
     seen = any(isinstance(reading.receiver, Tensor) and reading.receiver.origin != "unseen" for reading in readings)
     for reading in readings:
         if reading.name.startswith("torch.Tensor.") and not seen:
+            yield None
+        elif reading.name.startswith("torch.nn.") and reading.method[:1].isupper():
+            # It builds a layer, and what runs is where that is called.
             yield None
         elif reading.name:
             yield ask(reading.name)

@@ -22,8 +22,9 @@ class OpNotSupported(Rule):
     Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch that no capture turns into
     operators with converters. It is an error where neither `torch.jit.trace` nor `torch.export` leads to a program that
     converts, a warning where one of them does, possibly with core ATen decompositions only. In code that runs in training only
-    it is for information; in a loss (`class …Loss`, `if labels is not None`) nothing is said. The table of operators was made
-    by capturing and converting each of them; the setting `coreml-version` says which version of coremltools to ask it about.
+    it is for information; in a loss (`class …Loss`, `def …_loss`, `if labels is not None`) nothing is said. The table of
+    operators was made by capturing and converting each of them; the setting `coreml-version` says which version of coremltools
+    to ask it about.
 
     ## Why
     The conversion stops at the first operator without a converter, and names it without a line.
