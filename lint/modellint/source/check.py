@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.diagnostic import Diagnostic, Span
 from modellint.settings import Destination
 from modellint.source.gate import may_matter
-from modellint.source.parse import Unparsable, parse
+from modellint.source.parse import Unparsable
 from modellint.source.project import ClassRef, IndexedFile
 from modellint.source.suppress import may_hold_directives
 
@@ -56,18 +56,16 @@ def check_source(
     suppressing = may_hold_directives(text)
     if not suppressing and not _CLASS.search(text) and "torch" not in text:
         return Checked((), {})
+    location = str(path) if path is not None else str(project.root) + "/" + shown
     try:
-        tree = parse(text)
+        file = project.adopt(location, source)
     except Unparsable as error:
         return Checked((_cannot_parse(source, shown, error),), {})
-    location = str(path) if path is not None else str(project.root) + "/" + shown
-    file = IndexedFile(location, source, tree)
-    project.adopt(file)
     goal = settings.destination if settings is not None else Destination()
     found = [finding._replace(path=shown) for finding in _findings(file, project, rules, shown, gated, goal)]
     found = _most_specific(found, rules)
     if suppressing:
-        found = _suppressed(found, source, tree, shown, rules)
+        found = _suppressed(found, source, file.tree, shown, rules)
     consulted = project.consulted()
     consulted.pop(location, None)
     return Checked(tuple(sorted(found, key=lambda finding: finding.sort_key)), consulted)

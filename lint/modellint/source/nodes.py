@@ -3,23 +3,58 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeVar, cast
 
-_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Name: (), ast.Constant: (), ast.alias: ()}
-_KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module, ast.Lambda)
+_Node = TypeVar("_Node", bound=ast.AST)
+_LEAVES = (ast.Name, ast.Constant, ast.alias, ast.Global, ast.Nonlocal, ast.MatchSingleton)
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = dict.fromkeys(_LEAVES, ())
+_NO_NODES = frozenset(
+    {"arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level", "module", "name"}
+    | {"rest", "simple", "type_comment", "type_ignores"}
+)
+"""Fields that hold strings, numbers or a context."""
+_WITH_GAPS = ("keys", "kw_defaults")
+"""Lists that hold ``None``, too."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_ByKind = dict[type[ast.AST], list[ast.AST]]
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """A node and all below it, in the order of ``ast.walk``, but for ``Load``, ``Store`` and ``Del``.
+    """A node and all below it but for ``Load``, ``Store`` and ``Del``: in the order of ``ast.walk``, statement by statement in a class.
 
     What is below functions and classes is looked for once, as every rule goes through them.
     """
-    if isinstance(node, _KEPT):
-        kept: list[ast.AST] | None = vars(node).get("_walked")
-        if kept is None:
-            # Without the node itself: a cycle would outlive its file, as nothing collects them.
-            kept = vars(node)["_walked"] = _below(node)[1:]
-        return [node, *kept]
-    return _below(node)
+    if not isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Module)):
+        return _below(node)
+    kept: list[ast.AST] | None = vars(node).get("_walked")
+    if kept is None:
+        # Without the node itself: a cycle would outlive its file, as nothing collects them.
+        kept = vars(node)["_walked"] = _below(node)[1:] if isinstance(node, _FUNCTIONS) else _below_parts(node)
+    return [node, *kept]
+
+
+def of_kind(node: ast.AST, kind: type[_Node]) -> list[_Node]:
+    """The nodes of one class below a function or class, in the order of ``walk``."""
+    found: _ByKind | None = vars(node).get("_by_kind")
+    if found is None:
+        found = vars(node)["_by_kind"] = {}
+        for part in walk(node)[1:]:
+            if part.__class__ in found:
+                found[part.__class__].append(part)
+            else:
+                found[part.__class__] = [part]
+    return cast("list[_Node]", found.get(kind, []))
+
+
+def _below_parts(node: ast.ClassDef | ast.Module) -> list[ast.AST]:
+    """What is below a class or a file: methods are gone through by themselves, too."""
+    found: list[ast.AST] = []
+    if isinstance(node, ast.ClassDef):
+        for part in (*node.decorator_list, *node.bases, *node.keywords):
+            found += _below(part)
+    for statement in node.body:
+        found += walk(statement)
+    return found
 
 
 def _below(node: ast.AST) -> list[ast.AST]:
@@ -29,13 +64,11 @@ def _below(node: ast.AST) -> list[ast.AST]:
         kind = one.__class__
         names = fields.get(kind)
         if names is None:
-            names = fields[kind] = tuple(
-                name for name in kind._fields if name not in ("ctx", "type_comment", "type_ignores")
-            )
+            names = fields[kind] = tuple(name for name in kind._fields if name not in _NO_NODES)
         for name in names:
             value = getattr(one, name, None)
             if value.__class__ is list:
-                found += [item for item in value if isinstance(item, ast.AST)]
+                found += [item for item in value if item is not None] if name in _WITH_GAPS else value
             elif isinstance(value, ast.AST):
                 found.append(value)
     return found

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from modellint.source.uses import ClassUses
 
 _KEPT_TREES = 256
+_KEPT_CHECKED = 16
+"""Files that were checked and that no other file has asked for yet: most are never asked for."""
 _DEEPEST = 16
 _STAR = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+\*", re.MULTILINE)
 _ALL = re.compile(r"^__all__\b", re.MULTILINE)
@@ -249,6 +251,7 @@ class Project:
         self.digesting = True
         """Whether anyone, such as a cache, wants to know what the files held."""
         self._files: OrderedDict[str, IndexedFile | None] = OrderedDict()
+        self._checked: OrderedDict[str, IndexedFile] = OrderedDict()
         self._digests: dict[str, str | None] = {}
         self._is_module: dict[tuple[str, int, int], tuple[bool | None, frozenset[_Touched]]] = {}
         self._makes: dict[tuple[str, int, tuple[str, int, int]], tuple[bool, frozenset[_Touched]]] = {}
@@ -257,7 +260,10 @@ class Project:
         self._outlines: dict[str, _Outline] = {}
         self._found: dict[tuple[str, str], tuple[str | None, frozenset[_Touched]]] = {}
         self._package_parents: dict[str, str] = {}
-        self._resolved: dict[tuple[str, str], tuple[Symbol | None, frozenset[_Touched]]] = {}
+        self._resolved: dict[str, dict[str, tuple[Symbol | None, frozenset[_Touched]]]] = {}
+        """What names mean, by the file that they stand in."""
+        self._leading_to: dict[str, set[tuple[str, str]]] = {}
+        """Those of them, in other files, that lead to what stands in a file."""
         self.touched: set[_Touched] = set()
 
     # Files
@@ -278,9 +284,23 @@ class Project:
                 pending.extend(one)
         return {path: self._digests.get(path) for path in sorted(paths)}
 
-    def adopt(self, file: IndexedFile) -> None:
-        """Use this text for the file's path, whatever the disk says."""
-        self._remember(file.path, file)
+    def adopt(self, path: str, source: SourceText) -> IndexedFile:
+        """The parsed file of this text, which counts from now on, whatever the disk says. Raises ``Unparsable``."""
+        known_file = self._files.get(path) or self._checked.get(path)
+        if known_file is not None and known_file.source.text == source.text:
+            return known_file
+        file = IndexedFile(path, source, parse(source.text))
+        if path in self._files or path in self._checked:
+            self._resolved.clear()
+            self._leading_to.clear()
+        self._forget(path)
+        if path in self._files:
+            self._files[path] = file
+        else:
+            self._checked[path] = file
+            if len(self._checked) > _KEPT_CHECKED:
+                self._forget(self._checked.popitem(last=False)[0])
+        return file
 
     def file(self, path: str) -> IndexedFile | None:
         """The parsed file, or None when it cannot be read or parsed."""
@@ -288,15 +308,18 @@ class Project:
         if path in self._files:
             self._files.move_to_end(path)
             return self._files[path]
-        indexed: IndexedFile | None = None
-        data = self.data(path)
-        if data is not None:
+        indexed = self._checked.pop(path, None)
+        data = self.data(path) if indexed is None or self.digesting else None
+        if indexed is None and data is not None:
+            self._forget(path)
             try:
                 source = SourceText.decode(data)
                 indexed = IndexedFile(path, source, parse(source.text))
             except (Undecodable, Unparsable):
                 pass
-        self._remember(path, indexed)
+        self._files[path] = indexed
+        if len(self._files) > _KEPT_TREES:
+            self._forget(self._files.popitem(last=False)[0])
         return indexed
 
     def data(self, path: str) -> bytes | None:
@@ -315,14 +338,11 @@ class Project:
             self._digests[path] = ""
         return data
 
-    def _remember(self, path: str, indexed: IndexedFile | None) -> None:
-        if path in self._files:
-            self._resolved.clear()
-        self._files[path] = indexed
-        self._files.move_to_end(path)
-        while len(self._files) > _KEPT_TREES:
-            self._files.popitem(last=False)
-            self._resolved.clear()
+    def _forget(self, path: str) -> None:
+        """Drop the answers that hold on to the tree of a file."""
+        self._resolved.pop(path, None)
+        for other, dotted in self._leading_to.pop(path, ()):
+            self._resolved.get(other, {}).pop(dotted, None)
 
     # Imports
 
@@ -388,13 +408,15 @@ class Project:
         """What a dotted name means in a file; None when it is bound nowhere."""
         if within or depth:
             return self._resolve(file, dotted, within, depth)
-        key = file.path, dotted
-        known_answer = self._resolved.get(key)
+        answers = self._resolved.setdefault(file.path, {})
+        known_answer = answers.get(dotted)
         if known_answer is None:
             outer, self.touched = self.touched, set()
             symbol = self._resolve(file, dotted, within, depth)
-            known_answer = self._resolved[key] = symbol, frozenset(self.touched)
+            known_answer = answers[dotted] = symbol, frozenset(self.touched)
             self.touched = outer
+            if isinstance(symbol, (ClassRef, FunctionRef, ValueRef)) and symbol.file is not file:
+                self._leading_to.setdefault(symbol.file.path, set()).add((file.path, dotted))
         if known_answer[1]:
             self.touched.add(known_answer[1])
         return known_answer[0]

@@ -6,11 +6,10 @@ Each sign answers "may there be such a thing?": no means no.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
-from modellint.source.nodes import walk
+from modellint.source.nodes import of_kind, walk
 from modellint.source.project import Imported
 from modellint.source.torch_names import STATELESS
 
@@ -83,7 +82,8 @@ _DROPOUTS = frozenset({*ON_BY_DEFAULT, *OFF_BY_DEFAULT})
 EITHER = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 """Operators that give a view where they can, and a copy where they cannot."""
 
-_Functions = list[ast.FunctionDef | ast.AsyncFunctionDef]
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_Functions = list[_Function]
 _OTHERS = (
     "Error",
     "Exception",
@@ -148,8 +148,8 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     if sign == DROPS:
         return _drops(file, nodes)
     if sign == FORWARDS:
-        return any(_calls_forward(node) for outer in nodes for node in walk(outer))
-    return _gets_wide(nodes) if sign == WIDE else _writes_through(file, nodes)
+        return any(_calls_forward(call) for node in nodes for call in of_kind(node, ast.Call))
+    return _gets_wide(nodes) if sign == WIDE else _writes_through(nodes)
 
 
 def may_build(name: str) -> bool:
@@ -158,35 +158,39 @@ def may_build(name: str) -> bool:
 
 
 def _drops(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
-    called: set[int] = set()
-    for outer in nodes:
-        for node in walk(outer):
-            if isinstance(node, ast.Call):
-                called.add(id(node.func))
-                if _may_drop(node):
-                    return True
-            elif isinstance(node, (ast.Attribute, ast.Name)) and id(node) not in called and _is_dropout(file, node):
-                # Handed on: `drop = F.dropout`.
-                return True
+    calls = [call for node in nodes for call in of_kind(node, ast.Call)]
+    if any(map(_may_drop, calls)):
+        return True
+    # Handed on: `drop = F.dropout`.
+    called = {call.func for call in calls}
+    return any(
+        part not in called and _is_dropout(file, part)
+        for node in nodes
+        for parts in (of_kind(node, ast.Attribute), of_kind(node, ast.Name))
+        for part in parts
+    )
+
+
+def _is_dropout(file: IndexedFile, node: ast.expr) -> bool:
+    """Whether an expression is a functional dropout, by torch's module or by an import of its own."""
+    match node:
+        case ast.Attribute(value=ast.Attribute(attr=module), attr=name):
+            return name in _DROPOUTS and module == "functional"
+        case ast.Attribute(value=ast.Name(id=root), attr=name) if name in _DROPOUTS:
+            return any(
+                isinstance(one, Imported) and (one.module.endswith("functional") or one.name == "functional")
+                for one in file.names.get(root, ())
+            )
+        case ast.Name(id=name):
+            return any(
+                isinstance(one, Imported) and one.name in _DROPOUTS and one.module.endswith("functional")
+                for one in file.names.get(name, ())
+            )
     return False
 
 
-def _is_dropout(file: IndexedFile, node: ast.Attribute | ast.Name) -> bool:
-    """Whether an expression is a functional dropout, by torch's module or by an import of its own."""
-    name = node.attr if isinstance(node, ast.Attribute) else node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
-        return name in _DROPOUTS and node.value.attr == "functional"
-    if isinstance(node, ast.Attribute) and (name not in _DROPOUTS or not isinstance(node.value, ast.Name)):
-        return False
-    root = node.value.id if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else name
-    imported = [one for one in file.names.get(root, ()) if isinstance(one, Imported)]
-    if isinstance(node, ast.Attribute):
-        return any(one.module.endswith("functional") or one.name == "functional" for one in imported)
-    return any(one.name in _DROPOUTS and one.module.endswith("functional") for one in imported)
-
-
 def _may_drop(call: ast.Call) -> bool:
-    name = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+    name = _called(call)
     mode = [word.value for word in call.keywords if word.arg == "training"]
     anything = any(word.arg is None for word in call.keywords)
     if name in ON_BY_DEFAULT:
@@ -197,31 +201,27 @@ def _may_drop(call: ast.Call) -> bool:
     return False
 
 
-def _calls_forward(node: ast.AST) -> bool:
+def _calls_forward(node: ast.Call) -> bool:
     return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
+        isinstance(node.func, ast.Attribute)
         and node.func.attr == "forward"
         and not (isinstance(node.func.value, ast.Call) and getattr(node.func.value.func, "id", "") == "super")
     )
 
 
 def _builds(nodes: Sequence[ast.stmt]) -> bool:
-    functions = functions_in(nodes)
-    inner = (
-        part
-        for function in functions
-        if function.name == "__init__"
-        for part in walk(function)
-        if part is not function and isinstance(part, (ast.FunctionDef, ast.Lambda))
-    )
-    return any(
-        isinstance(node, ast.Call)
-        and may_build(name := getattr(node.func, "attr", "") or getattr(node.func, "id", ""))
-        and (node.args or node.keywords or not name.endswith("Loss"))
-        for function in (*(function for function in functions if function.name != "__init__"), *inner)
-        for node in walk(function)
-    )
+    running: list[ast.AST] = []
+    for function in functions_in(nodes):
+        if function.name != "__init__":
+            running.append(function)
+        else:
+            running += (*of_kind(function, ast.FunctionDef), *of_kind(function, ast.Lambda))
+    return any(_builds_here(call) for function in running for call in of_kind(function, ast.Call))
+
+
+def _builds_here(call: ast.Call) -> bool:
+    name = _called(call)
+    return may_build(name) and bool(call.args or call.keywords or not name.endswith("Loss"))
 
 
 def functions_in(nodes: Sequence[ast.stmt]) -> _Functions:
@@ -240,18 +240,17 @@ def _makes_tensors(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     pending = [function for function in functions if function.name == "__init__"] or list(functions)
     left = [function for function in functions if function not in pending]
     while pending:
-        names: set[str] = set()
-        for node in walk(pending.pop()):
-            if isinstance(node, ast.Call) and _may_make(file, node.func):
+        function = pending.pop()
+        if any(_may_make(file, call.func) for call in of_kind(function, ast.Call)):
+            return True
+        for node in of_kind(function, ast.AnnAssign):
+            if node.value is not None and "Tensor" in ast.unparse(node.annotation):
                 return True
-            if isinstance(node, ast.AnnAssign) and node.value is not None and "Tensor" in ast.unparse(node.annotation):
-                return True
-            if isinstance(node, ast.Attribute):
-                names.add(node.attr)
-            elif isinstance(node, ast.Name):
-                names.add(node.id)
-        pending.extend(function for function in left if function.name in names)
-        left = [function for function in left if function.name not in names]
+        if left:
+            names = {node.attr for node in of_kind(function, ast.Attribute)}
+            names.update(node.id for node in of_kind(function, ast.Name))
+            pending.extend(function for function in left if function.name in names)
+            left = [function for function in left if function.name not in names]
     return False
 
 
@@ -284,69 +283,67 @@ def _may_make(file: IndexedFile, called: ast.expr) -> bool:
     return False
 
 
-_TELLING: frozenset[type[ast.AST]] = frozenset(
-    {ast.Call, ast.Tuple, ast.Assign, ast.BinOp, ast.Subscript, ast.For, ast.While, ast.ListComp, ast.GeneratorExp}
-)
-
-
 def _gets_wide(nodes: Sequence[ast.stmt]) -> bool:
-    widest, grown = 2, 0
-    loops: list[ast.AST] = []
+    widest = max([2, *map(_widest_of_layers, nodes)])
+    grown = 0
     rows: list[tuple[int, int]] = []
     """Of shapes that are written in part: how many sizes are, and how many stretches of unknown length stand between."""
-    repeated: set[int] = set()
+    repeated: set[ast.expr] = set()
     for outer in nodes:
-        for node in walk(outer):
-            kind = node.__class__
-            if kind is ast.Attribute or kind is ast.Name:
-                name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-                if name[-1:] in "dD":
-                    widest = max(widest, _RANKS.get(name[-2:].lower(), 0))
-                elif widest < 3 and name in _OF_RANK_THREE:
-                    widest = 3
-            elif kind in _TELLING:
-                match node:
-                    case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=given):
-                        if name in _SHAPED:
-                            rows.append(_row(given))
-                            rows.extend(_row(one.elts) for one in given if isinstance(one, (ast.Tuple, ast.List)))
-                            if name == "expand" and isinstance(node.func, ast.Attribute):
-                                # `x[:, :, None].expand(b, h, n, t, d)`: what is added counts among what is written.
-                                repeated.add(id(node.func.value))
-                        elif name == "einsum":
-                            widest = max(widest, _letters(given))
-                        if name in _GROWING:
-                            grown += 1 if isinstance(outer, ast.ClassDef) else 2
-                    case ast.Tuple(elts=items, ctx=ast.Store()):
-                        widest = max(widest, len(items))
-                    case ast.Assign(value=ast.Tuple(elts=items) | ast.List(elts=items)):
-                        rows.append(_row(items))
-                    case ast.BinOp(left=left, op=ast.Add(), right=right) if _is_row(left) or _is_row(right):
-                        one, other = _row_of(left), _row_of(right)
-                        rows.append((one[0] + other[0], one[1] + other[1]))
-                    case ast.Subscript(slice=ast.Tuple(elts=items)) if id(node) not in repeated:
-                        grown += sum(isinstance(item, ast.Constant) and item.value is None for item in items)
-                    case ast.Subscript(slice=ast.Constant(value=None)):
-                        grown += 1
-                    case ast.For() | ast.While() | ast.ListComp() | ast.GeneratorExp():
-                        loops.append(node)
-                    case _:
-                        pass
+        for call in of_kind(outer, ast.Call):
+            name = _called(call)
+            if name in _SHAPED:
+                rows.append(_row(call.args))
+                rows.extend(_row(one.elts) for one in call.args if isinstance(one, (ast.Tuple, ast.List)))
+                if name == "expand" and isinstance(call.func, ast.Attribute):
+                    # `x[:, :, None].expand(b, h, n, t, d)`: what is added counts among what is written.
+                    repeated.add(call.func.value)
+            elif name == "einsum":
+                widest = max(widest, _letters(call.args))
+            if name in _GROWING:
+                grown += 1 if isinstance(outer, ast.ClassDef) else 2
+        for items in of_kind(outer, ast.Tuple):
+            if isinstance(items.ctx, ast.Store):
+                widest = max(widest, len(items.elts))
+        values = (assignment.value for assignment in of_kind(outer, ast.Assign))
+        rows.extend(_row(value.elts) for value in values if isinstance(value, (ast.Tuple, ast.List)))
+        sums = (node for node in of_kind(outer, ast.BinOp) if isinstance(node.op, ast.Add))
+        rows.extend(_row_of(node) for node in sums if _is_row(node.left) or _is_row(node.right))
+        for part in of_kind(outer, ast.Subscript):
+            if part not in repeated or not isinstance(part.slice, ast.Tuple):
+                grown += _added(part)
     widest = max([widest, *(written for written, unknown in rows if not unknown)])
     widest = max([widest, *(written + unknown * (widest - 1) for written, unknown in rows if unknown)])
-    if grown and any(_grows(part) for loop in loops for part in walk(loop)):
+    if grown and any(_grows(part) for outer in nodes for loop in _loops(outer) for part in walk(loop)):
         grown += 2
     return widest > _MOST or (grown > 0 and widest + grown > _MOST)
+
+
+def _widest_of_layers(node: ast.stmt) -> int:
+    """The largest rank that the layers and functions take which a class or function names."""
+    names = {part.attr for part in of_kind(node, ast.Attribute)}
+    names.update(part.id for part in of_kind(node, ast.Name))
+    found = [_RANKS.get(name[-2:].lower(), 0) for name in names if name[-1:] in "dD"]
+    return max([0 if names.isdisjoint(_OF_RANK_THREE) else 3, *found])
+
+
+def _loops(node: ast.stmt) -> Iterator[ast.AST]:
+    for kind in (ast.For, ast.While, ast.ListComp, ast.GeneratorExp):
+        yield from of_kind(node, kind)
+
+
+def _added(node: ast.Subscript) -> int:
+    """How many dimensions a subscript adds."""
+    items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return sum(isinstance(item, ast.Constant) and item.value is None for item in items)
 
 
 def _grows(node: ast.AST) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
             return name in _GROWING
-        case ast.Subscript(slice=ast.Tuple(elts=items)):
-            return any(isinstance(item, ast.Constant) and item.value is None for item in items)
-        case ast.Subscript(slice=ast.Constant(value=None)):
-            return True
+        case ast.Subscript():
+            return _added(node) > 0
     return False
 
 
@@ -378,28 +375,53 @@ def _is_row(node: ast.expr) -> bool:
     return isinstance(node, (ast.Tuple, ast.List)) or (isinstance(node, ast.Attribute) and node.attr == "shape")
 
 
-class _Step(NamedTuple):
+_ANYTHING = "*"
+"""Stands among the names that a value rests on, where the value itself does what is asked for."""
+
+
+class _Step:
     """What one place of a function does with names: in the order of the text."""
 
-    row: int
-    certain: bool
-    """It runs whenever the function does, so that what it binds is no longer what it was."""
-    names: frozenset[str]
-    values: list[ast.expr]
-    called: str
-    """The function that gets the values, where it is a call."""
-    asks: bool
-    """The values are asked for a view."""
+    __slots__ = ("_rests_on", "asks", "called", "certain", "names", "row", "values")
+
+    def __init__(
+        self,
+        row: int,
+        values: Sequence[ast.expr],
+        names: frozenset[str] = frozenset(),
+        certain: bool = False,
+        called: str = "",
+        asks: bool = False,
+    ) -> None:
+        self.row = row
+        self.values = values
+        self.names = names
+        """What it binds to them."""
+        self.certain = certain
+        """It runs whenever the function does, so that what it binds is no longer what it was."""
+        self.called = called
+        """The function that gets the values, where it is a call."""
+        self.asks = asks
+        """The values are asked for a view."""
+        self._rests_on: frozenset[str] | None = None
+
+    @property
+    def rests_on(self) -> frozenset[str]:
+        """Names of which one must be moved for the values to be."""
+        if self._rests_on is None:
+            self._rests_on = _rests_on(self.values)
+        return self._rests_on
 
 
 def _may_move(nodes: Sequence[ast.stmt]) -> bool:
     """Whether the receiver of a `view` may be what a permutation, or a part of a tensor, gave."""
     functions = functions_in(nodes)
-    names = {function.name for function in functions}
-    steps = [(function, sorted(_steps(function, names), key=lambda step: step.row)) for function in functions]
-    if not any(step.asks for _, several in steps for step in several):
+    if not any(_asks_for_view(call) for function in functions for call in of_kind(function, ast.Call)):
         return False
-    everywhere: set[str] = set()
+    names = {function.name for function in functions}
+    steps = [(function, [step for step in _steps(function) if not step.called or step.called in names])
+             for function in functions]  # fmt: skip
+    everywhere = {_ANYTHING}
     given: dict[str, set[str]] = {name: set() for name in names}
     size = -1
     while size < len(everywhere) + sum(map(len, given.values())):
@@ -408,7 +430,7 @@ def _may_move(nodes: Sequence[ast.stmt]) -> bool:
             moved = given[function.name] | everywhere
             for _ in range(2):
                 for step in several:
-                    if not any(_is_moved(value, moved) for value in step.values):
+                    if step.rests_on.isdisjoint(moved):
                         if step.certain:
                             moved -= step.names - everywhere
                     elif step.asks:
@@ -423,121 +445,154 @@ def _may_move(nodes: Sequence[ast.stmt]) -> bool:
     return False
 
 
-def _steps(function: ast.FunctionDef | ast.AsyncFunctionDef, names: set[str]) -> Iterator[_Step]:
-    outermost = {id(statement) for statement in function.body}
+def _asks_for_view(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in ("view", "view_as")
+
+
+_STEPPING = frozenset(
+    {ast.Assign, ast.NamedExpr, ast.AugAssign, ast.AnnAssign, ast.For, ast.comprehension, ast.Return, ast.Call}
+)
+
+
+def _steps(function: _Function) -> list[_Step]:
+    """What a function does with names, in the order of the rows."""
+    kept: list[_Step] | None = vars(function).get("_steps")
+    if kept is None:
+        kept = vars(function)["_steps"] = sorted(_find_steps(function), key=lambda step: step.row)
+    return kept
+
+
+def _find_steps(function: _Function) -> Iterator[_Step]:
+    outermost = set(function.body)
     for node in walk(function):
+        if node.__class__ not in _STEPPING:
+            continue
         row = getattr(node, "lineno", 0)
         match node:
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+                yield _Step(row, _given(node), called=name)
+                if _asks_for_view(node) and isinstance(node.func, ast.Attribute):
+                    yield _Step(row, [node.func.value], asks=True)
             case ast.Assign(targets=targets, value=value):
                 # What a statement binds holds behind all that its value does.
                 bound = frozenset(name for target in targets for name in _bound_names(target))
                 whole = all(isinstance(target, (ast.Name, ast.Tuple)) for target in targets)
-                yield _Step(node.end_lineno or row, whole and id(node) in outermost, bound, [value], "", False)
+                yield _Step(node.end_lineno or row, [value], bound, certain=whole and node in outermost)
             case ast.NamedExpr(target=target, value=value) | ast.AugAssign(target=target, value=value):
-                yield _Step(row, False, _bound_names(target), [value], "", False)
+                yield _Step(row, [value], _bound_names(target))
             case ast.AnnAssign(target=target, value=ast.expr() as value):
-                yield _Step(row, False, _bound_names(target), [value], "", False)
+                yield _Step(row, [value], _bound_names(target))
             case ast.For(target=target, iter=value):
-                yield _Step(row, False, _bound_names(target), [value], "", False)
+                yield _Step(row, [value], _bound_names(target))
             case ast.comprehension(target=target, iter=value):
-                yield _Step(target.lineno, False, _bound_names(target), [value], "", False)
+                yield _Step(target.lineno, [value], _bound_names(target))
             case ast.Return(value=ast.expr() as value):
-                yield _Step(row, False, frozenset({function.name}), [value], "", False)
-            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
-                if name in names:
-                    yield _Step(row, False, frozenset(), _given(node), name, False)
-                if name in ("view", "view_as") and isinstance(node.func, ast.Attribute):
-                    yield _Step(row, False, frozenset(), [node.func.value], "", True)
+                yield _Step(row, [value], frozenset({function.name}))
             case _:
                 pass
 
 
 def _bound_names(target: ast.expr) -> frozenset[str]:
     """Names that a target binds; `.x` for an attribute, which other methods see too."""
+    if isinstance(target, ast.Name):
+        return frozenset({target.id})
     parts = walk(target)
     attributes = {"." + part.attr for part in parts if isinstance(part, ast.Attribute)}
     return frozenset(attributes or {part.id for part in parts if isinstance(part, ast.Name)})
 
 
-def _is_moved(value: ast.expr, moved: set[str]) -> bool:
-    match value:
-        case ast.Name(id=name):
-            return name in moved
-        case ast.Constant() | ast.Lambda():
-            return False
-        case ast.Attribute(value=inner, attr=name):
-            if name in ("T", "mT", "H", "mH") or "." + name in moved:
-                return True
-            return name not in ("shape", "device", "dtype", "ndim") and _is_moved(inner, moved)
-        case ast.Subscript(value=inner, slice=index):
-            return not isinstance(index, ast.Constant) or _is_moved(inner, moved)
-        case ast.Call(func=function):
-            name = getattr(function, "attr", "") or getattr(function, "id", "")
-            if name in MOVING or name in moved:
-                return True
-            if name in ("contiguous", "size", "dim", "numel", "len", "int"):
-                return False
-            if isinstance(function, ast.Attribute) and _is_moved(function.value, moved):
-                return True
-            return any(_is_moved(one, moved) for one in _given(value))
-    return any(_is_moved(part, moved) for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr)) or (
-        isinstance(value, (ast.ListComp, ast.GeneratorExp)) and _is_moved(value.elt, moved)
-    )
+def _rests_on(values: Sequence[ast.expr]) -> frozenset[str]:
+    """Names of which one must be moved for one of the values to be; ``_ANYTHING`` among them where it moves by itself."""
+    found: set[str] = set()
+    pending: list[ast.AST] = [*values]
+    while pending:
+        match pending.pop():
+            case ast.Name(id=name):
+                found.add(name)
+            case ast.Constant() | ast.Lambda():
+                pass
+            case ast.Attribute(value=inner, attr=name):
+                found.add(_ANYTHING if name in ("T", "mT", "H", "mH") else "." + name)
+                if name not in ("shape", "device", "dtype", "ndim"):
+                    pending.append(inner)
+            case ast.Subscript(value=inner, slice=index):
+                if not isinstance(index, ast.Constant):
+                    found.add(_ANYTHING)
+                pending.append(inner)
+            case ast.Call(func=function) as call:
+                name = getattr(function, "attr", "") or getattr(function, "id", "")
+                found.add(_ANYTHING if name in MOVING else name)
+                if name not in ("contiguous", "size", "dim", "numel", "len", "int"):
+                    pending += _given(call)
+                    if isinstance(function, ast.Attribute):
+                        pending.append(function.value)
+            case other:
+                pending += (part for part in ast.iter_child_nodes(other) if isinstance(part, ast.expr))
+    return frozenset(found)
 
 
-def _writes_through(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+def _writes_through(nodes: Sequence[ast.stmt]) -> bool:
     functions = functions_in(nodes)
-    names = {function.name for function in functions}
-    changing: set[str] | None = None
-    for function in functions:
-        if not _COPYING.search(_text(file, function)):
+    copying = [function for function in functions if any(map(_copies, of_kind(function, ast.Call)))]
+    if not copying:
+        return False
+    changing = {one.name for one in functions if _written(one) & _parameters(one)}
+    for function in copying:
+        written = _written(function)
+        calls = [call for call in of_kind(function, ast.Call) if _called(call) in changing]
+        if not written and not calls:
             continue
-        derived: set[str] = set()
-        size = -1
-        while len(derived) > size:
-            size = len(derived)
-            for node in walk(function):
-                match node:
-                    case (
-                        ast.Assign(value=value) | ast.NamedExpr(value=value) | ast.AnnAssign(value=ast.expr() as value)
-                    ):
-                        if _may_copy(value, derived):
-                            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                            derived.update(name for target in targets for name in _names(target))
-                    case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
-                        if _may_copy(value, derived):
-                            derived.update(_names(target))
-                    case _:
-                        pass
-        if derived & _written(function):
+        derived = _derived(function)
+        if derived & written:
             return True
-        for node in walk(function):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "attr", "") or getattr(node.func, "id", "")
-                changed = [node.func.value] if isinstance(node.func, ast.Attribute) and name[-1:] == "_" else []
-                if any(_may_copy(one, derived) for one in changed):
-                    return True
-                if name in names and any(_may_copy(given, derived) for given in _given(node)):
-                    if changing is None:
-                        changing = {one.name for one in functions if _written(one) & _parameters(one)}
-                    if name in changing:
-                        return True
-            elif (
-                isinstance(node, ast.Subscript)
-                and not isinstance(node.ctx, ast.Load)
-                and _may_copy(node.value, derived)
-            ):
-                return True
+        if any(_may_copy(given, derived) for call in calls for given in _given(call)):
+            return True
+        if any(_may_copy(target, derived) for target in _changed(function)):
+            return True
     return False
 
 
-_COPYING = re.compile(r"\b(?:" + "|".join(sorted(EITHER)) + r")\b")
+def _called(call: ast.Call) -> str:
+    name: str = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+    return name
 
 
-def _text(file: IndexedFile, node: ast.stmt) -> str:
-    starts = file.source.line_starts
-    end = node.end_lineno or node.lineno
-    return file.source.text[starts[node.lineno - 1] : starts[end] if end < len(starts) else None]
+def _copies(call: ast.Call) -> bool:
+    return _called(call) in EITHER
+
+
+def _derived(function: _Function) -> set[str]:
+    """Names of a function that may hold what an operator gave that copies or does not."""
+    bound: list[tuple[ast.expr, ast.expr]] = []
+    for assignment in of_kind(function, ast.Assign):
+        bound += ((target, assignment.value) for target in assignment.targets)
+    bound += ((node.target, node.value) for node in of_kind(function, ast.NamedExpr))
+    bound += ((node.target, node.value) for node in of_kind(function, ast.AnnAssign) if node.value is not None)
+    bound += ((node.target, node.iter) for node in of_kind(function, ast.For))
+    bound += ((node.target, node.iter) for node in of_kind(function, ast.comprehension))
+    derived: set[str] = set()
+    left = [(_names(target), value) for target, value in bound]
+    size = len(left) + 1
+    while len(left) < size:
+        size = len(left)
+        rest: list[tuple[set[str], ast.expr]] = []
+        for names, value in left:
+            if _may_copy(value, derived):
+                derived |= names
+            else:
+                rest.append((names, value))
+        left = rest
+    return derived
+
+
+def _changed(function: _Function) -> Iterator[ast.expr]:
+    """What a function writes to by a method of its own or by an index."""
+    for call in of_kind(function, ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr[-1:] == "_":
+            yield call.func.value
+    for node in of_kind(function, ast.Subscript):
+        if not isinstance(node.ctx, ast.Load):
+            yield node.value
 
 
 def _given(call: ast.Call) -> list[ast.expr]:
@@ -545,9 +600,11 @@ def _given(call: ast.Call) -> list[ast.expr]:
 
 
 def _may_copy(value: ast.expr, derived: set[str]) -> bool:
+    if isinstance(value, ast.Name):
+        return value.id in derived
     for node in walk(value):
         if isinstance(node, ast.Call):
-            if (getattr(node.func, "attr", "") or getattr(node.func, "id", "")) in EITHER:
+            if _copies(node):
                 return True
         elif isinstance(node, ast.Name) and node.id in derived:
             return True
@@ -555,29 +612,23 @@ def _may_copy(value: ast.expr, derived: set[str]) -> bool:
 
 
 def _names(target: ast.expr) -> set[str]:
+    if isinstance(target, ast.Name):
+        return {target.id}
     parts = walk(target)
     names = {part.id for part in parts if isinstance(part, ast.Name)}
     return names | {part.attr for part in parts if isinstance(part, ast.Attribute)}
 
 
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+def _parameters(function: _Function) -> set[str]:
     arguments = function.args
     return {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} - {"self", "cls"}
 
 
-def _written(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+def _written(function: _Function) -> set[str]:
     """Names at the root of what a function changes in place, or may change so."""
+    if any(word.arg in ("out", "inplace") for word in of_kind(function, ast.keyword)):
+        return {part.id for part in of_kind(function, ast.Name)}
     found: set[str] = set()
-    for node in walk(function):
-        target: ast.expr | None = None
-        if isinstance(node, ast.AugAssign):
-            target = node.target
-        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            target = node
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr[-1:] == "_":
-            target = node.func.value
-        elif isinstance(node, ast.keyword) and node.arg in ("out", "inplace"):
-            return {part.id for part in walk(function) if isinstance(part, ast.Name)}
-        if target is not None:
-            found |= _names(target)
+    for target in (*(node.target for node in of_kind(function, ast.AugAssign)), *_changed(function)):
+        found |= _names(target)
     return found

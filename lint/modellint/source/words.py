@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.project import ClassRef, Imported
 from modellint.source.signs import BUILDS, SIGNS, functions_in, shows
@@ -13,7 +14,8 @@ from modellint.source.signs import BUILDS, SIGNS, functions_in, shows
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile, Project
 
-_CHAIN = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*|\.[^\W\d]\w*")
+# Twice as fast as `\w`; whatever is not ASCII may be a letter.
+_CHAIN = re.compile("[A-Za-z_.\x80-\U0010ffff][A-Za-z0-9_.\x80-\U0010ffff]*")
 Needs = tuple[frozenset[str], ...]
 _STEP = re.compile(r"\[[^\]]*:[^\],:]*:")
 STEP = "<step>"
@@ -21,11 +23,47 @@ STEP = "<step>"
 _PARTIAL = re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)")
 PARTIAL = "<partial index>"
 """Stands where a subscript may take a part of another dimension than the first."""
-_NONE = re.compile(r"[\[,(]\s*None\s*[\],)]")
+# It starts with a plain word, for which `re` looks fast; the first of those behind a bracket, a comma or an indentation counts.
+_NONE = re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]")
 NONE_INDEX = "<None index>"
 """Stands where `None` may be one of the indices of a subscript."""
 NO_FORWARD = "<no forward>"
 """Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""
+
+
+class _Wanted(NamedTuple):
+    """What a rule needs: words, those of them that count wherever they stand in a class, and signs."""
+
+    words: tuple[frozenset[str], ...]
+    building: tuple[frozenset[str], ...]
+    signs: tuple[str, ...]
+
+
+@cache
+def _wanted(needs: Needs) -> _Wanted:
+    words = tuple(one for one in needs if not one <= SIGNS)
+    building = tuple(frozenset(filter(_matters_in_init, one)) for one in words)
+    return _Wanted(words, building, tuple(sign for one in needs if one <= SIGNS for sign in one))
+
+
+def _matters_in_init(word: str) -> bool:
+    """Whether a word is one that matters where the object is built: a class, or what registers state."""
+    name = word.lstrip(".~")
+    return name[:1].isupper() or name in ("register_buffer", "register_parameter", "forward")
+
+
+class _Place:
+    """Classes and functions that may run each other, with the words that each of them holds."""
+
+    __slots__ = ("nodes", "words")
+
+    def __init__(self, nodes: list[ast.stmt], words: list[frozenset[str]]) -> None:
+        self.nodes = nodes
+        self.words = words
+
+    def holds(self, wanted: frozenset[str]) -> bool:
+        """Whether one of the words stands there."""
+        return any(not wanted.isdisjoint(words) for words in self.words)
 
 
 class Words:
@@ -42,10 +80,9 @@ class Words:
         self._everywhere = {NO_FORWARD} if _any_without_forward(file.tree) else set()
         self._of: dict[ast.AST, frozenset[str]] = {}
         self._all = self._of_file()
-        self._of_class: dict[ast.AST, list[ast.stmt]] = {}
-        self._building: dict[ast.AST, frozenset[str]] = {}
-        self._run: dict[ast.AST, list[ast.stmt]] = {}
-        self._outside: list[ast.stmt] | None = None
+        self._of_class: dict[ast.AST, _Place] = {}
+        self._run: dict[ast.AST, _Place] = {}
+        self._outside: _Place | None = None
         self._signs: dict[tuple[str, ast.stmt | None], bool] = {}
 
     def _of_file(self) -> frozenset[str]:
@@ -62,35 +99,56 @@ class Words:
 
     def anywhere(self, needs: Needs) -> bool:
         """Whether the file holds a word of each set."""
-        return _holds([one for one in needs if not one <= SIGNS], [self._all])
+        return not any(one.isdisjoint(self._all) for one in _wanted(needs).words)
 
     def in_class(self, ref: ClassRef, needs: Needs, only_forward: bool = False) -> bool:
         """Whether a class, its bases in the file or the functions that it may call hold a word of each set.
 
         With ``only_forward``, what is called in lower case counts only where ``forward`` may run it.
         """
-        found = self._of_class.get(ref.node)
-        if found is None:
-            found = self._of_class[ref.node] = self._reachable(ref)
-        if not only_forward:
-            return self._hold(needs, found)
-        if not _holds([one for one in needs if not one <= SIGNS], [self._in(node) for node in found]):
+        place = self._of_class.get(ref.node)
+        if place is None:
+            place = self._of_class[ref.node] = self._place(self._reachable(ref))
+        wanted = _wanted(needs)
+        if not all(map(place.holds, wanted.words)):
             return False
+        if not only_forward:
+            return self._show(wanted.signs, place, place)
         run = self._run.get(ref.node)
         if run is None:
-            run = self._run[ref.node] = self._run_by_forward(found)
-        if not run:
+            run = self._run[ref.node] = self._place(self._run_by_forward(place.nodes))
+        if not run.nodes:
             return False
-        words = [self._in(node) for node in run]
-        anywhere = [self._in_init(node) for node in found]
-        if not _holds([one for one in needs if not one <= SIGNS], [*words, *anywhere]):
-            return False
-        return all(self._shows(sign, run if sign == BUILDS else found) for one in needs if one <= SIGNS for sign in one)
+        for words, building in zip(wanted.words, wanted.building, strict=True):
+            if not run.holds(words) and not (building and place.holds(building)):
+                return False
+        return self._show(wanted.signs, place, run)
 
-    def _in_init(self, node: ast.stmt) -> frozenset[str]:
-        if node not in self._building:
-            self._building[node] = frozenset(filter(_stands_in_init, self._in(node)))
-        return self._building[node]
+    def outside(self, needs: Needs) -> bool:
+        """Whether the functions and classes that are no modules hold a word of each set."""
+        place = self._outside
+        if place is None:
+            nodes: list[ast.stmt] = [
+                node
+                for node in self.file.tree.body
+                if isinstance(node, ast.ClassDef) and not self.project.is_module(ClassRef(self.file, node, ()))
+            ]
+            place = self._outside = self._place([*nodes, *self._functions()])
+        wanted = _wanted(needs)
+        return all(map(place.holds, wanted.words)) and self._show(wanted.signs, place, place)
+
+    def _show(self, signs: Iterable[str], place: _Place, run: _Place) -> bool:
+        """Whether all that may run each other, or for `BUILDS` what ``forward`` runs of it, shows every sign."""
+        return all(self._shows(sign, (run if sign == BUILDS else place).nodes) for sign in signs)
+
+    def _shows(self, sign: str, nodes: list[ast.stmt]) -> bool:
+        key = (sign, nodes[0] if nodes else None)
+        if key not in self._signs:
+            self._signs[key] = shows(sign, self.file, nodes)
+        return self._signs[key]
+
+    def _place(self, nodes: list[ast.stmt]) -> _Place:
+        return _Place(nodes, [self._in(node) for node in nodes])
 
     def _run_by_forward(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
         """The functions that ``forward`` may run, by the names that they hold; none without a ``forward``."""
@@ -112,39 +170,33 @@ class Words:
             found.extend(left.pop(name) for name in [name for name in left if name in words])
         return found
 
-    def outside(self, needs: Needs) -> bool:
-        """Whether the functions and classes that are no modules hold a word of each set."""
-        if self._outside is None:
-            self._outside = [
-                node
-                for node in self.file.tree.body
-                if isinstance(node, ast.ClassDef) and not self.project.is_module(ClassRef(self.file, node, ()))
-            ]
-            self._outside += self._functions()
-        return self._hold(needs, self._outside)
-
-    def _hold(self, needs: Needs, nodes: list[ast.stmt]) -> bool:
-        words = [self._in(node) for node in nodes]
-        if not _holds([one for one in needs if not one <= SIGNS], words):
-            return False
-        return all(self._shows(sign, nodes) for one in needs if one <= SIGNS for sign in one)
-
-    def _shows(self, sign: str, nodes: list[ast.stmt]) -> bool:
-        key = (sign, nodes[0] if nodes else None)
-        if key not in self._signs:
-            self._signs[key] = shows(sign, self.file, nodes)
-        return self._signs[key]
-
     def _functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         return [node for node in self.file.tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
     def _in(self, node: ast.stmt) -> frozenset[str]:
-        if node not in self._of:
-            starts = self.file.source.line_starts
-            end = node.end_lineno or node.lineno
-            text = self._text[starts[node.lineno - 1] : starts[end] if end < len(starts) else len(self._text)]
-            self._of[node] = self._words(text) | self._everywhere
-        return self._of[node]
+        found = self._of.get(node)
+        if found is None:
+            methods = functions_in([node]) if isinstance(node, ast.ClassDef) else []
+            if not any(method.name == "forward" for method in methods):
+                # Only of a class that runs is it asked what stands in each of its methods.
+                methods = []
+            own = self._words(self._text_of(node, methods))
+            found = self._of[node] = own.union(self._everywhere, *map(self._in, methods))
+        return found
+
+    def _text_of(self, node: ast.stmt, without: Sequence[ast.stmt]) -> str:
+        """The lines of a node but for its docstring and some of the statements in it."""
+        starts = self.file.source.line_starts
+        skipped = [part for part in (_docstring(node, self._text, starts),) if part is not None]
+        skipped += without
+        found, row = [], node.lineno
+        for part in skipped:
+            found.append(self._text[starts[row - 1] : starts[part.lineno - 1]])
+            row = (part.end_lineno or part.lineno) + 1
+        end = node.end_lineno or node.lineno
+        if row <= end:
+            found.append(self._text[starts[row - 1] : starts[end] if end < len(starts) else None])
+        return "".join(found)
 
     def _words(self, text: str) -> frozenset[str]:
         found = {STEP} if _STEP.search(text) else set[str]()
@@ -161,12 +213,12 @@ class Words:
         if self.file.stars or "import" in chains:
             for chain in chains:
                 root, dot, _ = chain.partition(".")
-                if not dot or root.strip() in ("self", "cls"):
-                    found.add("~" + root.strip())
+                if not dot or root in ("self", "cls"):
+                    found.add("~" + root)
         return frozenset(found)
 
     def _split(self, chain: str) -> tuple[str, ...]:
-        root, *names = (part.strip() for part in chain.split("."))
+        root, *names = chain.split(".")
         found = [root]
         for binding in self.file.names.get(root, ()):
             if isinstance(binding, Imported) and binding.name is not None:
@@ -175,16 +227,21 @@ class Words:
                 # `_r2c = torch.view_as_complex`
                 found += (binding.attr, "." + binding.attr, "~" + binding.attr)
         for name in names:
-            found += (name, "." + name)
-            if root not in ("self", "cls"):
-                found.append("~" + name)
+            if name:
+                found += (name, "." + name)
+                if root not in ("self", "cls"):
+                    found.append("~" + name)
         return tuple(found)
 
 
-def _stands_in_init(word: str) -> bool:
-    """Whether a word is one that matters where the object is built: a class, or what registers state."""
-    name = word.lstrip(".~")
-    return name[:1].isupper() or name in ("register_buffer", "register_parameter", "forward")
+def _docstring(node: ast.stmt, text: str, starts: list[int]) -> ast.stmt | None:
+    """The docstring of a function or class, where it has its lines to itself."""
+    match getattr(node, "body", ()):
+        case [ast.Expr(value=ast.Constant(value=str())) as first, *rest]:
+            start = starts[first.lineno - 1]
+            alone = not rest or rest[0].lineno > (first.end_lineno or first.lineno)
+            return first if alone and not text[start : start + first.col_offset].strip() else None
+    return None
 
 
 def _any_without_forward(tree: ast.Module) -> bool:
@@ -198,7 +255,3 @@ def _any_without_forward(tree: ast.Module) -> bool:
 
 def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
-def _holds(needs: Iterable[frozenset[str]], parts: list[frozenset[str]]) -> bool:
-    return all(any(not words.isdisjoint(part) for part in parts) for words in needs)
