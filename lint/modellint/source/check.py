@@ -82,12 +82,17 @@ def _cannot_parse(source: SourceText, shown: str, error: Unparsable) -> Diagnost
     return cannot_parse(shown, error.message, span)
 
 
+_WITHOUT_BLOCKS = frozenset({ast.Expr, ast.Assign, ast.Return, ast.AnnAssign, ast.AugAssign, ast.ImportFrom, ast.Raise})
+
+
 def classes_in(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, tuple[ast.AST, ...]]]:
     """Every class statement of a file, with the functions and classes around it."""
     pending: list[tuple[list[ast.stmt], tuple[ast.AST, ...]]] = [(tree.body, ())]
     while pending:
         body, within = pending.pop()
         for node in body:
+            if node.__class__ in _WITHOUT_BLOCKS:
+                continue
             inner = within
             if isinstance(node, ast.ClassDef):
                 yield node, within

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.flow import Call, Flow, Operation, Write
-from modellint.source.nodes import walk
+from modellint.source.nodes import of_kind, walk
 from modellint.source.project import ClassRef
 from modellint.source.rewrite import Rewriter
 from modellint.source.uses import class_functions
@@ -280,16 +279,25 @@ def _top_functions(file: IndexedFile) -> dict[str, ast.FunctionDef | ast.AsyncFu
     return {node.name: node for node in file.tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
-_CALLED = re.compile(r"(?<!\bdef )(?<![\w.])([^\W\d]\w*)\s*\(")
+def _may_be_called(name: str, text: str) -> bool:
+    """Whether a text, or a docstring in it, may call a function of that name."""
+    at = text.find(name)
+    while at != -1:
+        before, end = text[max(0, at - 4) : at], at + len(name)
+        whole = not (before[-1:].isalnum() or before.endswith(("_", "."))) and before != "def "
+        after = text[end : end + 1]
+        if whole and (after in ("(", "\\") or after.isspace()):
+            return True
+        at = text.find(name, end)
+    return False
 
 
 def _functions_outside(file: IndexedFile, project: Project) -> Iterator[Function]:
     """Functions of a file and methods of its classes that are no modules, but for functions that the file itself calls."""
-    called = set(_CALLED.findall(file.source.text)) & set(_top_functions(file))
-    if called:
-        # A docstring may call it, too.
-        nodes = (node for statement in file.tree.body for node in walk(statement))
-        called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    called: set[str] = set()
+    if any(_may_be_called(name, file.source.text) for name in _top_functions(file)):
+        calls = (call for statement in file.tree.body for call in of_kind(statement, ast.Call))
+        called = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
     for node in file.tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in called:
             yield Function(node, file)

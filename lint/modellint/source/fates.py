@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from modellint.source.nodes import walk
+from modellint.source.nodes import parents_in, walk
 
 _LABELS = re.compile(r"(?:^|_)(?:labels?|targets?|gt|ground_truth|(?:start|end)_positions?)(?:_|$)")
 _LOSS = re.compile(r"(?:^|_)loss(?:es)?(?:_|$)")
@@ -19,15 +19,14 @@ def ends_in_python(node: ast.expr, function: ast.AST) -> bool:
 
     A trace keeps such a number as a constant and drops what it was computed by.
     """
-    parents = {child: parent for parent in walk(function) for child in ast.iter_child_nodes(parent)}
-    return _ends(node, function, parents, frozenset())
+    return _ends(node, function, parents_in(function), frozenset())
 
 
 def only_for_a_loss(node: ast.expr, function: ast.AST) -> bool:
     """Whether an expression stands where there are labels only: under `if labels is not None`, or in a function called a loss."""
     if _LOSS.search(getattr(function, "name", "")):
         return True
-    parents = {child: parent for parent in ast.walk(function) for child in ast.iter_child_nodes(parent)}
+    parents = parents_in(function)
     child: ast.AST = node
     while (parent := parents.get(child)) is not None:
         match parent:

@@ -46,6 +46,16 @@ def of_kind(node: ast.AST, kind: type[_Node]) -> list[_Node]:
     return cast("list[_Node]", found.get(kind, []))
 
 
+def parents_in(function: ast.AST) -> dict[ast.AST, ast.AST]:
+    """What every node in a function stands in; nothing for what stands in the function itself."""
+    found: dict[ast.AST, ast.AST] | None = vars(function).get("_parents")
+    if found is None:
+        found = vars(function)["_parents"] = {
+            child: parent for parent in walk(function)[1:] for child in ast.iter_child_nodes(parent)
+        }
+    return found
+
+
 def _below_parts(node: ast.ClassDef | ast.Module) -> list[ast.AST]:
     """What is below a class or a file: methods are gone through by themselves, too."""
     found: list[ast.AST] = []

@@ -223,9 +223,13 @@ class _Outline:
 
     __slots__ = ("names", "stars")
 
-    def __init__(self, data: bytes) -> None:
-        text = data.decode("utf-8", "ignore")
+    def __init__(self, text: str) -> None:
         self.stars = [(len(dots), module) for dots, module in _STAR.findall(text)]
+        self.names: frozenset[str] | None = None
+        """Found when a second name is asked for: of most files, one at most is."""
+
+    def read_names(self, text: str) -> frozenset[str]:
+        """The names that the file may bind."""
         names: set[str] = set()
         if _ALL.search(text):
             names.update(_QUOTED.findall(text))
@@ -235,6 +239,7 @@ class _Outline:
             for groups in _BOUND.findall(text):
                 names.update(groups)
         self.names = frozenset(names)
+        return self.names
 
 
 class Project:
@@ -499,9 +504,16 @@ class Project:
         self._exports[(path, name)] = (False, frozenset())
         self.touched.add(path)
         outline = self._outlines.get(path)
-        if outline is None:
-            outline = self._outlines[path] = _Outline(self.data(path) or b"")
-        if name in outline.names:
+        names = outline.names if outline is not None else None
+        if outline is None or names is None:
+            text = (self.data(path) or b"").decode("utf-8", "ignore")
+            if outline is not None or name in text:
+                outline = outline or _Outline(text)
+                names = outline.read_names(text)
+            else:
+                outline = _Outline(text)
+            self._outlines[path] = outline
+        if names is not None and name in names:
             return True
         for dots, module in outline.stars:
             target = self.find(module, dots, path)

@@ -83,9 +83,11 @@ class SqueezeWithoutDim(Rule):
             call = readings[0]
             if call.method != "squeeze" or call.function not in code.in_forward:
                 continue
+            if not all(map(_drops_batch, readings)):
+                continue
             if for_losses is None:
                 for_losses = _for_losses(code)
-            if all(_drops_batch(reading, for_losses) for reading in readings):
+            if not any(id(part) in for_losses for part in tensors_in([reading.result for reading in readings])):
                 yield code.finding(
                     self,
                     call.node,
@@ -112,11 +114,9 @@ def _subject(call: Call) -> tuple[Tensor, ...]:
     return known if len(known) == len(parts) else ()
 
 
-def _drops_batch(call: Call, for_losses: set[int]) -> bool:
+def _drops_batch(call: Call) -> bool:
     tensors = _subject(call)
-    if not tensors or call.training or any(id(result) in for_losses for result in tensors_in([call.result])):
-        return False
-    return all(tensor.batch and _may_be_one(tensor) for tensor in tensors)
+    return bool(tensors) and not call.training and all(tensor.batch and _may_be_one(tensor) for tensor in tensors)
 
 
 def _may_be_one(tensor: Tensor) -> bool:
