@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
-from modellint.source.flow import Call, Flow, Operation, Write
+from modellint.source.flow import Flow
 from modellint.source.nodes import of_kind, walk
 from modellint.source.project import ClassRef
+from modellint.source.records import Call, Operation, Write
 from modellint.source.rewrite import Rewriter
 from modellint.source.uses import class_functions
 from modellint.source.values import Container, Function, Instance, Value, union

@@ -13,7 +13,7 @@ from modellint.source.nodes import walk
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Call
+    from modellint.source.records import Call
 
 _CHECKPOINT = re.compile(r"state_?dict|checkpoint|ck?pt|chkpt|weights(?!_only)|pretrain|model|\.pth\b", re.IGNORECASE)
 

@@ -13,7 +13,7 @@ from modellint.source.values import Const
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Call
+    from modellint.source.records import Call
     from modellint.source.values import Value
 
 

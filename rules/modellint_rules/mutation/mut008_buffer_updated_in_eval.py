@@ -13,7 +13,7 @@ from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Write
+    from modellint.source.records import Write
 
 
 class BufferUpdatedInEval(Rule):

@@ -15,7 +15,7 @@ from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Write
+    from modellint.source.records import Write
     from modellint_rules.mutation.running import Update
 
 

@@ -15,7 +15,7 @@ from modellint.source.values import alternatives
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Write
+    from modellint.source.records import Write
 
 
 class WriteThroughReshape(Rule):

@@ -13,7 +13,7 @@ from modellint.source.values import Value, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Write
+    from modellint.source.records import Write
 
 _ADDING = frozenset({"add_", "sub_", "lerp_", "addcmul_"})
 _REDUCING = frozenset({"mean", "sum", "var", "std", "var_mean", "std_mean", "norm", "bincount", "nanmean", "median"})

@@ -13,8 +13,8 @@ from modellint.source.values import Instance, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Call
     from modellint.source.operators import Operator
+    from modellint.source.records import Call
     from modellint.source.values import Value
 
 _LOSS = re.compile("(?:Loss|Losses|Criterion)(?![a-z])")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modellint.source.code import Code
-    from modellint.source.flow import Call
+    from modellint.source.records import Call
     from modellint.source.rewrite import Rewriter
 
 

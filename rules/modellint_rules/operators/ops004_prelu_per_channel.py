@@ -18,8 +18,8 @@ from modellint_rules.operators.custom_prelu import custom_prelu
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Call
     from modellint.source.project import IndexedFile
+    from modellint.source.records import Call
 
 
 class PReLUPerChannel(Rule):

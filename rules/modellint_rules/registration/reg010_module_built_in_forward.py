@@ -15,8 +15,8 @@ from modellint.source.values import Const, Container, Instance, Value, alternati
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Call
     from modellint.source.project import Project
+    from modellint.source.records import Call
 
 _STATEFUL = (
     "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag PReLU "

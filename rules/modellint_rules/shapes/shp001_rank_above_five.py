@@ -15,7 +15,7 @@ from modellint.source.words import NONE_INDEX
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Call
+    from modellint.source.records import Call
 
 _LIMIT = 5
 _RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as", "unflatten"})

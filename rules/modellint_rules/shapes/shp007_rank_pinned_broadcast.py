@@ -16,7 +16,7 @@ from modellint.source.values import Instance, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Call
+    from modellint.source.records import Call
     from modellint.source.values import Value
 
 _RANKED = re.compile(r"(?:Conv|Pool|BatchNorm|InstanceNorm|Dropout|Pad|conv|_pool|Transpose)\w*([123])d\Z")

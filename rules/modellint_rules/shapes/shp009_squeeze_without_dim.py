@@ -14,8 +14,8 @@ from modellint.source.values import Instance, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.flow import Call
     from modellint.source.layout import Layout
+    from modellint.source.records import Call
 
 
 class SqueezeWithoutDim(Rule):

@@ -1,0 +1,201 @@
+"""Control flow: what runs in training only, without gradients, or when the caller sets a flag."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from modellint.source.interpret import Interpreter
+from modellint.source.tensors import Tensor
+from modellint.source.values import (
+    Const,
+    Method,
+    Number,
+    Value,
+    alternatives,
+    union,
+)
+from modellint.source.world import Frame, State
+
+if TYPE_CHECKING:
+    from modellint.source.project import ClassRef, IndexedFile, Project
+
+
+_QUIET = ("no_grad", "inference_mode")
+
+
+class Modes(Interpreter):
+    """A reading that knows in which mode, and behind which flags, it stands."""
+
+    readers: ClassVar[dict[type[ast.expr], Callable[[Any, Any, Frame], Value]]] = {}
+    runners: ClassVar[dict[type[ast.stmt], Callable[[Any, Any, Frame], bool | None]]] = {}
+
+    def __init__(self, project: Project, cls: ClassRef | None, file: IndexedFile) -> None:
+        super().__init__(project, cls, file)
+        self.reading = False
+        """Whether it is at what methods do with the object, which is built."""
+        self.returns: list[tuple[ast.AST, Value]] = []
+        self._training = 0
+        self._quiet = 0
+        self._functions: list[ast.AST] = []
+        self._early_exits: list[int] = []
+        self._switches = 0
+        self._switches_left: list[int] = []
+
+    def _is_quiet(self) -> bool:
+        return self._quiet > 0
+
+    def _if(self, node: ast.If, frame: Frame) -> bool:
+        self.value(node.test, frame)
+        decided = self._decided(node.test, frame)
+        guard = self._guard(node.test, frame)
+        switch = guard is None and self._is_switch(node.test, frame)
+        before = self._state(frame)
+        after: list[State] = []
+        # What runs in evaluation only is meant to.
+        self._switches += switch or guard is False
+        self._training += guard is True
+        if decided is not False and self._block(node.body, frame):
+            after.append((frame.locals, self.attributes))
+        self._training -= guard is True
+        self._switches += (guard is True) - (guard is False)
+        leaves_early = not after and decided is not False
+        self._restore(before, frame)
+        self._training += guard is False
+        if decided is not True and self._block(node.orelse, frame):
+            after.append((frame.locals, self.attributes))
+        self._training -= guard is False
+        self._switches -= switch or guard is True
+        if switch and leaves_early and not node.orelse:
+            self._switches_left[-1] += 1
+            self._switches += 1
+        if guard is False and leaves_early and not node.orelse:
+            # `if not self.training: return x`: what follows runs in training only.
+            self._early_exits[-1] += 1
+            self._training += 1
+        return self._join(after, frame)
+
+    def _decided(self, test: ast.expr, frame: Frame) -> bool | None:
+        """What a condition certainly is: a local variable that holds a tensor which the code itself makes is not None."""
+        match test:
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
+            ) if self.reading:
+                held = frame.locals.get(name)
+                if held is not None and all(map(_is_made, alternatives(held))):
+                    return isinstance(op, ast.IsNot)
+        return None
+
+    def _block(self, statements: list[ast.stmt], frame: Frame) -> bool:
+        self._early_exits.append(0)
+        self._switches_left.append(0)
+        try:
+            return super()._block(statements, frame)
+        finally:
+            self._training -= self._early_exits.pop()
+            self._switches -= self._switches_left.pop()
+
+    def _is_switch(self, test: ast.expr, frame: Frame) -> bool:
+        """Whether a condition asks a flag, or for a mode by its name: what runs then, only the caller knows."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._is_switch(operand, frame)
+            case ast.BoolOp(values=values):
+                return any(self._is_switch(value, frame) for value in values)
+            case ast.Compare(comparators=[ast.Constant(value=wanted)]):
+                return isinstance(wanted, (str, bool))
+            case ast.Name():
+                value = self.value(test, frame)
+                return not all(isinstance(part, (Tensor, Const, Number)) for part in alternatives(value))
+            case ast.Attribute(value=ast.Name()):
+                parts = (*alternatives(self.value(test, frame)), *alternatives(self.value(test.value, frame)))
+                return not any(isinstance(part, Tensor) for part in parts)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"))):
+                return True
+        return False
+
+    def _conditional(self, node: ast.IfExp, frame: Frame) -> Value:
+        self.value(node.test, frame)
+        guard = self._guard(node.test, frame)
+        self._training += guard is True
+        body = self.value(node.body, frame)
+        self._training += (guard is False) - (guard is True)
+        other = self.value(node.orelse, frame)
+        self._training -= guard is False
+        return union((body, other))
+
+    def _boolean(self, node: ast.BoolOp, frame: Frame) -> Value:
+        found: list[Value] = []
+        guarded = 0
+        for part in node.values:
+            found.append(self.value(part, frame))
+            if isinstance(node.op, ast.And) and self._guard(part, frame) is True:
+                guarded += 1
+                self._training += 1
+        self._training -= guarded
+        return union(found)
+
+    def _guard(self, test: ast.expr, frame: Frame) -> bool | None:
+        """True where a condition holds in training only, False where it holds in evaluation only."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self._guard(operand, frame)
+                return None if inner is None else not inner
+            case ast.BoolOp(op=ast.And(), values=values):
+                found = {self._guard(value, frame) for value in values}
+                return True if True in found else False if False in found else None
+            case ast.BoolOp(op=ast.Or(), values=values):
+                found = {self._guard(value, frame) for value in values}
+                return next(iter(found)) if len(found) == 1 else None
+            case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool() as wanted)]):
+                inner = self._guard(left, frame)
+                return inner if wanted or inner is None else not inner
+            case ast.Attribute(attr=attribute):
+                return True if attribute.lstrip("_") in ("training", "is_training", "is_train") else None
+            case ast.Name(id=name):
+                if name in ("training", "is_training", "train", "is_train"):
+                    return True
+                value = frame.locals.get(name)
+                return True if isinstance(value, Method) and value.name == "training" else None
+            case ast.Call(func=ast.Attribute(attr="is_grad_enabled")):
+                return True
+        return None
+
+    def _with(self, node: ast.With | ast.AsyncWith, frame: Frame) -> bool:
+        quiet = sum(is_quiet(item.context_expr) for item in node.items)
+        self._quiet += quiet
+        try:
+            return super()._with(node, frame)
+        finally:
+            self._quiet -= quiet
+
+    def _return(self, node: ast.Return, frame: Frame) -> bool:
+        reached = super()._return(node, frame)
+        if self.reading and len(self._functions) == 1 and frame.returned:
+            self.returns.append((node, frame.returned[-1]))
+        return reached
+
+
+def _is_made(value: Value) -> bool:
+    """Whether a value certainly is a tensor, whatever the caller gives."""
+    return isinstance(value, Tensor) and value.certain and value.origin not in ("argument", "unseen")
+
+
+def is_quiet(node: ast.expr) -> bool:
+    """Whether an expression is `torch.no_grad()` or the like."""
+    if isinstance(node, ast.Call):
+        if getattr(node.func, "attr", getattr(node.func, "id", "")) == "set_grad_enabled":
+            return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value is False
+        node = node.func
+    return getattr(node, "attr", getattr(node, "id", "")) in _QUIET
+
+
+Modes.readers = {**Interpreter.readers, ast.IfExp: Modes._conditional, ast.BoolOp: Modes._boolean}
+Modes.runners = {
+    **Interpreter.runners,
+    ast.If: Modes._if,
+    ast.Return: Modes._return,
+    ast.With: Modes._with,
+    ast.AsyncWith: Modes._with,
+}

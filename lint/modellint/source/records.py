@@ -1,0 +1,260 @@
+"""What is kept of a reading: each call, in-place write and operation on tensors, as often as it is read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from modellint.source.calls import Arguments
+from modellint.source.modes import Modes
+from modellint.source.project import External
+from modellint.source.tensors import Tensor
+from modellint.source.values import (
+    UNKNOWN,
+    Method,
+    Named,
+    SelfValue,
+    Value,
+    alternatives,
+    union,
+)
+from modellint.source.world import Frame
+
+if TYPE_CHECKING:
+    from modellint.source.project import ClassRef, IndexedFile, Project
+
+
+class Call:
+    """One reading of one call.
+
+    ``name``: the dotted name of what is called, outside the project (``torch.nn.functional.dropout``);
+    ``torch.Tensor.view`` for a method of a tensor; else empty. ``callee``: the value that is called. ``method``: the name
+    behind the last dot. ``receiver``: whose method it is. ``training``: it is reached in training only; ``quiet``: under
+    `no_grad`. ``building``: it is made while the object is built.
+    """
+
+    __slots__ = (
+        "arguments",
+        "building",
+        "callee",
+        "function",
+        "method",
+        "name",
+        "node",
+        "quiet",
+        "receiver",
+        "result",
+        "statement",
+        "training",
+    )
+
+    def __init__(
+        self,
+        node: ast.Call,
+        statement: ast.stmt,
+        function: ast.AST | None,
+        callee: Value,
+        name: str,
+        method: str,
+        receiver: Value | None,
+        arguments: Arguments,
+        result: Value,
+        training: bool,
+        quiet: bool,
+        building: bool,
+    ) -> None:
+        self.node = node
+        self.callee = callee
+        self.statement = statement
+        self.function = function
+        self.name = name
+        self.method = method
+        self.receiver = receiver
+        self.arguments = arguments
+        self.result = result
+        self.training = training
+        self.quiet = quiet
+        self.building = building
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is a view that raises, whichever of its tensors it is given."""
+        return all(isinstance(part, Tensor) and part.refused for part in alternatives(self.result))
+
+    def has(self, index: int, keyword: str) -> bool:
+        """Whether an argument is given, or may be: behind a star it cannot be told."""
+        return (
+            bool(self.arguments.spread)
+            or index < len(self.arguments.positional)
+            or keyword in self.arguments.keywords
+            or None in self.arguments.keywords
+        )
+
+
+class Write:
+    """One reading of one statement that changes a tensor in place, or binds an attribute outside ``__init__``.
+
+    ``how``: ``method`` (``add_``), ``item`` (``x[i] = v``), ``augmented`` (``x += v``), ``attribute`` (``self.x = v``),
+    ``data`` (``x.data = v``).
+    ``sharing``: the local variables that may hold memory of what is changed in place, with what they hold. ``switched``: it
+    depends on a flag that the caller sets.
+    """
+
+    __slots__ = (
+        "attribute",
+        "function",
+        "how",
+        "node",
+        "quiet",
+        "sharing",
+        "statement",
+        "switched",
+        "target",
+        "training",
+        "value",
+    )
+
+    def __init__(
+        self,
+        how: str,
+        node: ast.AST,
+        statement: ast.stmt,
+        function: ast.AST | None,
+        target: Value,
+        value: Value,
+        attribute: str | None,
+        training: bool,
+        quiet: bool,
+        sharing: tuple[tuple[str, Tensor], ...] = (),
+    ) -> None:
+        self.how = how
+        self.node = node
+        self.statement = statement
+        self.function = function
+        self.target = target
+        self.value = value
+        self.attribute = attribute
+        self.training = training
+        self.quiet = quiet
+        self.sharing = sharing
+        self.switched = False
+
+
+class Operation:
+    """One reading of a binary operation or a subscript, on tensors."""
+
+    __slots__ = ("function", "node", "operands", "result")
+
+    def __init__(
+        self,
+        node: ast.expr | ast.AugAssign,
+        function: ast.AST | None,
+        operands: tuple[Value, ...],
+        result: Value,
+    ) -> None:
+        self.node = node
+        self.function = function
+        self.operands = operands
+        self.result = result
+
+
+class Recorder(Modes):
+    """A reading that keeps the calls, writes and operations that it meets."""
+
+    readers: ClassVar[dict[type[ast.expr], Callable[[Any, Any, Frame], Value]]] = {}
+    runners: ClassVar[dict[type[ast.stmt], Callable[[Any, Any, Frame], bool | None]]] = {}
+
+    def __init__(self, project: Project, cls: ClassRef | None, file: IndexedFile) -> None:
+        super().__init__(project, cls, file)
+        self.calls: dict[ast.AST, list[Call]] = {}
+        self.writes: dict[ast.AST, list[Write]] = {}
+        self.operations: dict[ast.expr | ast.AugAssign, list[Operation]] = {}
+
+    def called(self, node: ast.Call, callee: Value, arguments: Arguments, made: Value, frame: Frame) -> None:
+        """Keep a call of the file that is read."""
+        if frame.file is not self.file or frame.statement is None:
+            return
+        for part in alternatives(callee):
+            name, method = "", ""
+            receiver: Value | None = None
+            match part:
+                case Named(symbol=External(name=dotted)):
+                    name, method = dotted, dotted.rpartition(".")[2]
+                case Method(receiver=Tensor() as owner, name=attribute):
+                    name, method, receiver = "torch.Tensor." + attribute, attribute, owner
+                case Method(receiver=owner, name=attribute):
+                    method, receiver = attribute, owner
+            function = self._functions[-1] if self._functions else None
+            state = self._training > 0, self._is_quiet(), not self.reading
+            self.calls.setdefault(node, []).append(
+                Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, *state)
+            )
+
+    def _operate(self, node: ast.expr | ast.AugAssign, operands: tuple[Value, ...], made: Value) -> None:
+        if self.reading:
+            function = self._functions[-1] if self._functions else None
+            self.operations.setdefault(node, []).append(Operation(node, function, operands, made))
+
+    def _write(self, how: str, node: ast.AST, target: Value, value: Value, attribute: str | None, frame: Frame) -> None:
+        if self.reading and frame.file is self.file and frame.statement is not None:
+            function = self._functions[-1] if self._functions else None
+            state = self._training > 0, self._is_quiet()
+            sharing = _sharing(target, frame) if how != "attribute" else ()
+            write = Write(how, node, frame.statement, function, target, value, attribute, *state, sharing)
+            write.switched = self._switches > 0
+            self.writes.setdefault(node, []).append(write)
+
+    def _bind_attribute(
+        self, receiver: Value, name: str, value: Value, form: str, frame: Frame, expression: ast.expr | None
+    ) -> None:
+        changes = name == "data" and any(isinstance(part, Tensor) for part in alternatives(receiver))
+        if changes and frame.statement is not None:
+            self._write("data", frame.statement, receiver, value, None, frame)
+        super()._bind_attribute(receiver, name, value, form, frame, expression)
+
+    def _bind_item(self, target: ast.Subscript, value: Value, frame: Frame) -> None:
+        receiver = self.value(target.value, frame)
+        if any(isinstance(part, Tensor) for part in alternatives(receiver)):
+            self._write("item", target, receiver, value, None, frame)
+            return
+        super()._bind_item(target, value, frame)
+
+    def _augmented(self, node: ast.AugAssign, frame: Frame) -> None:
+        current = self.value(node.target, frame)
+        if any(isinstance(part, Tensor) for part in alternatives(current)):
+            added = self.value(node.value, frame)
+            self._write("augmented", node, current, added, None, frame)
+            if isinstance(node.target, ast.Attribute) and isinstance(self.value(node.target.value, frame), SelfValue):
+                return
+            if not isinstance(node.target, ast.Subscript):
+                self.bind(node.target, self.combine(node, current, added), frame, node.value, "augmented")
+            return
+        super()._augmented(node, frame)
+
+    def set_attribute(
+        self, name: str, value: Value, form: str, frame: Frame, expression: ast.expr | None = None
+    ) -> None:
+        """Bind an attribute of ``self``: a registered buffer stays one when a tensor is assigned to it."""
+        if self.reading and frame.statement is not None:
+            before = self.attributes.get(name, ())
+            old = union([binding.value for binding in before]) if before else UNKNOWN
+            self._write("attribute", frame.statement, old, value, name, frame)
+            if any(isinstance(part, Tensor) and part.kind == "buffer" for part in alternatives(old)):
+                return
+        super().set_attribute(name, value, form, frame, expression)
+
+
+def _sharing(target: Value, frame: Frame) -> tuple[tuple[str, Tensor], ...]:
+    """The local variables that hold memory of a tensor, and what they hold."""
+    roots = {part.root for part in alternatives(target) if isinstance(part, Tensor)}
+    return tuple(
+        (name, part)
+        for name, value in frame.locals.items()
+        for part in alternatives(value)
+        if isinstance(part, Tensor) and part.root in roots
+    )
+
+
+Recorder.readers = Modes.readers
+Recorder.runners = {**Modes.runners, ast.AugAssign: Recorder._augmented}
