@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import TypeVar, cast
+from collections.abc import Sequence
+from typing import TypeAlias, TypeVar, cast
 
 _Node = TypeVar("_Node", bound=ast.AST)
 _LEAVES = (ast.Name, ast.Constant, ast.alias, ast.Global, ast.Nonlocal, ast.MatchSingleton)
@@ -16,6 +17,7 @@ _NO_NODES = frozenset(
 _WITH_GAPS = ("keys", "kw_defaults")
 """Lists that hold ``None``, too."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _ByKind = dict[type[ast.AST], list[ast.AST]]
 
 
@@ -54,6 +56,32 @@ def parents_in(function: ast.AST) -> dict[ast.AST, ast.AST]:
             child: parent for parent in walk(function)[1:] for child in ast.iter_child_nodes(parent)
         }
     return found
+
+
+def functions_in(nodes: Sequence[ast.stmt]) -> list[Function]:
+    """The functions among nodes, and the methods of the classes among them."""
+    found: list[Function] = []
+    for node in nodes:
+        members = node.body if isinstance(node, ast.ClassDef) else [node]
+        found.extend(part for part in members if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return found
+
+
+def parameters_of(function: Function) -> set[str]:
+    """The names of a function's parameters but for the object itself."""
+    arguments = function.args
+    return {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} - {"self", "cls"}
+
+
+def called_name(call: ast.Call) -> str:
+    """The last part of the name of what is called; empty where it has none."""
+    name: str = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+    return name
+
+
+def given_to(call: ast.Call) -> list[ast.expr]:
+    """The arguments of a call."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _below_parts(node: ast.ClassDef | ast.Module) -> list[ast.AST]:

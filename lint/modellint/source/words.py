@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from modellint.source.nodes import functions_in
 from modellint.source.project import ClassRef, Imported
-from modellint.source.signs import BUILDS, SIGNS, functions_in, shows
+from modellint.source.signs import BUILDS, SIGNS, shows
 
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile, Project

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import DROPS, OFF_BY_DEFAULT, ON_BY_DEFAULT
+from modellint.source.signs import DROPS
+from modellint.source.signs.modes import OFF_BY_DEFAULT, ON_BY_DEFAULT
 from modellint.source.values import Const
 
 if TYPE_CHECKING:

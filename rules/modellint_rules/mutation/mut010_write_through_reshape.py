@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.nodes import walk
-from modellint.source.signs import EITHER, THROUGH
+from modellint.source.signs import THROUGH
+from modellint.source.signs.copies import EITHER
 from modellint.source.tensors import Tensor
 from modellint.source.values import alternatives
 

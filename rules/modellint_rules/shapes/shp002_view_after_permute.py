@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import MOVES, PERMUTING
+from modellint.source.signs import MOVES
+from modellint.source.signs.strides import PERMUTING
 from modellint.source.words import PARTIAL, STEP
 
 if TYPE_CHECKING:

@@ -1,0 +1,97 @@
+"""Signs of what a class makes: tensors while it is built, modules while it runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from modellint.source.nodes import called_name, functions_in, of_kind
+from modellint.source.project import Imported
+from modellint.source.torch_names import STATELESS
+
+if TYPE_CHECKING:
+    from modellint.source.project import IndexedFile
+
+_OTHERS = (
+    *("Error", "Exception", "Warning", "Config", "Cache", "Generator", "Tensor", "Parameter"),
+    *("Output", "OutputWithPast"),
+)
+"""How the names of classes end that are no modules."""
+_NO_TENSOR = frozenset(
+    {"device", "no_grad", "enable_grad", "inference_mode", "is_tensor", "save", "load", "compile", "finfo", "iinfo"}
+    | {"get_default_dtype", "manual_seed", "set_grad_enabled", "is_grad_enabled", "is_floating_point", "autocast"}
+)
+"""Functions of torch that give none."""
+
+
+def makes_tensors(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+    """Whether what ``__init__`` runs, or else any function, may make a tensor."""
+    if file.stars:
+        return True
+    functions = functions_in(nodes)
+    pending = [function for function in functions if function.name == "__init__"] or list(functions)
+    left = [function for function in functions if function not in pending]
+    while pending:
+        function = pending.pop()
+        if any(_may_make(file, call.func) for call in of_kind(function, ast.Call)):
+            return True
+        for node in of_kind(function, ast.AnnAssign):
+            if node.value is not None and "Tensor" in ast.unparse(node.annotation):
+                return True
+        if left:
+            names = {node.attr for node in of_kind(function, ast.Attribute)}
+            names.update(node.id for node in of_kind(function, ast.Name))
+            pending.extend(function for function in left if function.name in names)
+            left = [function for function in left if function.name not in names]
+    return False
+
+
+def _may_make(file: IndexedFile, called: ast.expr) -> bool:
+    """Whether a function may be one of torch's that gives a tensor, whatever it is given."""
+    path: list[str] = []
+    while isinstance(called, ast.Attribute):
+        path.append(called.attr)
+        called = called.value
+    if not isinstance(called, ast.Name):
+        return False
+    last = path[0] if path else called.id
+    if last.endswith("Tensor") or last == "Variable":
+        return True
+    if last[:1].isupper() or last in _NO_TENSOR:
+        return False
+    bindings = file.names.get(called.id)
+    if bindings is None:
+        return False
+    for binding in bindings:
+        if isinstance(binding, Imported):
+            whole = [binding.module, *([binding.name] if binding.name else []), *reversed(path)]
+            name = ".".join(whole)
+            if name.startswith("torch.") and not name.startswith(
+                ("torch.nn.", "torch.jit.", "torch.utils.", "torch.distributed")
+            ):
+                return True
+        elif called.id not in ("self", "cls") and path:
+            return True
+    return False
+
+
+def builds(nodes: Sequence[ast.stmt]) -> bool:
+    """Whether a function other than ``__init__``, or one inside that, may build a module with state."""
+    running: list[ast.AST] = []
+    for function in functions_in(nodes):
+        if function.name != "__init__":
+            running.append(function)
+        else:
+            running += (*of_kind(function, ast.FunctionDef), *of_kind(function, ast.Lambda))
+    return any(_builds_here(call) for function in running for call in of_kind(function, ast.Call))
+
+
+def _builds_here(call: ast.Call) -> bool:
+    name = called_name(call)
+    return may_build(name) and bool(call.args or call.keywords or not name.endswith("Loss"))
+
+
+def may_build(name: str) -> bool:
+    """Whether a name may be that of a module class with state."""
+    return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS) and "ModelOutput" not in name
