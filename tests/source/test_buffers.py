@@ -71,6 +71,20 @@ def test_a_running_average_becomes_a_buffer_that_is_saved() -> None:
     assert 'self.register_buffer("mean", torch.zeros(n))' in fixed(text)
 
 
+def test_what_forward_updates_through_a_method_is_saved_whatever_its_name() -> None:
+    text = net("self.mean = torch.zeros(n)", "self.set_mean(x)\nreturn x - self.mean")
+    text += "\n    def set_mean(self, x):\n        self.mean.mul_(0.9).add_(0.1 * x.mean(0).detach())\n"
+    assert 'self.register_buffer("mean", torch.zeros(n))' in fixed(text)
+
+
+def test_a_constant_that_is_filled_in_when_the_module_is_reset_is_not_saved() -> None:
+    text = net("self.table = torch.empty(n)\nself.reset_parameters()", "return x + self.table")
+    text += (
+        "\n    def reset_parameters(self):\n        self.table.copy_(torch.arange(3.0))\n        self.table[0] = 1\n"
+    )
+    assert 'self.register_buffer("table", torch.empty(n), persistent=False)' in fixed(text)
+
+
 def test_a_move_in_forward_changes_nothing_about_the_constant() -> None:
     text = net("self.table = torch.arange(8.0)", "self.table = self.table.to(x.device)\nreturn x + self.table")
     assert 'register_buffer("table", torch.arange(8.0), persistent=False)' in fixed(text)
@@ -189,3 +203,126 @@ def test_what_forward_does_with_a_tensor_changes_nothing_about_what_it_is() -> N
 
 def test_a_tensor_that_wants_no_gradients_is_a_buffer() -> None:
     assert codes(net("self.w = torch.zeros(n).requires_grad_(False)", "return x * self.w")) == ["REG006"]
+
+
+def parts(init: str, methods: str, extra: str = "") -> str:
+    """A module without `forward`."""
+    body = textwrap.indent(textwrap.dedent(methods).strip(), " " * 4)
+    made = textwrap.indent(textwrap.dedent(init).strip(), " " * 8)
+    return (
+        f"{HEAD}import torch.nn.functional as F\n\n\nclass Part(nn.Module):\n    def __init__(self, n=3):\n"
+        f"        super().__init__()\n        self.layer = nn.Linear(n, n)\n        self.scale = nn.Parameter(torch.ones(n))\n{made}\n\n"
+        f"{body}\n{textwrap.dedent(extra)}"
+    )
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        "def encode(self, x: torch.Tensor):\n    return x - self.t",
+        "def encode(self, x):\n    return x.float() * self.t",
+        "def encode(self, x):\n    return x @ self.t.t()",
+        "def encode(self, x):\n    return F.embedding(x.long(), self.t)",
+        "def encode(self, x):\n    t = self.t.unsqueeze(0)\n    y = x.exp()\n    return torch.cat([y, t])",
+        "def encode(self, x: torch.Tensor):\n    return self.t[x]",
+        "def encode(self, x: torch.Tensor):\n    return x.index_select(0, self.t.to(torch.long))",
+        "def decode(self, z):\n    return self.layer(z) * self.t",
+        "def penalty(self):\n    return (self.scale * self.t).sum()",
+        "def __call__(self, x):\n    return self.t * x.unsqueeze(-1)",
+        "def encode(self, x: torch.Tensor):\n    return self._less(x, self.t)\n\n"
+        "def _less(self, one, other):\n    return one - other",
+        "def encode(self, x: torch.Tensor):\n    return x + self.t\n\ndef reset(self):\n    self.t = torch.zeros(3)",
+    ],
+)
+def test_a_tensor_that_meets_others_outside_of_forward(methods: str) -> None:
+    text = parts("self.t = torch.zeros(n)", methods)
+    assert codes(text) == ["REG006"]
+    done = fixed(text)
+    assert 'self.register_buffer("t", torch.zeros(n), persistent=False)' in done
+    assert codes(done) == []
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        "def encode(self, x: torch.Tensor):\n    return x - self.t.to(x.device)",
+        "def encode(self, x: torch.Tensor):\n    t = self.t\n    t = t.to(x)\n    return x - t",
+        "def place(self, device):\n    self.t = self.t.to(device)\n\ndef encode(self, x: torch.Tensor):\n    return x - self.t",
+        "def encode(self, x: torch.Tensor):\n    self.t = x * 2\n    return x + self.t",
+        "def row(self, i: int):\n    return self.t[i] * i",
+        "def row(self, i):\n    return self.t[i]",
+        "def pick(self, x: torch.Tensor):\n    return x[self.t]",  # an index may stay on the CPU
+        "def encode(self, x: torch.Tensor):\n    return x.view(*self.t.shape)",
+        "def encode(self, x: torch.Tensor):\n    return x * self.t.item()",
+        "def debug(self, x: torch.Tensor):\n    print(x - self.t)",
+        "def reset_parameters(self):\n    self.scale.data.copy_(self.scale * self.t)",
+        "def __repr__(self):\n    return str(self.t * self.scale)",
+        "def load(self, x: torch.Tensor):\n    self.t.copy_(x)",
+        "def encode(self, x: torch.Tensor):\n    return x",
+    ],
+)
+def test_a_tensor_that_meets_none_outside_of_forward_is_clean(methods: str) -> None:
+    assert codes(parts("self.t = torch.zeros(n)", methods)) == []
+
+
+def test_what_only_the_constructor_runs_is_no_computation() -> None:
+    text = parts(
+        "self.t = torch.zeros(n)\nself.prepare()",
+        "def prepare(self):\n    self.norm = (self.t * self.scale).sum().item()",
+    )
+    assert codes(text) == []
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        """
+
+        class Whole(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.part = Part()
+
+            def forward(self, x):
+                return self.part.t[x.long()]
+        """,
+        """
+
+        def combine(part: Part, x: torch.Tensor):
+            return torch.cat((part.scale, part.t))
+        """,
+        """
+
+        class Processor:
+            def __call__(self, part: "Part", x: torch.Tensor):
+                return x - part.t
+        """,
+    ],
+)
+def test_a_tensor_that_others_of_the_file_read_of_an_object_of_the_class(reader: str) -> None:
+    own = "def forward(self, x):\n    return self.layer(x)"
+    assert codes(parts("self.t = torch.zeros(n)", own, reader)) == ["REG006"]
+    other = reader.replace("Part()", "Other()").replace("part: Part", "part").replace('part: "Part"', "part")
+    assert codes(parts("self.t = torch.zeros(n)", own, other)) == []
+
+
+def test_a_forward_that_another_file_gives(tmp_path: Path) -> None:
+    head = "import torch\nfrom torch import nn\n\n\n"
+    (tmp_path / "base.py").write_text(
+        f"{head}class Base(nn.Module):\n    def forward(self, x):\n        return self.shift(x)\n\n"
+        "    def shift(self, x):\n        return x + self.t\n"
+    )
+    text = (
+        "import torch\n\nfrom base import Base\n\n\nclass Net(Base):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.t = torch.zeros(3)\n        self.unread = torch.zeros(3)\n"
+    )
+    path = tmp_path / "net.py"
+    path.write_text(text)
+    found = modellint.check_source(text, path).diagnostics
+    assert [(finding.code, finding.attribute) for finding in found] == [("REG006", "t")]
+
+
+def test_a_helper_that_makes_a_tensor_like_its_argument() -> None:
+    text = net("self.t = table(given)", "return x + self.t")
+    helper = "\n\ndef table(values):\n    return 2 * torch.ones_like(values)\n"
+    assert codes(text + helper) == ["REG006"]

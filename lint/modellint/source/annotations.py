@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from modellint.source.nodes import walk
 from modellint.source.project import dotted_name
 
 if TYPE_CHECKING:
@@ -20,6 +21,28 @@ def is_annotated_module(project: Project, argument: Argument) -> bool:
     if argument.element:
         annotation = _element_type(annotation)
     return annotation is not None and _is_module(project, argument.file, annotation)
+
+
+_TENSORS = frozenset(
+    {"Tensor", "FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "BoolTensor"}
+    | {"ByteTensor", "CharTensor", "ShortTensor", "IntTensor", "LongTensor"}
+)
+"""What torch calls its tensors: others' tensors, such as torch_complex's, have methods of their own."""
+
+
+def says_tensor(annotation: ast.expr | None) -> bool | None:
+    """Whether an annotation says that a parameter is a tensor, or else None; None without an annotation."""
+    annotation = _unquoted(annotation)
+    if annotation is None:
+        return None
+    names = set()
+    for node in walk(annotation):
+        if isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+    names -= {"torch", "typing", "t", "th", "Optional", "Union", "None"}
+    return not names.isdisjoint(_TENSORS) and all(name.endswith("Tensor") for name in names)
 
 
 def _unquoted(annotation: ast.expr | None) -> ast.expr | None:

@@ -163,7 +163,48 @@ class Code:
         readers = self._reads.get(attribute, ())
         if self.in_forward:
             return any(node in self.in_forward for node in readers)
-        return bool(readers) and self.defines("forward")
+        return self.defines("forward") and (bool(readers) or self._inherited_forward_reads(attribute))
+
+    def _inherited_forward_reads(self, attribute: str) -> bool:
+        """Whether the `forward` of a base class in another file, or a method that it runs, reads an attribute."""
+        pending, seen = ["forward"], set()
+        while pending:
+            name = pending.pop()
+            method = next((m for ref in self.lineage if (m := ref.file.members(ref.node).get(name)) is not None), None)
+            if name in seen or not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            seen.add(name)
+            for node in walk(method):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+                    if node.attr == attribute and not isinstance(node.ctx, ast.Store):
+                        return True
+                    pending.append(node.attr)
+        return False
+
+    def readers(self, attribute: str) -> list[ast.AST]:
+        """The methods that read an attribute of ``self``, but for ``__init__`` and those that only build or show the object."""
+        return [node for node in dict.fromkeys(self._reads.get(attribute, ())) if not self.is_aside(node)]
+
+    def top_functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions of the file that stand in no class."""
+        return _top_functions(self.file)
+
+    def is_aside(self, function: ast.AST | None) -> bool:
+        """Whether a method only builds, saves, moves or shows the object; by its name, or as nothing else calls it."""
+        name = getattr(function, "name", "")
+        return function not in self.in_forward and (name in self._aside or _ASIDE.match(name) is not None)
+
+    @cached_property
+    def _aside(self) -> set[str]:
+        callers: dict[str, set[str]] = {}
+        for ref in self.lineage:
+            for function in class_functions(ref.node) if ref.file is self.file else ():
+                for name in _called_on_self([Function(function, self.file)]):
+                    callers.setdefault(name, set()).add(function.name)
+        found = {"__init__", *(name for method in self.methods if _ASIDE.match(name := _name(method)))}
+        while more := {name for name, by in callers.items() if by <= found} - found:
+            found |= more
+        return found
 
     @cached_property
     def in_forward(self) -> frozenset[ast.AST]:
@@ -251,6 +292,12 @@ class Code:
         )
 
 
+_ASIDE = re.compile(
+    r"__(?!call__)|_?(?:re)?set_|_?(?:re)?init|reset|_?build|_?make|extra_repr|_apply$|(?:to|cuda|cpu|train|eval)$"
+    r"|_?(?:save|load|dump|export|restore|plot|draw|show|log|print|debug|visuali[sz]e|collate|from_pretrained)(?:_|$)"
+    r"|_?(?:get_)?debug|state_dict|_(?:save_to|load_from)_|configure|.*_(?:dataloader|hook)$"
+)
+"""Names of methods that build, move, save or show a module."""
 _ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype"})
 _UNBOUND = ("staticmethod", "classmethod")
 

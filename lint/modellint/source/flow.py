@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source import tensors
+from modellint.source.annotations import says_tensor
 from modellint.source.apply import tensors_in
 from modellint.source.calls import NO_ARGUMENTS, Arguments
 from modellint.source.layout import Dim, Layout
 from modellint.source.modes import is_quiet
-from modellint.source.nodes import walk
 from modellint.source.project import External
 from modellint.source.tensor_expressions import TensorExpressions
 from modellint.source.tensors import Tensor
@@ -86,7 +86,7 @@ class Flow(TensorExpressions):
         plain = super().from_caller(parameter, default, frame)
         if not self.reading:
             return plain
-        annotated = _says_tensor(parameter.annotation)
+        annotated = says_tensor(parameter.annotation)
         if parameter.arg in ("self", "cls"):
             return plain
         if annotated is False or (isinstance(default, ast.Constant) and default.value is not None):
@@ -143,30 +143,4 @@ class Flow(TensorExpressions):
 
     def _makes_tensors(self, function: Function) -> bool:
         calls = None if isinstance(function.node, ast.Lambda) else function.file.calls(function.node)
-        return calls is not None and any(name.rpartition(".")[2] in tensors.FACTORIES for name in calls)
-
-
-_TENSORS = frozenset(
-    {"Tensor", "FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "BoolTensor"}
-    | {"ByteTensor", "CharTensor", "ShortTensor", "IntTensor", "LongTensor"}
-)
-"""What torch calls its tensors: others' tensors, such as torch_complex's, have methods of their own."""
-
-
-def _says_tensor(annotation: ast.expr | None) -> bool | None:
-    """Whether an annotation says that a parameter is a tensor; None without one."""
-    if annotation is None:
-        return None
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        try:
-            annotation = ast.parse(annotation.value, mode="eval").body
-        except SyntaxError:
-            return None
-    names = set()
-    for node in walk(annotation):
-        if isinstance(node, ast.Attribute):
-            names.add(node.attr)
-        elif isinstance(node, ast.Name):
-            names.add(node.id)
-    names -= {"torch", "typing", "t", "th", "Optional", "Union", "None"}
-    return not names.isdisjoint(_TENSORS) and all(name.endswith("Tensor") for name in names)
+        return calls is not None and any(name.rpartition(".")[2] in tensors.MAKERS for name in calls)

@@ -83,6 +83,8 @@ class TensorCalls(Recorder):
                 made.origin = "computed"
                 made.grad = tensors.carries_graph(last, [part.grad for part in parts])
             return made
+        if path == "torch" and last in tensors.LIKE and not tensors_in([first or UNKNOWN]):
+            return Tensor(node, None, "constant", name=name, made_by=last)
         if path == "torch.cuda" and last.endswith("Tensor"):
             return Tensor(node, apply.made_of_sizes("Tensor", arguments), "constant", name=name, made_by=last)
         if last == "Variable" and path.startswith("torch.autograd") and isinstance(first, Tensor):

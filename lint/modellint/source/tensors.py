@@ -145,6 +145,9 @@ LIKE = frozenset(
     | {"new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new"}
 )
 
+MAKERS = FACTORIES | LIKE
+"""Functions and methods that make a tensor, whatever they are given."""
+
 SAME = frozenset(
     {"relu", "gelu", "silu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "abs"}
     | {"neg", "clamp", "clip", "clamp_min", "clamp_max", "round", "floor", "ceil", "trunc", "frac", "sin", "cos", "tan"}

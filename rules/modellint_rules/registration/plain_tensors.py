@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from modellint.source.meetings import meets_tensors
 from modellint.source.nodes import walk
 from modellint.source.values import Const, Container, Value, alternatives
 
@@ -28,11 +29,11 @@ class Kept(NamedTuple):
 
 
 def kept_tensors(code: Code) -> Iterator[Kept]:
-    """The attributes of a module that hold plain tensors, or plain containers of nothing else, and are read in `forward`."""
+    """The attributes of a module that hold plain tensors, or plain containers of nothing else, and take part in the computation."""
     for name, bindings in code.attributes.items():
         values = [part for one in bindings if not _registers(one) for part in alternatives(one.value)]
         found = _plain(code, values)
-        if found is None or not code.is_read_in_forward(name):
+        if found is None or not _takes_part(code, name):
             continue
         tensors, container = found
         if container is not None and not _only_read(code, name):
@@ -41,6 +42,21 @@ def kept_tensors(code: Code) -> Iterator[Kept]:
         made = [b for b in code.built if b.attribute == name and b.file is code.file and _is_kept(code, b)]
         if made:
             yield Kept(name, min(made, key=lambda b: b.statement.lineno), tensors, container)
+
+
+def _takes_part(code: Code, name: str) -> bool:
+    """Whether `forward` reads it, or else it meets other tensors and no method says where it is, or what it is from then on."""
+    return code.is_read_in_forward(name) or (meets_tensors(code, name) and not _is_rebound(code, name))
+
+
+def _is_rebound(code: Code, name: str) -> bool:
+    for write in (readings[0] for readings in code.writes):
+        if write.how == "attribute" and write.attribute == name:
+            value = write.statement.value if isinstance(write.statement, (ast.Assign, ast.AnnAssign)) else None
+            reads = value is not None and _reads(value, name)
+            if (value is not None and _only_moves(value, name)) or (not reads and not code.is_aside(write.function)):
+                return True
+    return False
 
 
 def _registers(binding: Binding) -> bool:
@@ -81,10 +97,14 @@ def is_plain_tensor(code: Code, value: Value) -> bool:
 
 
 def rewrites(code: Code, name: str) -> str:
-    """What other methods than ``__init__`` do to it: ``nothing``, ``move``, ``replace``, or ``update`` from what it was."""
+    """What methods that others call do to it: ``nothing``, ``move``, ``replace``, or ``update`` from what it was.
+
+    `reset_parameters` and its like fill in what `__init__` made: `self.t = torch.empty(n)` may be a constant for all that.
+    """
     found = "nothing"
-    for readings in code.writes:
-        write = readings[0]
+    for write in (readings[0] for readings in code.writes):
+        if code.is_aside(write.function):
+            continue
         if write.how == "attribute" and write.attribute == name:
             value = write.statement.value if isinstance(write.statement, (ast.Assign, ast.AnnAssign)) else None
             if value is None or not _reads(value, name):

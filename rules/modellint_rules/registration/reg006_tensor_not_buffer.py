@@ -32,6 +32,8 @@ class TensorNotBuffer(Rule):
 
     ## What it does
     Finds attributes that hold a tensor, or a list or dict of tensors, that is no parameter and no buffer, and that `forward` reads.
+    In other methods, such as `encode` or `sample`, and in functions of the file that are given the module, the tensor must take part
+    in an operation with an argument that is a tensor, or with a parameter, a buffer or the output of a submodule.
 
     ## Why
     `.to()`, `.cuda()` and `.half()` leave such a tensor behind, so that the model fails on another device; running statistics kept
@@ -75,7 +77,8 @@ class TensorNotBuffer(Rule):
     a buffer.
 
     ## Known limits
-    Only values that are certainly tensors count. A tensor that only other methods read is left alone.
+    Only values that are certainly tensors count. A tensor that `forward` does not read is left alone where it is moved before it
+    is used, where a method binds it anew, in methods that build, save, move or show the module, and where only other files read it.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
