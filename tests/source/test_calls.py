@@ -114,6 +114,13 @@ def test_forward_by_name() -> None:
     assert ".forward(" not in fixed(text).partition("def forward")[2]
 
 
+def test_forward_by_name_of_what_only_its_use_shows_to_be_a_module() -> None:
+    text = net("y = self.part.forward(x)\nreturn self.tool.forward(y)", "self.part = made()\nself.tool = made()")
+    text += "\n    def freeze(self):\n        for p in self.part.parameters():\n            p.requires_grad = False\n"
+    assert codes(text) == ["FLW007"]
+    assert "y = self.part(x)" in fixed(text)
+
+
 def test_forward_of_others_is_clean() -> None:
     text = (
         f"{HEAD}class Base(nn.Module):\n    def forward(self, x):\n        return x\n\n\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
 from modellint.source.signs import FORWARDS
-from modellint.source.values import Argument, Instance, Value, alternatives
+from modellint.source.values import UNKNOWN, Argument, Instance, Method, Value, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -59,7 +59,8 @@ class DirectForwardCall(Rule):
     The fix is unsafe: hooks that never ran will run.
 
     ## Known limits
-    Only objects that are known to be modules, or that the constructor was given, are asked, and only in the methods of modules.
+    Only objects that are known to be modules, that the constructor was given, or whose `parameters()` or `state_dict()` the class
+    asks for, and only in the methods of modules.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
@@ -78,7 +79,7 @@ class DirectForwardCall(Rule):
             return
         for readings in code.calls:
             call = readings[0]
-            if call.method != "forward" or not all(_of_a_module(reading) for reading in readings):
+            if call.method != "forward" or not all(_of_a_module(code, reading) for reading in readings):
                 continue
             function = call.node.func
             if isinstance(function, ast.Attribute):
@@ -92,8 +93,10 @@ class DirectForwardCall(Rule):
                 )
 
 
-def _of_a_module(call: Call) -> bool:
-    return call.receiver is not None and all(_is_module(part, call.node.func) for part in alternatives(call.receiver))
+def _of_a_module(code: Code, call: Call) -> bool:
+    parts = alternatives(call.receiver) if call.receiver is not None else ()
+    function = call.node.func
+    return bool(parts) and all(_is_module(part, function) or _is_used_as_one(code, part, function) for part in parts)
 
 
 def _is_module(value: Value, function: ast.expr) -> bool:
@@ -101,3 +104,18 @@ def _is_module(value: Value, function: ast.expr) -> bool:
         # What the constructor was given, kept by a module, and has a `forward`.
         return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Attribute)
     return isinstance(value, Instance) and value.kind == "module"
+
+
+def _is_used_as_one(code: Code, value: Value, function: ast.expr) -> bool:
+    """Whether what is not known of an attribute is shown by the class, which asks it for what only modules have."""
+    match function:
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=name)) if code.ref is not None:
+            unseen = value is UNKNOWN or isinstance(value, Method) or getattr(value, "kind", "") == "unresolved"
+            uses = code.file.uses(code.ref.node).get(name)
+            return unseen and uses is not None and not uses.methods.isdisjoint(_OF_MODULES)
+    return False
+
+
+_OF_MODULES = frozenset(
+    {"parameters", "named_parameters", "state_dict", "load_state_dict", "children", "named_modules"}
+)
