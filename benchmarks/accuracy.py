@@ -175,7 +175,7 @@ def _choose_builds(found: list[Found], limit: int, seed: int) -> set[tuple[Path,
     groups: defaultdict[tuple[str, str], list[tuple[Path, int]]] = defaultdict(list)
     for file in found:
         for site in file.sites:
-            if site.qualname and not site.restored:
+            if site.qualname:
                 groups[file.tree, site.kind].append((file.facts.path, site.start))
     chosen: set[tuple[Path, int]] = set()
     for key, members in groups.items():
@@ -240,10 +240,7 @@ def _build(results: list[Result], found: list[Found], arguments: argparse.Namesp
         for group in batch:
             file = files[Path(group[0].path)]
             source = _source(file)
-            cases = [
-                build.Case(number, result.site.qualname, source.text, result.site.undo(source.text), result.fixed or "")
-                for number, result in enumerate(group, len(members))
-            ]
+            cases = [_case(number, result, source.text) for number, result in enumerate(group, len(members))]
             members += group
             jobs.append(build.FileJob(file.facts.module, str(file.facts.path), cases))
         own = files[Path(batch[0][0].path)].root
@@ -255,6 +252,12 @@ def _build(results: list[Result], found: list[Found], arguments: argparse.Namesp
         for number, _ in enumerate(pool.map(run, batches), 1):
             if number % 10 == 0:
                 _say(f"{number} of {len(batches)} batches built")
+
+
+def _case(number: int, result: Result, text: str) -> build.Case:
+    site = result.site
+    buffers = [binding.attribute for binding in site.bindings] if site.kind == unfix_state.BUFFER else []
+    return build.Case(number, site.qualname, site.restore(text), site.undo(text), result.fixed or "", buffers)
 
 
 def _source(file: Found) -> SourceText:
@@ -369,6 +372,7 @@ def _report_builds(tried: list[Result]) -> None:
             row: list[object] = [kind, len(outcomes), len(built)]
             for name in (
                 "keys_equal",
+                "keys_equal_but_constants",
                 "keys_cover_unfixed",
                 "unfixed_lost_keys",
                 "outputs_equal",
@@ -377,7 +381,7 @@ def _report_builds(tried: list[Result]) -> None:
                 values = [getattr(outcome, name) for outcome in built if getattr(outcome, name) is not None]
                 row.append(f"{sum(values)} of {len(values)}")
             rows.append(tuple(row))
-    head = ("kind", "tried", "built", "keys as original", "keys cover un-fixed", "un-fixed lost keys")
+    head = ("kind", "tried", "built", "keys as original", "but for constants", "cover un-fixed", "un-fixed lost keys")
     _table("Built classes", (*head, "outputs equal", "with equal weights"), rows)
     why = Counter(result.built.why.partition(":")[0] for result in tried if result.built and not result.built.built)
     _table("Not built", ("why", "n"), why.most_common())
@@ -429,7 +433,7 @@ def _misses(counted: list[Result]) -> Iterator[str]:
         if outcome is not None and outcome.built:
             wrong = [
                 name
-                for name in ("keys_equal", "keys_cover_unfixed", "outputs_equal_with_equal_weights")
+                for name in ("keys_equal_but_constants", "keys_cover_unfixed", "outputs_equal_with_equal_weights")
                 if getattr(outcome, name) is False
             ]
             if wrong:

@@ -38,6 +38,8 @@ class Case:
     original: str
     unfixed: str
     fixed: str
+    buffers: list[str] = field(default_factory=list)
+    """Attributes whose keys may differ: a fix makes a constant a buffer that is not saved."""
 
 
 @dataclass(slots=True)
@@ -48,6 +50,8 @@ class Outcome:
     built: bool = False
     why: str = ""
     keys_equal: bool | None = None
+    keys_equal_but_constants: bool | None = None
+    """No key was added, and none is missing but those of the attributes that the site is about."""
     keys_cover_unfixed: bool | None = None
     unfixed_lost_keys: bool | None = None
     outputs_equal: bool | None = None
@@ -122,23 +126,29 @@ def _run_file(file: FileJob, out: TextIO) -> None:
         for case in file.cases:
             answer(Outcome(case.ident, why=f"cannot import {file.module}: {type(error).__name__}: {error}"[:200]))
         return
-    originals: dict[str, dict[str, Any]] = {}
+    originals: dict[tuple[str, ...], dict[str, Any]] = {}
     for case in file.cases:
-        if case.qualname not in originals:
-            originals[case.qualname] = _forked(file, case.qualname, case.original, None)
-        original = originals[case.qualname]
+        # What is to be compared with may differ from site to site of one class.
+        key = (case.qualname, case.original, *case.buffers)
+        if key not in originals:
+            originals[key] = _forked(file, case, case.original, None)
+        original = originals[key]
         outcome = Outcome(case.ident, built="keys" in original, why=original.get("error", ""))
         if outcome.built:
             plan = original["plan"]
-            unfixed = _forked(file, case.qualname, case.unfixed, plan)
-            fixed = _forked(file, case.qualname, case.fixed, plan)
-            _judge(outcome, original, unfixed, fixed)
+            unfixed = _forked(file, case, case.unfixed, plan)
+            fixed = _forked(file, case, case.fixed, plan)
+            _judge(outcome, original, unfixed, fixed, set(case.buffers))
         answer(outcome)
 
 
-def _judge(outcome: Outcome, original: dict[str, Any], unfixed: dict[str, Any], fixed: dict[str, Any]) -> None:
+def _judge(
+    outcome: Outcome, original: dict[str, Any], unfixed: dict[str, Any], fixed: dict[str, Any], buffers: set[str]
+) -> None:
     before, after = set(original["keys"]), set(fixed.get("keys", ()))
     outcome.keys_equal = "keys" in fixed and before == after
+    lost = {key.rpartition(".")[2] for key in before - after}
+    outcome.keys_equal_but_constants = "keys" in fixed and after <= before and lost <= buffers
     if not outcome.keys_equal:
         outcome.details = {
             "error": fixed.get("error", ""),
@@ -173,7 +183,7 @@ def _declare_torchvision_operators() -> None:
         library.define(f"{name}(Tensor x) -> Tensor")
 
 
-def _forked(file: FileJob, qualname: str, text: str, plan: dict[str, Any] | None) -> dict[str, Any]:
+def _forked(file: FileJob, case: Case, text: str, plan: dict[str, Any] | None) -> dict[str, Any]:
     """The facts about a class of one version, found in a child process."""
     read, write = os.pipe()
     child = os.fork()
@@ -182,7 +192,7 @@ def _forked(file: FileJob, qualname: str, text: str, plan: dict[str, Any] | None
         signal.alarm(SECONDS_PER_VERSION)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         try:
-            facts = _facts(file, qualname, text, plan)
+            facts = _facts(file, case, text, plan)
         except BaseException as error:
             facts = {"error": f"{type(error).__name__}: {error}"[:200]}
         with os.fdopen(write, "w") as stream:
@@ -195,18 +205,18 @@ def _forked(file: FileJob, qualname: str, text: str, plan: dict[str, Any] | None
     return json.loads(received) if received else {"error": "time-out or killed"}
 
 
-def _facts(file: FileJob, qualname: str, text: str, plan: dict[str, Any] | None) -> dict[str, Any]:
+def _facts(file: FileJob, case: Case, text: str, plan: dict[str, Any] | None) -> dict[str, Any]:
     """Build, list the keys, run. Without a plan the way to build and to call is searched; with one it is repeated."""
     import torch
 
     module = _substitute(file.module, Path(file.path), text)
-    model, chosen = guess.build(module, qualname, plan)
+    model, chosen = guess.build(module, case.qualname, plan)
     facts: dict[str, Any] = {"keys": list(model.state_dict()), "plan": chosen}
     model.eval()
     with torch.no_grad():
         try:
             facts["outputs"], chosen["inputs"] = guess.run(model, chosen, plan)
-            guess.equal_weights(model)
+            guess.equal_weights(model, case.buffers)
             facts["seeded"], _ = guess.run(model, chosen, chosen)
         except Exception as error:
             facts["forward_error"] = f"{type(error).__name__}: {error}"[:200]

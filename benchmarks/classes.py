@@ -16,6 +16,9 @@ from modellint.source.text import SourceText, Undecodable
 NOT_MODULES = {"Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "ParameterMeta"}
 """Capitalised names of ``torch.nn`` that are no modules."""
 
+SETTING_UP = {"__init__", "__repr__", "__str__", "extra_repr", "_init_weights", "init_weights", "reset_parameters"}
+"""Methods that do not compute with what an object holds."""
+
 FOREIGN_MODULES = {"LightningModule", "ScriptModule"}
 """Last parts of names from other packages that are modules wherever they come from."""
 
@@ -40,6 +43,10 @@ class FileFacts:
     """Local name to the dotted name it stands for; relative imports are made absolute from the tree's root."""
     stars: list[str] = field(default_factory=list)
     classes: list[ClassFacts] = field(default_factory=list)
+    reads: set[tuple[str, str]] = field(default_factory=set)
+    """Attributes that are read, with the class whose ``self`` they are read from; of another object without one."""
+    buffers: set[str] = field(default_factory=set)
+    """Names under which buffers are registered."""
 
 
 def read_source(path: Path) -> SourceText | None:
@@ -79,7 +86,44 @@ def read_facts(path: Path, root: Path) -> FileFacts | None:
     is_package = parts[-1] == "__init__"
     facts = FileFacts(path, ".".join(parts[:-1] if is_package else parts), is_package)
     collect_names(tree, facts)
+    facts.buffers = set(_buffers(tree))
+    for node in tree.body:
+        facts.reads.update(_reads(node, "", facts))
     return facts
+
+
+def _buffers(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="register_buffer"), args=[ast.Constant(value=str(name)), *_]):
+                yield name
+            case ast.Assign(
+                targets=[ast.Attribute(attr=name)],
+                value=ast.Call(func=ast.Attribute(attr="Buffer") | ast.Name("Buffer")),
+            ):
+                yield name
+
+
+def _reads(node: ast.AST, owner: str, facts: FileFacts) -> Iterator[tuple[str, str]]:
+    """What a statement reads of objects, but for functions that set an object up or print it."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name in SETTING_UP:
+            return
+        case ast.ClassDef(name=name):
+            owner = name
+        case ast.Attribute(value=ast.Name(id=base), attr=name, ctx=ast.Load()):
+            if base == "self" or base not in facts.names:
+                yield owner if base == "self" else "", name
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            yield "", name
+        case ast.AugAssign(target=ast.Attribute(attr=name)):
+            yield "", name
+        case ast.Call(func=ast.Name("getattr" | "attrgetter"), args=[*_, ast.Constant(value=str(name))]):
+            yield "", name
+        case ast.Call(func=ast.Name("getattr"), args=[_, ast.Constant(value=str(name)), _]):
+            yield "", name
+    for child in ast.iter_child_nodes(node):
+        yield from _reads(child, owner, facts)
 
 
 def collect_names(tree: ast.Module, facts: FileFacts) -> None:
@@ -122,6 +166,41 @@ class Tree:
         self.files = {file.module: file for file in facts}
         self._module_names: dict[tuple[str, str], bool] = {}
         self._resolved: dict[tuple[str, str], str] = {}
+        wanted = {name for file in facts for name in file.buffers}
+        self._readers: dict[str, list[tuple[FileFacts, str]]] = {}
+        """For each name of a buffer the classes that read an attribute of ``self`` by it; without one, of another object."""
+        for file in facts:
+            for owner, name in file.reads:
+                if name in wanted:
+                    self._readers.setdefault(name, []).append((file, owner))
+            file.reads = set()
+
+    def is_read(self, file: FileFacts, cls: str, attribute: str) -> bool:
+        """Whether anything in the tree may read an attribute of an object of a class."""
+        own = self._ancestors(file, cls)
+        for reader, owner in self._readers.get(attribute, ()):
+            if not owner or f"{reader.module}:{owner}" in own:
+                return True
+            if f"{file.module}:{cls}" in self._ancestors(reader, owner):
+                return True
+        return False
+
+    def _ancestors(self, file: FileFacts, cls: str) -> set[str]:
+        """A class and its bases in the tree, as ``module:Class``."""
+        found: set[str] = set()
+        pending = [(file, cls)]
+        while pending:
+            home, name = pending.pop()
+            key = f"{home.module}:{name}"
+            if key in found:
+                continue
+            found.add(key)
+            bases = [base for one in home.classes if one.name == name for base in one.bases if base]
+            for full in (self.resolve(home, base) for base in bases):
+                module, _, last = full.rpartition(":")
+                if module in self.files:
+                    pending.append((self.files[module], last.rpartition(".")[2]))
+        return found
 
     def module_rows(self, file: FileFacts) -> set[int]:
         """The rows of the class statements of ``file`` that define modules."""

@@ -301,12 +301,15 @@ def _tensors(value: Any) -> Iterator[Any]:
             yield from _tensors(item)
 
 
-def equal_weights(model: Any) -> None:
-    """Weights that depend on the key only, so that the order of construction does not matter."""
+def equal_weights(model: Any, but: list[str]) -> None:
+    """Weights that depend on the key only, so that the order of construction does not matter.
+
+    Attributes named in ``but`` keep what they hold: not every version has them in its `state_dict`.
+    """
     import torch
 
     for name, tensor in model.state_dict().items():
-        if tensor.is_floating_point():
+        if tensor.is_floating_point() and name.rpartition(".")[2] not in but:
             noise = torch.Generator().manual_seed(zlib.crc32(name.encode()))
             scale = 0.05 if tensor.dim() > 1 else 0.01
             tensor.copy_(torch.randn(tensor.shape, generator=noise).to(tensor.dtype) * scale + (tensor.dim() == 1))

@@ -155,6 +155,8 @@ class _State(Finder):
         values = [each.value for each in group if each.value is not None]
         if not values:
             raise Excluded("the value is None")
+        if not self.project.is_read(self.facts, cls.name, attribute):
+            raise Excluded("nothing in the tree reads it")
         shown = [self.showing.of(value) for value in values]
         marks = [SHOWN] if all(each.yes for each in shown) else []
         why = next((each.how for each in shown if not each.yes), "")
