@@ -273,6 +273,11 @@ def test_what_only_the_constructor_runs_is_no_computation() -> None:
     assert codes(text) == []
 
 
+def test_a_method_that_forward_mentions_is_one_that_it_runs() -> None:
+    text = net("self.t = torch.zeros(n)", "return {'less': self.less}['less'](x)")
+    assert codes(text + "\n    def less(self, x):\n        return self.t - x['logits']\n") == ["REG006"]
+
+
 @pytest.mark.parametrize(
     "reader",
     [

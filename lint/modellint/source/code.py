@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -162,8 +163,25 @@ class Code:
         """Whether ``forward``, or what it runs, reads an attribute; any method may be what a ``forward`` of another file runs."""
         readers = self._reads.get(attribute, ())
         if self.in_forward:
-            return any(node in self.in_forward for node in readers)
+            return any(node in self._reached for node in readers)
         return self.defines("forward") and (bool(readers) or self._inherited_forward_reads(attribute))
+
+    @cached_property
+    def _reached(self) -> set[ast.AST]:
+        """What `forward` runs, and the methods that this mentions without calling them: a table of them may be all that does."""
+        functions = {_name(f): f.node for f in self.methods}
+        found = set(self.in_forward)
+        pending = list(found)
+        while pending:
+            for node in walk(pending.pop()):
+                match node:
+                    case ast.Attribute(value=ast.Name(id="self"), attr=name) if functions.get(name, node) not in found:
+                        if name in functions:
+                            found.add(functions[name])
+                            pending.append(functions[name])
+                    case _:
+                        pass
+        return found
 
     def _inherited_forward_reads(self, attribute: str) -> bool:
         """Whether the `forward` of a base class in another file, or a method that it runs, reads an attribute."""
