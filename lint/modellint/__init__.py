@@ -8,20 +8,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Report", "__version__", "check_source"]
+__all__ = ["CheckFailed", "Report", "__version__", "check_model", "check_source", "shapes"]
 
 if TYPE_CHECKING:
+    from modellint.api import CheckFailed as CheckFailed
     from modellint.api import Report as Report
+    from modellint.api import check_model as check_model
     from modellint.api import check_source as check_source
+    from modellint.api import shapes as shapes
 
 
 def __getattr__(name: str) -> object:
-    if name in ("Report", "check_source"):
+    if name in ("CheckFailed", "Report", "check_model", "check_source", "shapes"):
         from modellint import api
 
         return getattr(api, name)
-    if name == "nn":
+    if name in ("nn", "testing"):
         from importlib import import_module
 
-        return import_module("modellint.nn")
+        return import_module(f"modellint.{name}")
     raise AttributeError(f"module 'modellint' has no attribute {name!r}")

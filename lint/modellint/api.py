@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from modellint.diagnostic import Diagnostic, Severity
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.shapes import Table
+
+
+class CheckFailed(AssertionError):
+    """A check found something at or above the level asked for. The message is the report; ``report`` holds it."""
+
+    __module__ = "modellint"
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(repr(report))
+        self.report = report
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.report,)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """The findings of one check, sorted."""
+    """The findings of one check, sorted. In a notebook it shows as a table."""
 
     diagnostics: tuple[Diagnostic, ...]
     convertible: bool | None = None
@@ -21,10 +42,90 @@ class Report:
         """Whether nothing at the level of a warning or an error was found."""
         return all(finding.severity < Severity.WARNING for finding in self.diagnostics)
 
+    def raise_if_failed(self, level: str = "warning") -> None:
+        """Raise ``CheckFailed`` if there is a finding at or above a level: ``info``, ``warning`` or ``error``.
+
+        Raises ``ValueError`` for another level.
+        """
+        # pytest then shows the caller's line.
+        __tracebackhide__ = True
+        levels = {severity.label: severity for severity in Severity}
+        if level not in levels:
+            raise ValueError(f"level must be one of {', '.join(levels)}, not {level!r}")
+        if any(finding.severity >= levels[level] for finding in self.diagnostics):
+            raise CheckFailed(self)
+
     def __repr__(self) -> str:
         from modellint.report import concise
 
         return concise.render(self.diagnostics).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        from modellint.report import notebook
+
+        return notebook.render(self.diagnostics)
+
+
+def check_model(
+    model: nn.Module,
+    example_inputs: Any = None,
+    *,
+    checkpoint: str | PathLike[str] | Mapping[str, Any] | None = None,
+    select: str | Sequence[str] | None = None,
+    ignore: str | Sequence[str] | None = None,
+    root: str | PathLike[str] | None = None,
+) -> Report:
+    """Check a model as it stands in memory, and leave it exactly as it was.
+
+    ``example_inputs`` is what the model is called with, once, in evaluation mode, on tensors without values: a tuple of
+    arguments, a dict of keyword arguments, or the one argument. Without it what needs a run is not checked. ``checkpoint`` is a
+    file (``.pt``, ``.pth``, ``.safetensors``) or a dict that is to fit the model. ``select`` and ``ignore`` are codes or the
+    beginnings of codes, such as ``"REG"``; without them the settings of the project hold, which is the one of the model's class,
+    or the folder ``root``.
+
+    Raises ``TypeError`` for what is no model, ``ValueError`` for unknown codes and for a checkpoint that cannot be read, which
+    is refused where it holds anything but tensors, and ``OSError`` for one that cannot be opened.
+    """
+    from modellint.live.session import examine
+
+    return Report(tuple(examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root)))
+
+
+def _codes(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    words = [given] if isinstance(given, str) else given
+    if words is None:
+        return None
+    if not all(isinstance(word, str) for word in words):
+        raise TypeError(f"select and ignore take codes, such as 'REG001', not {given!r}")
+    return tuple(code for word in words for code in word.replace(",", " ").split())
+
+
+def shapes(
+    model: nn.Module,
+    example_inputs: Any,
+    *,
+    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+) -> Table:
+    """What every layer of a model takes and gives, its parameters and its memory; the table prints readably.
+
+    ``example_inputs`` is a tuple of arguments, a dict of keyword arguments, or the one argument; tensors on the meta device will
+    do. ``flexible`` gives, for arguments by position or name, the bounds of dimensions that are to stay symbols:
+    ``{0: {0: (1, 8)}}``. The model is run once on tensors without values, and left as it was. Where the run fails, the table
+    goes as far as it, and its ``failure`` says why. Raises ``TypeError`` for what is no model.
+    """
+    from torch import nn
+
+    from modellint.live.capture import capture
+    from modellint.live.shapes import table_of
+    from modellint.live.subject import Inputs, Subject
+    from modellint.settings import Destination
+
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"an nn.Module is needed, not {type(model).__name__}")
+    inputs = Inputs.of(example_inputs)._replace(flexible=flexible or {})
+    has_values = not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
+    subject = Subject(model, inputs, Path.cwd(), Destination(), has_values=has_values)
+    return table_of(subject, capture(subject, symbolic=True))
 
 
 def check_source(text: str, filename: str = "model.py") -> Report:

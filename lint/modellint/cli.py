@@ -16,12 +16,20 @@ from modellint.settings import TARGETS
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Diagnostic
+    from modellint.live_run import Wanted
     from modellint.rule import Rule
     from modellint.run import Job, Outcome
     from modellint.settings import Resolver
     from modellint.source.text import SourceText
 
-_LIVE_TARGET = re.compile(r".+:[^\W\d][\w.]*\Z")
+_MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
+_LIVE_ONLY = {
+    "inputs": "--input",
+    "checkpoint": "--checkpoint",
+    "timeout": "--timeout",
+    "memory": "--memory",
+    "seed": "--seed",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -87,6 +95,33 @@ def _with_options(function: Any) -> Any:
     return function
 
 
+_INPUT_OPTIONS = (
+    click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="SPEC",
+        help="Call the model with this: [NAME=]1x3x224x224[:float32].",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="S",
+        help="Seconds for a live target (default: 120).",
+    ),
+    click.option(
+        "--memory", type=click.IntRange(min=1), metavar="MB", help="Memory for a live target (default: what there is)."
+    ),
+    click.option("--seed", type=int, metavar="N", help="Where random numbers of a live target start (default: 0)."),
+)
+
+
+def _with_inputs(function: Any) -> Any:
+    for option in reversed(_INPUT_OPTIONS):
+        function = option(function)
+    return function
+
+
 @cli.command()
 @click.argument("targets", nargs=-1, metavar="[TARGETS]...")
 @_with_options
@@ -97,6 +132,11 @@ def _with_options(function: Any) -> Any:
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
+@_with_inputs
+@click.option(
+    "--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help="Compare the model with these weights."
+)
+@click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
 @click.option("--stdin-filename", type=click.Path(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
 @click.option("--force-exclude", is_flag=True, help="Exclude files that are named on the command line too.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), metavar="N", help="How many processes to use.")
@@ -105,7 +145,11 @@ def _with_options(function: Any) -> Any:
 @click.option("--quiet", "-q", is_flag=True, help="Print findings only, no summary.")
 @click.option("--verbose", "-v", is_flag=True, help="Tell on stderr what is read.")
 def check(targets: tuple[str, ...], **options: Any) -> None:
-    """Check files and folders (default: the current folder); - is standard input."""
+    """Check files and folders (default: the current folder); - is standard input.
+
+    FILE:NAME or MODULE:NAME is a live target: an nn.Module class, an instance or a function. It is built and run in a process
+    of its own.
+    """
     from modellint.discover import NoSuchTarget
     from modellint.rule import RuleError
     from modellint.run import UsageError
@@ -169,19 +213,55 @@ def _resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, 
 def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
     from modellint.run import Job
 
-    for target in targets:
-        if _LIVE_TARGET.match(target) and not Path(target).exists() and not re.match(r"[A-Za-z]:[\\/]", target):
-            raise click.UsageError(f"{target}: this version checks source only, not live targets (FILE:NAME)")
     from_stdin = "-" in targets
-    if from_stdin and len(targets) > 1:
+    if from_stdin and (len(targets) > 1 or options["models"]):
         raise click.UsageError("- (standard input) goes with no other target")
-    first = (options["stdin_filename"] or Path("stdin.py")) if from_stdin else Path(targets[0])
+    first = (options["stdin_filename"] or Path("stdin.py")) if from_stdin else Path(_file_of(targets[0]))
     root, resolver, rules = _resolve(first, options)
     cache = None if options["no_cache"] or from_stdin else _cache(root, resolver, options)
     job = Job(root, resolver, rules, cache, Path.cwd())
+    files, live = _live_targets(job, targets, options)
     if from_stdin:
         return _check_stdin(job, first.absolute(), options)
-    return _check_files(job, [Path(target) for target in targets], options)
+    return _check_files(job, files, live, options)
+
+
+def _may_be_live(target: str) -> bool:
+    return _MAY_BE_LIVE.match(target) is not None and not Path(target).exists()
+
+
+def _file_of(target: str) -> str:
+    """The part of a target that may be a path."""
+    if not _may_be_live(target):
+        return target
+    place = target.rpartition(":")[0]
+    return place if Path(place).exists() else "."
+
+
+def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) -> tuple[list[Path], list[Wanted]]:
+    """The targets as files to check, those of live targets too, and live targets."""
+    live: list[Wanted] = []
+    files = list(targets)
+    if any(map(_may_be_live, targets)):
+        from modellint import live_run
+
+        files, named = live_run.split(targets)
+        live = [
+            live_run.wanted(target, job.root, job.folder, options["inputs"], options["checkpoint"]) for target in named
+        ]
+    if not live:
+        for key, option in _LIVE_ONLY.items():
+            if options[key] and not (options["models"] and key in ("timeout", "memory", "seed")):
+                raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
+    if options["models"]:
+        from modellint import live_run
+
+        top = job.resolver.top
+        if top.config is None or not top.models:
+            raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
+        live += live_run.wanted_by_settings(top.models, job.root, top.config)
+    paths = [*map(Path, files), *(one.location.file for one in live if one.location.file is not None)]
+    return paths, live
 
 
 def _cache(root: Path, resolver: Resolver, options: Mapping[str, Any]) -> Any:
@@ -194,7 +274,7 @@ def _cache(root: Path, resolver: Resolver, options: Mapping[str, Any]) -> Any:
     return Cache(folder, rules_digest(extra))
 
 
-def _check_files(job: Job, targets: list[Path], options: Mapping[str, Any]) -> int:
+def _check_files(job: Job, targets: list[Path], live: list[Wanted], options: Mapping[str, Any]) -> int:
     from modellint.discover import Exclusion, find_files
     from modellint.run import Checker, Outcome, check_files, processors
 
@@ -218,9 +298,49 @@ def _check_files(job: Job, targets: list[Path], options: Mapping[str, Any]) -> i
         jobs = options["jobs"] or processors()
         outcome.diagnostics = check_files(job, files, jobs, progress)
     progress.close()
-    if not files:
+    if not files and not live:
         click.echo("warning: no Python files found", err=True)
-    return _finish(job, outcome, options, None)
+    # A model's code may change or delete its own file: what it was is what the findings show.
+    texts = _Texts(job.folder, None)
+    if live and not options["show_diff"]:
+        for one in live:
+            if one.location.file is not None:
+                texts(job.shown(one.location.file))
+        _check_live(job, files, live, outcome, options)
+    return _finish(job, outcome, options, None, texts=texts)
+
+
+def _limits(options: Mapping[str, Any]) -> Any:
+    from modellint.live.worker import Limits
+
+    memory = options["memory"]
+    return Limits(options["timeout"] or Limits().timeout, None if memory is None else memory * 1024**2)
+
+
+def _check_live(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> None:
+    """Run the live targets, and put what they show together with what source says."""
+    from modellint import live_run
+    from modellint.merge import settled
+    from modellint.run import Checker
+
+    limits = _limits(options)
+    base = Path.cwd() if options["plugin"] else job.root
+    waiting = _Waiting()
+    results = []
+    for checked in live_run.check(job, live, limits, options["seed"] or 0, base, waiting):
+        waiting.close()
+        for note in checked.notes:
+            click.echo(f"note: {note}", err=True)
+        if options["verbose"]:
+            told = f"{checked.result.target}: {checked.seconds:.1f} s; it printed"
+            click.echo(f"{told}\n{checked.output}" if checked.output else f"{told} nothing", err=True)
+        if checked.result.failed and not job.resolver.top.enables("LNT003"):
+            click.echo(
+                f"warning: {checked.result.target} was not checked: {checked.result.diagnostics[0].message}", err=True
+            )
+        results.append(checked.result)
+    outcome.targets = [result.target for result in results]
+    outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
 
 
 def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
@@ -271,7 +391,14 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     return _finish(job, outcome, options, SourceText(fixed.text), err=True)
 
 
-def _finish(job: Job, outcome: Outcome, options: Mapping[str, Any], stdin: SourceText | None, err: bool = False) -> int:
+def _finish(
+    job: Job,
+    outcome: Outcome,
+    options: Mapping[str, Any],
+    stdin: SourceText | None,
+    err: bool = False,
+    texts: _Texts | None = None,
+) -> int:
     """Print what was found, and say with which status to exit."""
     top = job.resolver.top
     for problem in outcome.problems:
@@ -282,7 +409,7 @@ def _finish(job: Job, outcome: Outcome, options: Mapping[str, Any], stdin: Sourc
         if diffs and not options["quiet"]:
             click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(diffs)} files.", err=True)
         return 0 if options["exit_zero"] or not diffs else 1
-    _write(_rendered(job, outcome, options, stdin, err), options, err)
+    _write(_rendered(job, outcome, options, texts or _Texts(job.folder, stdin), err), options, err)
     if options["exit_zero"]:
         return 0
     if options["exit_non_zero_on_fix"] and outcome.fixed:
@@ -291,7 +418,7 @@ def _finish(job: Job, outcome: Outcome, options: Mapping[str, Any], stdin: Sourc
     return int(any(finding.severity >= level for finding in outcome.diagnostics))
 
 
-def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], stdin: SourceText | None, err: bool) -> str:
+def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: _Texts, err: bool) -> str:
     top = job.resolver.top
     found = sorted(outcome.diagnostics, key=lambda finding: finding.sort_key)
     fixed = sum(outcome.fixed.values())
@@ -306,7 +433,10 @@ def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], stdin: Sou
             from modellint.report import as_json as json_format
 
             if top.output_format == "report":
-                return json_format.render_report(found, top.docs_url, _absolute, __version__)
+                from modellint.report import targets
+
+                verdicts = [targets.untried(target) for target in outcome.targets]
+                return json_format.render_report(found, top.docs_url, _absolute, __version__, verdicts)
             return json_format.render(found, top.docs_url, _absolute)
         case "concise":
             from modellint.report import concise
@@ -321,7 +451,6 @@ def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], stdin: Sou
             else:
                 from modellint.report import full
 
-                texts = _Texts(job.folder, stdin)
                 text = full.render(found, texts, color, unsafe=options["unsafe_fixes"], fixed=fixed)
     return "" if options["quiet"] and not found else text
 
@@ -383,6 +512,97 @@ class _Progress:
         """Leave the line as it was."""
         if self._shown:
             click.echo("\r\033[K", nl=False, err=True)
+
+
+class _Waiting:
+    """What a worker does that takes long, on a terminal only."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+        self._line = ""
+
+    def __call__(self, target: str, stage: str, seconds: float) -> None:
+        if not self._shown or seconds < 2:
+            return
+        line = f"{stage} {target}: {seconds:.0f} s"
+        if line != self._line:
+            click.echo(f"\r\033[K{line}", nl=False, err=True)
+            self._line = line
+
+    def close(self) -> None:
+        """Leave the line as it was."""
+        if self._line:
+            click.echo("\r\033[K", nl=False, err=True)
+
+
+@cli.command("shapes")
+@click.argument("target")
+@_with_inputs
+@click.option(
+    "--depth", type=click.IntRange(min=0), metavar="N", help="Show modules down to this depth (default: all)."
+)
+@click.option("--flat/--nested", default=True, help="Every layer with its path (default), or below what is around it.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How the table is printed (default: text).",
+)
+@click.option("--output-file", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the table there.")
+def shapes_command(target: str, **options: Any) -> None:
+    """Show what every layer of a live target takes and gives, its parameters and its memory; no tensor is allocated."""
+    from modellint.rule import RuleError
+    from modellint.run import UsageError
+    from modellint.settings import SettingsError
+
+    try:
+        status = _shapes(target, options)
+    except (SettingsError, UsageError, RuleError) as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    sys.exit(status)
+
+
+def _shapes(text: str, options: Mapping[str, Any]) -> int:
+    from modellint import live_run
+    from modellint.live.target import parse
+    from modellint.report import shapes as report
+    from modellint.run import Job
+
+    target = parse(text)
+    if target is None:
+        raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
+    root, resolver, rules = _resolve(Path(_file_of(text)), options)
+    job = Job(root, resolver, rules, None, Path.cwd())
+    one = live_run.wanted(target, job.root, job.folder, options["inputs"])
+    waiting = _Waiting()
+    try:
+        answer = live_run.shapes(job, one, _limits(options), options["seed"] or 0, job.root, waiting)
+    finally:
+        waiting.close()
+    for note in answer.notes:
+        click.echo(f"note: {note}", err=True)
+    found = answer.diagnostics
+    nested = not options["flat"]
+    if options["output_format"] == "json":
+        from modellint.report import as_json
+
+        entries = as_json.objects(found, resolver.top.docs_url, _absolute)
+        shown = report.to_json(answer.table, text, entries, nested=nested, depth=options["depth"]) + "\n"
+    else:
+        color = options["output_file"] is None and _colored(sys.stdout)
+        shown = ""
+        if answer.table is not None:
+            table, depth = answer.table, options["depth"]
+            shown = report.render(table, color, nested=nested, depth=depth, shown=lambda path: job.shown(Path(path)))
+        if found:
+            from modellint.report import full
+
+            shown += "\n" + full.render(found, _Texts(job.folder, None), color)
+    _write(shown, options, False)
+    return int(bool(found))
 
 
 @cli.command("rule")
@@ -460,6 +680,8 @@ def config_command(path: Path | None, **options: Any) -> None:
         value = settings.value(key)
         if key == "per-file-ignores":
             value = {pattern: list(codes) for pattern, codes in value}
+        elif key == "models":
+            value = [model.target for model in value]
         elif isinstance(value, tuple):
             value = list(value)
         elif value is None:

@@ -1,4 +1,4 @@
-"""The machine's own findings: unused suppressions, files that cannot be parsed, rules that failed."""
+"""The machine's own findings: unused suppressions, unreadable files, models that cannot be run, rules that failed."""
 
 from __future__ import annotations
 
@@ -118,6 +118,65 @@ class CannotParse(Rule):
 
     code = "LNT002"
     name = "cannot-parse"
+    severity = Severity.ERROR
+
+
+class CannotRun(Rule):
+    """A live target cannot be imported, built or run, so it was not checked, or not in full.
+
+    ## What it does
+    Reports a model whose code raises while its module is imported, while it is built or while its `forward` runs, whose
+    checkpoint cannot be loaded, or whose process takes longer than `--timeout`, more memory than `--memory` (without
+    that option: than there is), or ends by itself. The finding stands at the innermost frame of the project; the help lists
+    the project's frames and the last lines that were printed.
+
+    ## Why
+    No finding for such a model means nothing, and what does not run cannot be exported. A live target runs in a process of
+    its own: whatever happens there, files and other targets are checked all the same.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3, groups=2)
+
+        def forward(self, x):
+            return self.conv(x)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 6, 3, groups=3)
+
+        def forward(self, x):
+            return self.conv(x)
+    ```
+
+    ## Fix safety
+    There is no fix.
+
+    ## Known limits
+    Of a process that is killed, or ends itself with `os._exit`, nobody knows the line; the finding then stands where the
+    target is defined. A `forward` that fails because shapes do not fit is reported by SHP008 instead. The worker is no
+    sandbox: the model's code runs with your rights. The limit on memory is watched on Linux and macOS only.
+
+    ## References
+    - Building on the meta device: https://pytorch.org/docs/stable/meta.html
+    - Loading weights only: https://pytorch.org/docs/stable/generated/torch.load.html
+    """
+
+    code = "LNT003"
+    name = "cannot-run"
     severity = Severity.ERROR
 
 

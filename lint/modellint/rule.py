@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from modellint.settings import Destination
 
 SECTIONS = ("What it does", "Why", "Bad", "Good", "Fix safety", "Known limits", "References")
-"""The sections of every page, in this order; Bad and Good are Python and are run as tests."""
+"""The sections of every page, in this order; Bad and Good are Python and are run as tests.
+
+Of a rule about the environment they are requirements, ``name==version`` on each line."""
 
 FAMILIES = {
     "REG": "registration",
@@ -56,7 +58,8 @@ class Rule:
     """Base of all rules.
 
     ``source(self, subject)`` is annotated with the fact it asks about (``ModuleClass``, …) and yields
-    diagnostics made by the subject. Rules hold no state: one instance serves every file.
+    diagnostics made by the subject; ``live(self, subject)`` is asked once about every live model (a ``Subject``). A rule has
+    one of them or both. Rules hold no state: one instance serves every file.
     """
 
     code: ClassVar[str]
@@ -78,6 +81,11 @@ class Rule:
     """Whether a rule about ``Code`` asks for nothing but what ``forward`` runs; other methods are then not read for it."""
     default: ClassVar[bool] = True
     """Whether the rule runs when the user selects nothing."""
+    live_needs: ClassVar[str] = "structure"
+    """What its ``live`` side asks of a subject: ``environment`` (nothing but what is installed), ``structure`` (a model on the
+    meta device will do), ``values``, ``run`` (one captured run), or ``checkpoint``."""
+    withdraws: ClassVar[bool] = False
+    """Whether a live check that finds nothing takes back what source said of a statement that ran for every instance."""
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """``needs`` for a model that goes there."""

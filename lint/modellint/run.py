@@ -60,10 +60,10 @@ def load_plugins(names: Iterable[str], base: Path) -> tuple[ModuleType, ...]:
 
 def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
     """Every rule there is: the knowledge's, the plug-ins', and the machine's own."""
-    from modellint.own_rules import CannotParse, RuleFailed, UnusedIgnore
+    from modellint.own_rules import CannotParse, CannotRun, RuleFailed, UnusedIgnore
 
     rules = load_rules(plugins)
-    for own in (UnusedIgnore, CannotParse, RuleFailed):
+    for own in (UnusedIgnore, CannotParse, CannotRun, RuleFailed):
         rules[own.code] = own()
     return dict(sorted(rules.items()))
 
@@ -71,13 +71,14 @@ def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
 class Outcome:
     """What a run found and did."""
 
-    __slots__ = ("diagnostics", "diffs", "files", "fixed", "problems")
+    __slots__ = ("diagnostics", "diffs", "files", "fixed", "problems", "targets")
 
     def __init__(self, files: int = 0) -> None:
         self.diagnostics: list[Diagnostic] = []
         self.files = files
         self.fixed: Counter[str] = Counter()
         self.diffs: list[str] = []
+        self.targets: list[str] = []
         self.problems: list[str] = []
 
 
@@ -151,14 +152,24 @@ class Checker:
         return found
 
     def check_text(
-        self, source: SourceText, path: Path, shown: str, rules: Mapping[str, Rule], settings: Settings
+        self,
+        source: SourceText,
+        path: Path,
+        shown: str,
+        rules: Mapping[str, Rule],
+        settings: Settings,
+        suppress: bool = True,
     ) -> Checked:
         """The findings of a text; an expression too deep for the stack is read again on a larger one."""
         project = self.project(settings)
+
+        def work() -> Checked:
+            return check_source(source, path, shown, settings, project, rules, suppress=suppress)
+
         try:
-            return check_source(source, path, shown, settings, project, rules)
+            return work()
         except RecursionError:
-            return _on_large_stack(lambda: check_source(source, path, shown, settings, project, rules))
+            return _on_large_stack(work)
 
     def fix(self, path: Path, unsafe: bool, write: bool, outcome: Outcome) -> None:
         """Apply the fixes of a file; note in ``outcome`` what was done and what is left."""

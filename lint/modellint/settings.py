@@ -9,13 +9,16 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any, NamedTuple
 
+ALWAYS = frozenset({"LNT002", "LNT003", "LNT004"})
+"""What could not be parsed, run or judged: without these a file that nobody looked at would pass for a clean one."""
 LEVELS = ("info", "warning", "error", "never")
 FORMATS = ("full", "concise", "json", "report")
 
 _LISTS = ("select", "ignore", "extend-select", "exclude", "module-bases", "plugins")
 _WORDS = ("fail-level", "docs-url", "output-format", "deployment-target", "coreml-version", "prelu-import")
-KEYS = (*_LISTS, "per-file-ignores", *_WORDS)
+KEYS = (*_LISTS, "per-file-ignores", *_WORDS, "models")
 """Every key of a settings file."""
+_MODEL_KEYS = ("target", "inputs", "checkpoint")
 
 
 _GENERATIONS = {
@@ -52,6 +55,17 @@ class Destination(NamedTuple):
         return TARGETS[self.target]
 
 
+class Model(NamedTuple):
+    """One ``[[tool.modellint.models]]``: a live target, its inputs as ``--input`` takes them, and a checkpoint.
+
+    Paths in it are relative to the folder of the settings file.
+    """
+
+    target: str
+    inputs: tuple[str, ...] = ()
+    checkpoint: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings in force for some files, and where each came from.
@@ -75,6 +89,8 @@ class Settings:
     """The module that fixes import ``CustomPReLU`` from; None: they write the class."""
     deployment_target: str = "iOS15"
     coreml_version: str | None = None
+    models: tuple[Model, ...] = ()
+    """The live targets that ``--models`` checks."""
     config: Path | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -88,10 +104,13 @@ class Settings:
         return Destination(self.deployment_target, self.coreml_version)
 
     def enables(self, code: str, default: bool = True) -> bool:
-        """Whether a rule runs: of all selectors that match its code the longest decides, ``ignore`` in a tie."""
+        """Whether a rule runs: of all selectors that match its code the longest decides, ``ignore`` in a tie.
+
+        Those of ``ALWAYS`` run whatever is selected, and only ``ignore`` can silence them.
+        """
         chosen = [*(self.select or ()), *self.extend_select]
         wanted = max((_strength(selector, code) for selector in chosen), default=-1)
-        if self.select is None and default:
+        if (self.select is None and default) or code in ALWAYS:
             wanted = max(wanted, 0)
         unwanted = max((_strength(selector, code) for selector in self.ignore), default=-1)
         return wanted > unwanted
@@ -220,6 +239,8 @@ def _checked(path: Path, key: str, value: object) -> Any:
         if not isinstance(value, dict):
             raise SettingsError(f"{path}: per-file-ignores must be a table of patterns to lists of codes")
         return tuple((pattern, _words(path, f"{key}, {pattern!r}", codes)) for pattern, codes in value.items())
+    if key == "models":
+        return _models(path, value)
     if not isinstance(value, str):
         raise SettingsError(f"{path}: {key} must be a string")
     if key == "coreml-version":
@@ -230,6 +251,29 @@ def _checked(path: Path, key: str, value: object) -> Any:
     if key == "prelu-import" and not all(map(_is_name, value.split("."))):
         raise SettingsError(f"{path}: {key} must be the dotted name of a module, not {value!r}")
     return value
+
+
+def _models(path: Path, value: object) -> tuple[Model, ...]:
+    tables = value if isinstance(value, list) else [value]
+    if not all(isinstance(table, dict) for table in tables):
+        raise SettingsError(
+            f"{path}: models must be tables, each under [[tool.modellint.models]] with {', '.join(_MODEL_KEYS)}"
+        )
+    found = []
+    for number, table in enumerate(tables, 1):
+        where = f"models, table {number}"
+        for key in table:
+            if key not in _MODEL_KEYS:
+                raise SettingsError(f"{path}: {where}: unknown key {key!r}{_nearest(key, _MODEL_KEYS)}")
+        target, checkpoint = table.get("target"), table.get("checkpoint")
+        if target is None:
+            raise SettingsError(f"{path}: {where} has no target, such as 'model.py:Net'")
+        for key in ("target", "checkpoint"):
+            if not isinstance(table.get(key, ""), str):
+                raise SettingsError(f"{path}: {where}: {key} must be a string")
+        inputs = _words(path, f"{where}: inputs", table.get("inputs", []))
+        found.append(Model(target, inputs, checkpoint))
+    return tuple(found)
 
 
 def _is_name(word: str) -> bool:

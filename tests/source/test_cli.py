@@ -52,7 +52,7 @@ def test_exit_statuses(project: Path) -> None:
     assert run("check", "nowhere.py").exit_code == 2
     assert run("check", "--select", "REG901").exit_code == 2
     assert run("check", "--frontend", "trace").exit_code == 2
-    assert run("check", "net.py:Net").exit_code == 2
+    assert run("check", "net.py", "--input", "1x3").exit_code == 2
 
 
 def test_fix_and_diff(project: Path) -> None:

@@ -13,11 +13,12 @@ from modellint.cli import cli
 from modellint.diagnostic import Diagnostic
 from modellint.rule import Page, Rule, load_rules
 from modellint.run import all_rules
+from modellint.source.check import subject_of
 from modellint.source.fix import fix_text
 from modellint.source.text import SourceText
 
 RULES = all_rules()
-ABOUT_SOURCE = load_rules()
+ABOUT_SOURCE = {code: rule for code, rule in load_rules().items() if subject_of(rule)}
 ROOT = Path(__file__).resolve().parent.parent.parent
 NET = """\
 from torch import nn

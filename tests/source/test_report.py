@@ -277,6 +277,37 @@ def test_json_has_exactly_the_agreed_keys() -> None:
     }
 
 
+def test_full_names_targets_and_modules() -> None:
+    live = finding(1, 1, 1, 2)._replace(evidence="live", target="m.py:Net", modules=("a.0", "a.1", "a.2", "a.3", "a.4"))
+    assert frames("x = 1\n", live).startswith(
+        "REG001 not registered\n --> net.py:1:1 (error)\n  |\n1 | x = 1\n  | ^\n"
+        "  = found in: m.py:Net\n  = modules: a.0, a.1, a.2 … and 2 more\n\n"
+    )
+    shown = frames("x = 1\n", live._replace(evidence="both", modules=("",)))
+    assert "  = confirmed by: m.py:Net\n\nFound 1 error.\n" in shown
+
+
+def test_live_findings_without_source_stand_at_their_target() -> None:
+    live = finding(path=None)._replace(evidence="live", target="m.py:Net", modules=("a.0", ""))
+    assert frames("", live).startswith(
+        "REG001 not registered\n --> m.py:Net (error)\n  = modules: a.0, the model itself\n\n"
+    )
+    assert frames("", live._replace(target=None)).startswith("REG001 not registered\n --> the model (error)\n")
+    assert concise.render([live]).startswith("m.py:Net: REG001 not registered (a.0, the model itself)\n")
+
+
+def test_what_several_targets_show_is_told_once() -> None:
+    one = finding(1, 1, 1, 2)._replace(evidence="both", target="m.py:A", modules=("a",))
+    other = one._replace(target="m.py:B", modules=("b", "c"))
+    shown = frames("x = 1\n", one, other, finding(1, 1, 1, 2), finding(1, 1, 1, 2))
+    assert shown.count("REG001") == 3
+    assert "  = confirmed by: m.py:A\n  = modules: a\n  = confirmed by: m.py:B\n  = modules: b, c\n" in shown
+    assert "Found 3 errors." in shown
+    assert concise.render([one, other]).count("REG001") == 1
+    assert statistics.render([one, other]).startswith("1\tREG001")
+    assert len(json.loads(as_json.render([one, other], None, lambda path: path))) == 2
+
+
 def test_json_of_a_live_finding_without_source_has_no_place() -> None:
     live = finding(path=None)._replace(
         evidence="live", target="m.py:Net", modules=("a.0", "a.1"), operator="aten::fmod"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modellint.diagnostic import Diagnostic
-from modellint.report import summary
+from modellint.report import summary, targets
 from modellint.report.style import paint, visible
 
 
@@ -14,7 +14,7 @@ def render(diagnostics: Sequence[Diagnostic], color: bool = False, *, unsafe: bo
 
     ``unsafe`` says that unsafe fixes were asked for; ``fixed`` how many findings this run fixed.
     """
-    ordered = sorted(diagnostics, key=lambda diagnostic: diagnostic.sort_key)
+    ordered = [group[0] for group in targets.by_defect(diagnostics)]
     lines = [_line(diagnostic, color, unsafe) + "\n" for diagnostic in ordered]
     return "".join(lines) + summary.render(ordered, color, unsafe, fixed)
 
@@ -30,4 +30,6 @@ def _line(diagnostic: Diagnostic, color: bool, unsafe: bool) -> str:
         place = paint(visible(diagnostic.target), "bold", color) + colon
     code = paint(diagnostic.code, diagnostic.severity.label, color)
     space = " " if place else ""
-    return f"{place}{space}{code} {summary.mark(diagnostic, unsafe, color)}{visible(diagnostic.message)}"
+    line = f"{place}{space}{code} {summary.mark(diagnostic, unsafe, color)}{visible(diagnostic.message)}"
+    modules = targets.modules_of(diagnostic) if diagnostic.path is None else ""
+    return f"{line} ({modules})" if modules else line

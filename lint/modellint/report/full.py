@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from modellint.diagnostic import Applicability, Diagnostic
-from modellint.report import summary
+from modellint.report import summary, targets
 from modellint.report.style import paint, visible
 from modellint.source.text import SourceText
 
@@ -29,12 +29,15 @@ def render(
     ``text_of`` gives the text of a file by the path that findings name, or None: then there is no frame.
     ``unsafe`` says that unsafe fixes were asked for; ``fixed`` how many findings this run fixed.
     """
-    ordered = sorted(diagnostics, key=lambda diagnostic: diagnostic.sort_key)
-    blocks = ["\n".join(_block(diagnostic, text_of, color, unsafe)) + "\n" for diagnostic in ordered]
-    return "\n".join([*blocks, summary.render(ordered, color, unsafe, fixed)])
+    groups = targets.by_defect(diagnostics)
+    blocks = ["\n".join(_block(group, text_of, color, unsafe)) + "\n" for group in groups]
+    return "\n".join([*blocks, summary.render([group[0] for group in groups], color, unsafe, fixed)])
 
 
-def _block(diagnostic: Diagnostic, text_of: Callable[[str], SourceText | None], color: bool, unsafe: bool) -> list[str]:
+def _block(
+    group: Sequence[Diagnostic], text_of: Callable[[str], SourceText | None], color: bool, unsafe: bool
+) -> list[str]:
+    diagnostic = group[0]
     look = diagnostic.severity.label
     code = paint(diagnostic.code, look, color)
     fixable = summary.mark(diagnostic, unsafe, color)
@@ -50,12 +53,13 @@ def _block(diagnostic: Diagnostic, text_of: Callable[[str], SourceText | None], 
         frame = measured.draw(look, color)
     lines.append(f"{' ' * width}{paint('-->', 'gutter', color)} {_place(diagnostic)} ({paint(look, look, color)})")
     lines += frame
+    lines += [f"{' ' * width} {paint('=', 'gutter', color)} {note}" for note in targets.notes(group)]
     return lines + _help(diagnostic, source, color)
 
 
 def _place(diagnostic: Diagnostic) -> str:
     if diagnostic.path is None:
-        return visible(diagnostic.target or "no source")
+        return visible(diagnostic.target or ("the model" if diagnostic.evidence == "live" else "no source"))
     span = diagnostic.span
     return visible(diagnostic.path) + (f":{span.row}:{span.column}" if span else "")
 
@@ -65,7 +69,11 @@ def _help(diagnostic: Diagnostic, source: SourceText | None, color: bool) -> lis
     texts = [diagnostic.help] if diagnostic.help else []
     if fix is not None and fix.title != diagnostic.help:
         texts.append(fix.title)
-    lines = [paint("help", "help", color) + paint(": ", "bold", color) + visible(text) for text in texts]
+    lines = []
+    for text in texts:
+        first, *more = text.split("\n")
+        lines.append(paint("help", "help", color) + paint(": ", "bold", color) + visible(first))
+        lines += [" " * 6 + visible(line) for line in more]
     if fix is None:
         return lines
     if source is not None:

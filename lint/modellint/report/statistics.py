@@ -8,6 +8,7 @@ from modellint.diagnostic import Diagnostic
 from modellint.report.style import paint
 from modellint.report.summary import applicable
 from modellint.report.summary import render as render_summary
+from modellint.report.targets import by_defect
 
 
 def render(
@@ -15,6 +16,7 @@ def render(
 ) -> str:
     """A line for each code, the most frequent first, and the summary; or the same as a JSON list."""
     groups: dict[tuple[str, str], list[Diagnostic]] = {}
+    diagnostics = [group[0] for group in by_defect(diagnostics)]
     for diagnostic in diagnostics:
         groups.setdefault((diagnostic.code, diagnostic.name), []).append(diagnostic)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))

@@ -44,16 +44,18 @@ def check_source(
     project: Project,
     rules: Mapping[str, Rule],
     gated: bool = True,
+    suppress: bool = True,
 ) -> Checked:
     """Check one decoded file with the given rules.
 
-    With ``gated`` off every module class is read, at many times the cost and with the same result.
+    With ``gated`` off every module class is read, at many times the cost and with the same result; with ``suppress`` off
+    comments that suppress findings are not heeded.
     ``path`` is where the file stands, from which its imports are followed; ``shown`` is how findings name it. A rule that
     raises becomes a finding (LNT004), text that cannot be parsed another (LNT002).
     """
     text = source.text
     project.touched.clear()
-    suppressing = may_hold_directives(text)
+    suppressing = suppress and may_hold_directives(text)
     if not suppressing and not _CLASS.search(text) and "torch" not in text:
         return Checked((), {})
     location = str(path) if path is not None else str(project.root) + "/" + shown
@@ -231,5 +233,9 @@ def _suppressed(
 
     suppressions = Suppressions.of(source, tree)
     kept, used = suppressions.apply(found)
-    ran = {code for code, rule in rules.items() if subject_of(rule) or code == "LNT001"}
-    return [*kept, *suppressions.unused(used, ran, shown)]
+    return [*kept, *suppressions.unused(used, asked_in_source(rules), shown)]
+
+
+def asked_in_source(rules: Mapping[str, Rule]) -> set[str]:
+    """The codes of which a source check can say that a suppression is not needed."""
+    return {code for code, rule in rules.items() if subject_of(rule) or code == "LNT001"}

@@ -20,7 +20,7 @@ from modellint.source.text import SourceText, Undecodable
 if TYPE_CHECKING:
     from modellint.source.uses import ClassUses
 
-_KEPT_TREES = 256
+_KEPT_TREES = 192
 _KEPT_CHECKED = 16
 """Files that were checked and that no other file has asked for yet: most are never asked for."""
 _DEEPEST = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.diagnostic import Diagnostic, Fix, Span
@@ -90,16 +90,33 @@ class Suppressions:
                 kept.append(diagnostic)
         return tuple(kept), frozenset(used)
 
-    def unused(self, used: Used, ran: Collection[str], shown: str) -> Iterator[Diagnostic]:
+    def unused(
+        self, used: Used, ran: Collection[str], shown: str, live: Mapping[str, Collection[int]] | None = None
+    ) -> Iterator[Diagnostic]:
         """LNT001 for the codes that suppressed nothing though their rule ran, and for directives nobody understands.
 
         ``used`` is the union of what ``apply`` gave; ``ran`` the codes of ours that were asked; ``shown`` the
-        path to name. A finding that a comment suppresses is not given.
+        path to name; ``live`` the codes that were asked of live models, each with the rows that these ran. A finding that a
+        comment suppresses is not given.
         """
         if not self._directives or "LNT001" not in ran:
             return
-        found = [one for directive in self._directives for one in self._unused(directive, used, ran, shown)]
+        found: list[Diagnostic] = []
+        for directive in self._directives:
+            rows = self._rows(directive) if live else ()
+            lately = {code for code, there in (live or {}).items() if any(row in there for row in rows)}
+            found.extend(self._unused(directive, used, {*ran, *lately}, shown))
         yield from self.apply(found)[0]
+
+    def _rows(self, directive: Directive) -> Collection[int]:
+        """The rows whose running tells that a live finding had its chance; of a file no rows do."""
+        if directive.kind == "file-ignore":
+            return ()
+        return [
+            directive.row,
+            *(first for first, last in self._strings if last == directive.row),
+            *(row for start, last, one in self._blocks if one is directive for row in range(start, last + 1)),
+        ]
 
     def _unused(self, directive: Directive, used: Used, ran: Collection[str], shown: str) -> Iterator[Diagnostic]:
         from modellint.own_rules import unused_ignore

@@ -11,6 +11,9 @@ from modellint.rule import Rule
 from modellint.source.values import Instance, alternatives
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.values import Value
 
@@ -21,6 +24,7 @@ _WRAPPERS = {
     "torch.nn.parallel.distributed.DistributedDataParallel": "DistributedDataParallel",
     "torch.compile": "torch.compile",
 }
+_OPTIMIZED = "torch._dynamo.eval_frame.OptimizedModule"
 
 
 def _is_module(value: Value | None) -> bool:
@@ -33,7 +37,8 @@ class WrappedModule(Rule):
     """A submodule that is wrapped in `DataParallel`, `DistributedDataParallel` or `torch.compile`.
 
     ## What it does
-    Finds attributes of a module that are bound to `nn.DataParallel(...)`, `DistributedDataParallel(...)` or `torch.compile(...)`.
+    Finds attributes of a module that are bound to `nn.DataParallel(...)`, `DistributedDataParallel(...)` or `torch.compile(...)`;
+    in a live model, modules that are wrapped so, the model itself among them, or compiled in place. There it is an error.
 
     ## Why
     Tracing and `torch.export` refuse the wrappers, or follow them into code that copies the model to every GPU. They also put
@@ -71,7 +76,7 @@ class WrappedModule(Rule):
     The fix is unsafe: it takes the wrapper away, so that keys of `state_dict` lose `module.`, and the model runs on one device.
 
     ## Known limits
-    Only what `__init__` builds and wraps is reported: wrapping a finished model for training is ordinary.
+    In source, only what `__init__` builds and wraps is reported: wrapping a finished model for training is ordinary.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.DataParallel.html>
@@ -109,3 +114,34 @@ class WrappedModule(Rule):
                 attribute=binding.attribute,
                 fix=fix,
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every module what it is."""
+        from modellint.live.binding import binding_of
+
+        for entry in subject.modules:
+            wrapper, inner = _wrapping(entry.module)
+            if wrapper:
+                yield subject.finding(
+                    self,
+                    f"the module is wrapped in `{wrapper}`, which cannot be traced",
+                    severity=Severity.ERROR,
+                    modules=entry.paths,
+                    advice=f"export what is inside, `{inner}`" if inner else "export a model that is not compiled",
+                    **binding_of(subject, entry.path).keywords(),
+                )
+
+
+def _wrapping(module: nn.Module) -> tuple[str, str]:
+    """What a module is wrapped in, and the attribute of the wrapper that is the module itself."""
+    from torch import nn
+
+    match module:
+        case nn.DataParallel():
+            return "DataParallel", ".module"
+        case nn.parallel.DistributedDataParallel():
+            return "DistributedDataParallel", ".module"
+    # `torch.compile` comes with a package that takes long to import.
+    if any(f"{cls.__module__}.{cls.__qualname__}" == _OPTIMIZED for cls in type(module).__mro__):
+        return "torch.compile", "._orig_mod"
+    return ("torch.compile", "") if module._compiled_call_impl is not None else ("", "")

@@ -9,6 +9,7 @@ from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
 
 
@@ -16,7 +17,7 @@ class LegacyBackwardHook(Rule):
     """A backward hook of the old kind, which sees the gradients of a module's last operation only.
 
     ## What it does
-    Finds calls of `register_backward_hook` on a module.
+    Finds calls of `register_backward_hook` on a module; on a live model, modules that still have such a hook.
 
     ## Why
     Where `forward` runs more than one operation, such a hook is given the inputs' gradients of the last one, not of the module;
@@ -82,3 +83,20 @@ class LegacyBackwardHook(Rule):
                     fix=Fix("Use `register_full_backward_hook`", (edit,)),
                     statement=call.statement,
                 )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every module for hooks of that kind."""
+        from modellint.live.binding import binding_of
+        from modellint.live.hooks import hooks_of
+        from modellint.live.statements import calling
+
+        for entry in subject.modules:
+            if not any(hook.is_legacy for hook in hooks_of(entry.module)):
+                continue
+            message = "`register_backward_hook` sees the gradients of the last operation only"
+            at = calling(subject, entry.path, "register_backward_hook")
+            if at is not None:
+                yield subject.finding(self, message, at=at, modules=entry.paths)
+            else:
+                binding = binding_of(subject, entry.path).keywords()
+                yield subject.finding(self, message, modules=entry.paths, **binding)

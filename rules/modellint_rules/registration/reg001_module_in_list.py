@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Feature, Rule
 from modellint_rules.registration.containers import LIST_METHODS, wrapped
+from modellint_rules.registration.held_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.facts import ModuleClass
 
 
@@ -70,6 +72,11 @@ class ModuleInList(Rule):
     argument is how one keeps a reference on purpose, and is never reported. A list of a constructor's
     arguments is reported only where their annotation says that they are modules.
 
+    A live check looks through everything that the object's attributes hold: named tuples, deques, arguments of `partial` and what
+    is nested in them come in here, what goes by name under REG002. It is a warning only where the author must have seen what
+    happens: a module set by `object.__setattr__`, or kept in an object of a class of its own or in a function.
+    What is registered elsewhere in the model, holds the model itself, or is held by a weak reference, is clean.
+
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.ModuleList.html>
     - <https://github.com/pytorch-labs/torchfix/issues/31>
@@ -79,6 +86,7 @@ class ModuleInList(Rule):
     code = "REG001"
     name = "module-in-list"
     severity = Severity.ERROR
+    withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ModuleList`"
 
@@ -104,3 +112,8 @@ class ModuleInList(Rule):
                 severity=Severity.WARNING if hidden.stateless else None,
                 fix=wrapped(cls, attribute, hidden, "ModuleList", LIST_METHODS),
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Look at what attributes hold by position."""
+        for group, is_harmless in modules_in(subject, keyed=False):
+            yield hidden_finding(subject, self, group, "modules", is_harmless=is_harmless)

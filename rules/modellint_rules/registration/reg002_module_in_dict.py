@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Feature, Rule
 from modellint_rules.registration.containers import DICT_METHODS, keys_are_accepted, wrapped
+from modellint_rules.registration.held_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.facts import ModuleClass
 
 
@@ -60,7 +62,8 @@ class ModuleInDict(Rule):
     `popitem` is used, for dicts that hold other things too, nor for nested ones.
 
     ## Known limits
-    A dict that is handed to code outside the project is taken to be registered there.
+    A dict that is handed to code outside the project is taken to be registered there. A live check also looks into dataclasses,
+    namespaces and other objects; an object of a class of its own, and what a function closes over, are warnings.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.ModuleDict.html>
@@ -70,6 +73,7 @@ class ModuleInDict(Rule):
     code = "REG002"
     name = "module-in-dict"
     severity = Severity.ERROR
+    withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ModuleDict`"
 
@@ -96,3 +100,8 @@ class ModuleInDict(Rule):
                 severity=Severity.WARNING if hidden.stateless else None,
                 fix=wrapped(cls, attribute, hidden, "ModuleDict", DICT_METHODS) if accepted else None,
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Look at what attributes hold by name."""
+        for group, is_harmless in modules_in(subject, keyed=True):
+            yield hidden_finding(subject, self, group, "modules", is_harmless=is_harmless)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Feature, Rule
+from modellint_rules.registration.held_state import modules_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.facts import Hidden, ModuleClass
 
 
@@ -65,6 +67,7 @@ class ModuleInStrayTuple(Rule):
     code = "REG003"
     name = "module-in-stray-tuple"
     severity = Severity.ERROR
+    withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "drop the comma"
     supersedes = ("REG001",)
@@ -93,3 +96,21 @@ class ModuleInStrayTuple(Rule):
             return None
         comma = cls.rewriter.comma_behind(node.elts[0], node)
         return Fix("Drop the trailing comma; adds `state_dict` keys", (comma,)) if comma is not None else None
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Look at the tuples of one module that the class calls."""
+        from modellint.live.reading import reading_of
+
+        for group, _ in modules_in(subject, keyed=False):
+            if type(group.value) is not tuple or len(group.value) != 1:
+                continue
+            uses = reading_of(type(group.owner)).everything
+            if group.attribute in uses.called and group.attribute not in uses.indexed | uses.otherwise:
+                yield subject.finding(
+                    self,
+                    f"`self.{group.attribute}` is a tuple because of the trailing comma, and it is called as a module",
+                    at=group.place,
+                    modules=group.paths,
+                    class_name=group.class_name,
+                    attribute=group.attribute,
+                )

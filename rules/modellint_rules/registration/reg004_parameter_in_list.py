@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Feature, Rule
 from modellint_rules.registration.containers import LIST_METHODS, wrapped
+from modellint_rules.registration.held_state import groups, hidden_finding
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.facts import ModuleClass
 
 
@@ -63,7 +65,7 @@ class ParameterInList(Rule):
     only a list can be (the cases of REG001, and `insert` and `pop`, which `nn.ParameterList` lacks).
 
     ## Known limits
-    As for REG001.
+    As for REG001. A parameter that is held twice and registered once is clean: it keeps its identity.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.ParameterList.html>
@@ -73,6 +75,7 @@ class ParameterInList(Rule):
     code = "REG004"
     name = "parameter-in-list"
     severity = Severity.ERROR
+    withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ParameterList`"
 
@@ -93,3 +96,9 @@ class ParameterInList(Rule):
                 attribute=attribute.name,
                 fix=wrapped(cls, attribute, hidden, "ParameterList", LIST_METHODS | {"insert", "pop"}),
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Look at what attributes hold by position."""
+        for group in groups(subject, "parameter"):
+            if not group.is_keyed:
+                yield hidden_finding(subject, self, group, "parameters")

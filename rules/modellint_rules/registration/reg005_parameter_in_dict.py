@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Feature, Rule
 from modellint_rules.registration.containers import keys_are_accepted, wrapped
+from modellint_rules.registration.held_state import groups, hidden_finding
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.facts import ModuleClass
 
 
@@ -70,6 +72,7 @@ class ParameterInDict(Rule):
     code = "REG005"
     name = "parameter-in-dict"
     severity = Severity.ERROR
+    withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ParameterDict`"
 
@@ -90,3 +93,9 @@ class ParameterInDict(Rule):
                 attribute=attribute.name,
                 fix=wrapped(cls, attribute, hidden, "ParameterDict", frozenset()) if accepted else None,
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Look at what attributes hold by name."""
+        for group in groups(subject, "parameter"):
+            if group.is_keyed:
+                yield hidden_finding(subject, self, group, "parameters")

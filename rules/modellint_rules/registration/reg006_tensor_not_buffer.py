@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
 from modellint.source.signs import MAKES
+from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import (
     bound_once,
     is_complex,
@@ -17,6 +18,7 @@ from modellint_rules.registration.plain_tensors import (
 )
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint_rules.registration.plain_tensors import Kept
 
@@ -79,6 +81,8 @@ class TensorNotBuffer(Rule):
     ## Known limits
     Only values that are certainly tensors count. A tensor that `forward` does not read is left alone where it is moved before it
     is used, where a method binds it anew, in methods that build, save, move or show the module, and where only other files read it.
+    A live check also sees what a run reads from elsewhere; it leaves containers alone that `forward` fills anew, and tensors with a
+    graph.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
@@ -89,6 +93,7 @@ class TensorNotBuffer(Rule):
     code = "REG006"
     name = "tensor-not-buffer"
     severity = Severity.WARNING
+    withdraws = True
     needs = (TENSOR_WORDS, frozenset({MAKES}))
     only_modules = True
     fixable = "`register_buffer`"
@@ -103,10 +108,28 @@ class TensorNotBuffer(Rule):
             yield code.finding(
                 self,
                 kept.binding.statement,
-                f"`self.{kept.name}` is a tensor and no buffer: `.to()` and `state_dict()` do not see it",
+                _message(kept.name, kept.container is not None),
                 attribute=kept.name,
                 fix=_fix(code, kept),
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Look at the plain tensors that forward is seen to read."""
+        for group, tensors in tensors_in(subject):
+            if not any(tensor.requires_grad for tensor in tensors):
+                yield subject.finding(
+                    self,
+                    _message(group.attribute, bool(group.kind)),
+                    at=group.place,
+                    modules=group.paths,
+                    class_name=group.class_name,
+                    attribute=group.attribute,
+                )
+
+
+def _message(attribute: str, holds: bool) -> str:
+    what = "holds tensors that are no buffers" if holds else "is a tensor and no buffer"
+    return f"`self.{attribute}` {what}: `.to()` and `state_dict()` do not see {'them' if holds else 'it'}"
 
 
 def _fix(code: Code, kept: Kept) -> Fix | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.values import Container, Instance, SelfValue, Value, alternatives, leaves
+from modellint_rules.registration.held_state import groups
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
 
 _MOVING = ("_apply", "to", "cuda", "cpu", "half", "float", "__getattr__")
@@ -63,7 +65,7 @@ class StaleBufferAlias(Rule):
     There is no fix: what stands for the container depends on how it is used.
 
     ## Known limits
-    Buffers that a base class in another file registers are not known. Containers that a method fills again, or that a class
+    In source, buffers that a base class in another file registers are not known. Containers that a method fills again, or that a class
     with a `_apply` or `to` of its own keeps, are left alone.
 
     ## References
@@ -74,6 +76,7 @@ class StaleBufferAlias(Rule):
     code = "REG009"
     name = "stale-buffer-alias"
     severity = Severity.WARNING
+    withdraws = True
     needs = (frozenset({"register_buffer", "Buffer"}),)
     supersedes = ("REG006",)
     only_modules = True
@@ -99,6 +102,30 @@ class StaleBufferAlias(Rule):
                 f"`self.{name}` holds registered buffers, and goes on holding the old ones after `.to()` or `.half()`",
                 attribute=name,
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Look at the containers of registered buffers that forward reads."""
+        from modellint.live.reading import reading_of
+
+        for group in groups(subject, "alias"):
+            if not group.is_plain or not group.kind or any(map(_has_own(type(group.owner)), _MOVING)):
+                continue
+            if group.attribute in reading_of(type(group.owner)).forward.reads:
+                yield subject.finding(
+                    self,
+                    f"`self.{group.attribute}` holds registered buffers, and goes on holding the old ones after `.to()` or `.half()`",
+                    at=group.place,
+                    modules=group.paths,
+                    class_name=group.class_name,
+                    attribute=group.attribute,
+                )
+
+
+def _has_own(cls: type) -> Callable[[str], bool]:
+    """Asks whether a class has a method of its own, which may put the container right."""
+    return lambda name: any(
+        name in vars(base) for base in cls.__mro__ if base.__module__.partition(".")[0] not in ("torch", "builtins")
+    )
 
 
 def _registered(code: Code) -> set[int]:

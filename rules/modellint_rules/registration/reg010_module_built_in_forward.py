@@ -15,6 +15,7 @@ from modellint.source.signs.making import may_build
 from modellint.source.values import Const, Container, Instance, Value, alternatives, leaves
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.project import Project
     from modellint.source.records import Call
@@ -62,16 +63,21 @@ class ModuleBuiltInForward(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
     class Net(nn.Module):
         def forward(self, x):
             return nn.Linear(8, 8)(x)
+
+
+    inputs = (torch.ones(2, 8),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -82,6 +88,9 @@ class ModuleBuiltInForward(Rule):
 
         def forward(self, x):
             return self.linear(x)
+
+
+    inputs = (torch.ones(2, 8),)
     ```
 
     ## Fix safety
@@ -89,7 +98,7 @@ class ModuleBuiltInForward(Rule):
 
     ## Known limits
     A module whose weights something else reads, sets or loads, that is handed to other code, or that is returned, is left alone,
-    and so is one whose class is not seen to make parameters.
+    and so is one whose class is not seen to make parameters. A live check reports what a run built, called and let go.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
@@ -98,6 +107,8 @@ class ModuleBuiltInForward(Rule):
     code = "REG010"
     name = "module-built-in-forward"
     severity = Severity.ERROR
+    withdraws = True
+    live_needs = "run"
     needs = (frozenset({BUILDS}),)
     only_modules = True
     only_forward = True
@@ -129,6 +140,19 @@ class ModuleBuiltInForward(Rule):
                         "this module is built anew each time `forward` runs: nothing trains, saves or moves its weights",
                         statement=build.statement,
                     )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Look at the modules that the run built, called and let go."""
+        run = subject.run
+        for call in run.modules if run is not None else ():
+            if call.is_fresh:
+                place = call.built_at or call.place
+                yield subject.finding(
+                    self,
+                    "this module is built anew each time `forward` runs: nothing trains, saves or moves its weights",
+                    at=place,
+                    modules=(call.path.rpartition(".<")[0] if "<" in call.path else call.path,),
+                )
 
 
 def _called(call: Call) -> Value:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
 from modellint.source.signs import MAKES
+from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import bound_once, kept_tensors
 from modellint_rules.registration.reg006_tensor_not_buffer import TENSOR_WORDS
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint_rules.registration.plain_tensors import Kept
 
@@ -70,6 +72,7 @@ class TensorShouldBeParameter(Rule):
     code = "REG015"
     name = "tensor-should-be-parameter"
     severity = Severity.WARNING
+    withdraws = True
     needs = (TENSOR_WORDS, frozenset({MAKES}), frozenset({"requires_grad", "requires_grad_", "Variable"}))
     fixable = "`nn.Parameter`"
     supersedes = ("REG006",)
@@ -86,6 +89,19 @@ class TensorShouldBeParameter(Rule):
                     f"`self.{kept.name}` asks for gradients and is no parameter: nothing trains it or saves it",
                     attribute=kept.name,
                     fix=_fix(code, kept),
+                )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Look at the plain tensors that ask for gradients and that forward is seen to read."""
+        for group, tensors in tensors_in(subject):
+            if any(tensor.requires_grad for tensor in tensors):
+                yield subject.finding(
+                    self,
+                    f"`self.{group.attribute}` asks for gradients and is no parameter: nothing trains it or saves it",
+                    at=group.place,
+                    modules=group.paths,
+                    class_name=group.class_name,
+                    attribute=group.attribute,
                 )
 
 

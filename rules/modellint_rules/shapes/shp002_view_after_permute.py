@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
@@ -12,9 +12,14 @@ from modellint.source.signs.strides import PERMUTING
 from modellint.source.words import PARTIAL, STEP
 
 if TYPE_CHECKING:
+    from modellint.live.capture import Call, TensorFact
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
 
 _MOVING_ATTRIBUTES = (".T", ".mT", ".H", ".mH")
+_COPYING = frozenset(
+    {"torch.Tensor.contiguous", "torch.Tensor.reshape", "torch.reshape", "torch.Tensor.flatten", "torch.flatten"}
+)
 
 
 class ViewAfterPermute(Rule):
@@ -23,7 +28,8 @@ class ViewAfterPermute(Rule):
     ## What it does
     Finds `.view(...)` on the result of `transpose`, `permute`, `t`, `T`, `mT`, `swapaxes`, `movedim`, `expand`,
     `Tensor.unfold`, `einsum`, an index or a slice, through local variables too, where the new shape merges dimensions whose
-    strides do not nest.
+    strides do not nest. A live run finds the views that are refused; those that are legal only because a dimension of size 1 lies
+    between are an info then.
 
     ## Why
     Such a view raises "view size is not compatible with input tensor's size and stride", or does so as soon as a dimension that
@@ -32,6 +38,7 @@ class ViewAfterPermute(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -39,10 +46,14 @@ class ViewAfterPermute(Rule):
         def forward(self, x):
             batch, heads, length, width = x.shape
             return x.transpose(1, 2).view(batch, length, heads * width)
+
+
+    inputs = (torch.randn(2, 3, 4, 5),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -50,6 +61,9 @@ class ViewAfterPermute(Rule):
         def forward(self, x):
             batch, heads, length, width = x.shape
             return x.transpose(1, 2).reshape(batch, length, heads * width)
+
+
+    inputs = (torch.randn(2, 3, 4, 5),)
     ```
 
     ## Fix safety
@@ -57,7 +71,8 @@ class ViewAfterPermute(Rule):
 
     ## Known limits
     Arguments, and what a call returns that is not followed, are taken to be contiguous. What operators of unknown layout return is
-    not judged.
+    not judged. A live run takes back what was found in source where the statement ran and every view there was legal, whatever the
+    sizes.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.Tensor.view.html>
@@ -80,6 +95,9 @@ class ViewAfterPermute(Rule):
         frozenset({MOVES}),
     )
     fixable = "`reshape`"
+    live_needs = "run"
+    withdraws = True
+    supersedes = ("LNT003", "SHP008")
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every view whether it raises."""
@@ -96,3 +114,66 @@ class ViewAfterPermute(Rule):
                     fix=Fix("Use `reshape`, which copies where it has to", (edit,)),
                     statement=call.statement,
                 )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every view of the run whether it was refused, or only just legal."""
+        run = subject.run
+        if run is None:
+            return
+        # What `contiguous()` returns has any order where all but one dimension have size 1: it would copy for other sizes.
+        ordered = {call.outputs[0].tensor for call in run.calls if call.outputs and call.name in _COPYING}
+        for call in run.calls:
+            if call.refused is not None:
+                message = "the view merges dimensions that a permutation has taken apart in memory: it raises"
+                yield subject.finding(self, message, at=call.place, modules=[call.module])
+            elif _is_lucky(call) and call.arguments[0].tensor not in ordered:
+                yield subject.finding(
+                    self,
+                    "the view raises as soon as a dimension that has size 1 here has another size",
+                    at=call.place,
+                    severity=Severity.INFO,
+                    modules=[call.module],
+                )
+        # A run on real tensors ends at the first view that is refused.
+        failure = run.failure
+        if failure is not None and failure.message.startswith("view size is not compatible"):
+            message = "the view merges dimensions that a permutation has taken apart in memory: it raises"
+            yield subject.finding(self, message, at=failure.place, modules=[failure.module])
+
+
+def _is_lucky(call: Call) -> bool:
+    """Whether a view of permuted memory is legal only because a dimension that it merges has size 1."""
+    if call.name not in ("torch.Tensor.view", "torch.Tensor.view_as") or not call.arguments or not call.outputs:
+        return False
+    given, result = call.arguments[0], call.outputs[0]
+    if not hasattr(given, "strides") or len(given.strides) != given.rank:
+        return False
+    strides = [stride for stride in given.strides if stride]
+    if 1 not in given.shape or strides == sorted(strides, reverse=True):
+        return False
+    return any(_does_not_nest(given, group) for group in _merged(given.shape, result.shape))
+
+
+def _does_not_nest(given: TensorFact, group: range) -> bool:
+    return any(given.strides[dim] != given.shape[dim + 1] * given.strides[dim + 1] for dim in group[:-1])
+
+
+def _merged(old: Sequence[int], new: Sequence[int]) -> Iterator[range]:
+    """The runs of dimensions of the old shape that the new one merges or splits together."""
+    start = other = 0
+    while start < len(old) and other < len(new):
+        end, last = start + 1, other + 1
+        left, right = old[start], new[other]
+        while left != right:
+            if left < right and end < len(old):
+                left *= old[end]
+                end += 1
+            elif right < left and last < len(new):
+                right *= new[last]
+                last += 1
+            else:
+                return
+        if last == len(new) and all(size == 1 for size in old[end:]):
+            end = len(old)
+        yield range(start, end)
+        start, other = end, last

@@ -15,12 +15,22 @@ from modellint.source.tensors import BINARY, SAME, Tensor
 from modellint.source.values import Instance, alternatives
 
 if TYPE_CHECKING:
+    from modellint.live.capture import Operator, TensorFact
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call
     from modellint.source.values import Value
 
 _RANKED = re.compile(r"(?:Conv|Pool|BatchNorm|InstanceNorm|Dropout|Pad|conv|_pool|Transpose)\w*([123])d\Z")
 _NAMED_AFTER_RANK = re.compile(r"[123]_?[dD](?![a-z])")
+
+
+_RESHAPES = frozenset({"aten::view", "aten::_unsafe_view", "aten::_reshape_alias", "aten::reshape"})
+_BROADCASTS = frozenset(
+    f"aten::{name}{mark}"
+    for name in ("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "where")
+    for mark in ("", "_")
+)
 
 
 class _Use(NamedTuple):
@@ -35,7 +45,7 @@ class RankPinnedBroadcast(Rule):
 
     ## What it does
     Finds `weight.view(1, -1, 1, 1) * x` and its like, where `weight` is a parameter of one dimension and nothing in the class says
-    how many dimensions `x` has.
+    how many dimensions `x` has. A live run says which rank it has: where that is another, it is a warning.
 
     ## Why
     Against an input of another rank the parameter broadcasts over other dimensions: the result gets another shape without a
@@ -55,6 +65,9 @@ class RankPinnedBroadcast(Rule):
 
         def forward(self, x):
             return self.weight.view(1, -1, 1, 1) * x
+
+
+    inputs = (torch.randn(1, 4, 8),)
     ```
 
     ## Good
@@ -70,14 +83,18 @@ class RankPinnedBroadcast(Rule):
 
         def forward(self, x):
             return self.weight.view(1, -1, *([1] * (x.dim() - 2))) * x
+
+
+    inputs = (torch.randn(1, 4, 8),)
     ```
 
     ## Fix safety
     The fix is unsafe: for an input of the rank that is written nothing changes, for others the result does.
 
     ## Known limits
-    A class whose name says the rank (`LayerNorm2d`), and a function that asks for the rank itself, are left alone, and so is what
-    comes from modules that are not followed. The fix wants the other operand to be a name, or an activation of one.
+    In source, a class whose name says the rank (`LayerNorm2d`), and a function that asks for the rank itself, are left alone, and
+    so is what comes from modules that are not followed. A live run in which the ranks agree takes the finding back. The fix wants
+    the other operand to be a name, or an activation of one.
 
     ## References
     - <https://pytorch.org/docs/stable/notes/broadcasting.html>
@@ -90,6 +107,8 @@ class RankPinnedBroadcast(Rule):
     only_forward = True
     needs = (frozenset({".view", ".reshape", "~reshape"}), frozenset({"Parameter", "register_parameter"}))
     fixable = "a shape of any rank"
+    live_needs = "run"
+    withdraws = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every reshaped parameter what it meets."""
@@ -118,6 +137,54 @@ class RankPinnedBroadcast(Rule):
                 fix=_fix(code, call, uses[0]),
                 statement=call.statement,
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Follow every reshaped parameter to what it meets."""
+        from modellint.live.reach import Reach, facts_in
+
+        run = subject.run
+        if run is None:
+            return
+        parameters = {name for state in subject.state if state.kind == "parameter" for name in state.names}
+        computed = Reach.of_inputs(run)
+        reshaped: dict[tuple[object, ...], Operator] = {}
+        for operator in run.operators:
+            given = list(facts_in((operator.arguments, operator.keywords)))
+            if (
+                operator.name in _RESHAPES
+                and given[0].name in parameters
+                and _is_per_channel(given[0], operator.outputs[0])
+            ):
+                reshaped[operator.outputs[0].memory] = operator
+                continue
+            met = [fact for fact in given if fact.memory in reshaped]
+            if not met or not operator.outputs:
+                continue
+            others = [fact for fact in given if fact.memory not in reshaped]
+            if all(fact.rank == 0 for fact in others):
+                # An activation of the parameter, or its sum with a number.
+                for output in operator.outputs:
+                    if output.shape == met[0].shape:
+                        reshaped[output.memory] = reshaped[met[0].memory]
+            elif operator.name in _BROADCASTS:
+                for other in others:
+                    if other in computed and other.rank not in (0, met[0].rank):
+                        view = reshaped[met[0].memory]
+                        yield subject.finding(
+                            self,
+                            f"the parameter is reshaped for inputs of rank {met[0].rank} and meets one of rank {other.rank}: "
+                            "it broadcasts over other dimensions",
+                            at=view.place,
+                            severity=Severity.WARNING,
+                            modules=[view.module],
+                        )
+
+
+def _is_per_channel(given: TensorFact, result: TensorFact) -> bool:
+    """Whether a parameter of one dimension is seen as channels of something with at least one dimension behind them."""
+    if given.rank != 1 or result.rank < 3 or given.shape[0] == 1:
+        return False
+    return tuple(result.shape) == (1, given.shape[0], *([1] * (result.rank - 2)))
 
 
 def _is_pinned(call: Call) -> bool:

@@ -13,6 +13,7 @@ from modellint.source.tensors import Tensor
 from modellint.source.values import Instance, alternatives
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.layout import Layout
     from modellint.source.records import Call
@@ -22,7 +23,8 @@ class SqueezeWithoutDim(Rule):
     """A `squeeze` without a dimension, of a tensor that has a batch.
 
     ## What it does
-    Finds `x.squeeze()` and `torch.squeeze(x)` where `forward` runs, for tensors that are made of its input.
+    Finds `x.squeeze()` and `torch.squeeze(x)` where `forward` runs, for tensors that are made of its input. In a live run, those
+    that dropped the batch of one sample, or more than one dimension.
 
     ## Why
     Without a dimension every dimension of size 1 goes. For a batch of one sample, which is what most models are traced and
@@ -30,6 +32,7 @@ class SqueezeWithoutDim(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -40,10 +43,14 @@ class SqueezeWithoutDim(Rule):
 
         def forward(self, x):
             return self.linear(x).squeeze()
+
+
+    inputs = (torch.randn(1, 8),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -54,6 +61,9 @@ class SqueezeWithoutDim(Rule):
 
         def forward(self, x):
             return self.linear(x).squeeze(-1)
+
+
+    inputs = (torch.randn(1, 8),)
     ```
 
     ## Fix safety
@@ -75,6 +85,7 @@ class SqueezeWithoutDim(Rule):
     only_forward = True
     needs = (frozenset({".squeeze", "~squeeze"}),)
     fixable = "name the dimension"
+    live_needs = "run"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every squeeze for its dimension."""
@@ -95,6 +106,30 @@ class SqueezeWithoutDim(Rule):
                     fix=_fix(code, readings),
                     statement=call.statement,
                 )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every squeeze of the run what it dropped."""
+        from modellint.live.reach import Reach, inputs_of
+
+        run = subject.run
+        if run is None:
+            return
+        reach = Reach.of_inputs(run)
+        single = any(fact.rank > 1 and fact.shape[0] == 1 for fact in inputs_of(run))
+        for call in run.calls:
+            if call.name not in ("torch.Tensor.squeeze", "torch.squeeze") or len(call.arguments) != 1 or call.keywords:
+                continue
+            given = call.arguments[0]
+            if given not in reach:
+                continue
+            dropped = [dim for dim, size in enumerate(given.shape) if size == 1]
+            message = None
+            if single and dropped[:1] == [0] and given.rank > 1:
+                message = "`squeeze()` drops the batch too when it holds one sample"
+            elif len(dropped) > 1:
+                message = f"`squeeze()` drops {len(dropped)} dimensions at once: whichever has size 1"
+            if message is not None:
+                yield subject.finding(self, message, at=call.place, modules=[call.module])
 
 
 def _subject(call: Call) -> tuple[Tensor, ...]:

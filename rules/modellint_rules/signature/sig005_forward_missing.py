@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,15 @@ from modellint.source.values import Instance, alternatives
 from modellint.source.words import NO_FORWARD
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.project import Project
 
 _ROOT = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
 _OTHER_WAYS = frozenset({"forward", "__call__", "__getattr__", "__getattribute__", "__new__"})
+_MISSING = re.compile(r'Module \[(\w+)\] is missing the required "forward" function')
 _PLAIN = frozenset({"object", "abc.ABC", "builtins.object", "typing.Generic"})
 
 
@@ -26,13 +31,15 @@ class ForwardMissing(Rule):
     """A module that is called and has no `forward`.
 
     ## What it does
-    Finds calls of a submodule whose class, all of whose bases are known, defines neither `forward` nor `__call__`.
+    Finds calls of a submodule whose class, all of whose bases are known, defines neither `forward` nor `__call__`. In a live
+    run, finds the call that ended it so; without one, a model that itself has no `forward`.
 
     ## Why
     The call raises `NotImplementedError: Module is missing the required "forward" function`. Most often the name is misspelt.
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -52,10 +59,14 @@ class ForwardMissing(Rule):
 
         def forward(self, x):
             return self.block(x)
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -75,13 +86,17 @@ class ForwardMissing(Rule):
 
         def forward(self, x):
             return self.block(x)
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Fix safety
     There is no fix.
 
     ## Known limits
-    Only classes at the top of the same file are asked, and only those all of whose bases are known.
+    In source, only classes at the top of the same file are asked, and only those all of whose bases are known. A live submodule
+    without `forward` is not reported unless it is called: it may only hold others.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.Module.html>
@@ -90,6 +105,7 @@ class ForwardMissing(Rule):
     code = "SIG005"
     name = "forward-missing"
     severity = Severity.ERROR
+    supersedes = ("LNT003", "SHP008")
     needs = (frozenset({NO_FORWARD}),)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -103,16 +119,60 @@ class ForwardMissing(Rule):
                     continue
                 missing = _missing(part.callee, code.project)
                 if missing is not None and len(alternatives(call.callee)) == 1:
-                    import difflib
-
-                    near = difflib.get_close_matches("forward", missing, 1, 0.75)
-                    hint = f"; did you mean `{near[0]}` to be it?" if near else ""
                     yield code.finding(
                         self,
                         call.node,
-                        f"`{part.callee.node.name}` is called and has no `forward`{hint}",
+                        f"`{part.callee.node.name}` is called and has no `forward`{_hint(missing)}",
                         statement=call.statement,
                     )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the model for its `forward`, and the run whether it ended for want of one."""
+        from modellint.live.binding import written_class
+
+        if not _has_forward(subject.model):
+            if written_class(subject.model) is not None:
+                name = type(subject.model).__name__
+                yield subject.finding(
+                    self,
+                    f"`{name}` has no `forward`{_hint(_methods(subject.model))}",
+                    at=subject.class_place(subject.model),
+                )
+            return
+        failure = subject.run.failure if subject.run is not None else None
+        if failure is None or failure.error != "NotImplementedError":
+            return
+        found = _MISSING.match(failure.message)
+        if found is None:
+            return
+        named = {type(entry.module).__name__: entry for entry in subject.modules if not _has_forward(entry.module)}
+        entry = named.get(found[1])
+        yield subject.finding(
+            self,
+            f"`{found[1]}` is called and has no `forward`{_hint(_methods(entry.module)) if entry is not None else ''}",
+            at=failure.place,
+            modules=entry.paths if entry is not None else [failure.module],
+        )
+
+
+def _hint(methods: set[str]) -> str:
+    """Words about a method whose name is near."""
+    import difflib
+
+    near = difflib.get_close_matches("forward", methods, 1, 0.75)
+    return f"; did you mean `{near[0]}` to be it?" if near else ""
+
+
+def _has_forward(module: nn.Module) -> bool:
+    from torch import nn
+
+    return getattr(module.forward, "__func__", None) is not nn.Module.forward
+
+
+def _methods(module: nn.Module) -> set[str]:
+    from torch import nn
+
+    return {name for name in dir(type(module)) if not hasattr(nn.Module, name)}
 
 
 def _missing(ref: ClassRef, project: Project) -> set[str] | None:

@@ -1,0 +1,215 @@
+"""Real architectures, with random weights, as files of their own: each defines `make()`, which returns a model and its inputs."""
+
+from __future__ import annotations
+
+_HEAD = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+def image(size=224, batch=1, channels=3):
+    return (torch.randn(batch, channels, size, size),)
+
+
+def tokens(length=16, vocabulary=90):
+    return torch.randint(0, vocabulary, (1, length))
+
+
+"""
+
+TIMM = {
+    "resnet18": 224,
+    "resnext50_32x4d": 224,
+    "densenet121": 224,
+    "efficientnet_b0": 224,
+    "mobilenetv3_large_100": 224,
+    "mobilenetv4_conv_small": 224,
+    "regnetx_002": 224,
+    "convnext_tiny": 224,
+    "vit_tiny_patch16_224": 224,
+    "deit3_small_patch16_224": 224,
+    "swin_tiny_patch4_window7_224": 224,
+    "swinv2_tiny_window8_256": 256,
+    "maxvit_tiny_tf_224": 224,
+    "coatnet_0_rw_224": 224,
+    "mixer_s16_224": 224,
+    "resmlp_12_224": 224,
+    "poolformer_s12": 224,
+    "levit_128": 224,
+    "efficientformer_l1": 224,
+    "fastvit_t8": 256,
+    "ghostnet_100": 224,
+    "hrnet_w18_small": 224,
+    "dla34": 224,
+    "cspdarknet53": 256,
+    "eva02_tiny_patch14_224": 224,
+    "beit_base_patch16_224": 224,
+    "xcit_nano_12_p16_224": 224,
+    "mobilevit_s": 256,
+    "repvgg_a0": 224,
+    "vgg11_bn": 224,
+}
+
+TORCHVISION = {
+    "alexnet": 224,
+    "googlenet": 224,
+    "inception_v3": 299,
+    "mnasnet0_5": 224,
+    "shufflenet_v2_x0_5": 224,
+    "squeezenet1_0": 224,
+    "mobilenet_v2": 224,
+    "vit_b_16": 224,
+    "swin_v2_t": 256,
+    "wide_resnet50_2": 224,
+    "segmentation.deeplabv3_resnet50": 128,
+    "segmentation.lraspp_mobilenet_v3_large": 128,
+    "optical_flow.raft_small": 0,
+    "video.r3d_18": 0,
+}
+
+_TEXT: dict[str, object] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 99,
+}
+TRANSFORMERS: dict[str, tuple[str, dict[str, object]]] = {
+    "bert": ("BertModel BertConfig", _TEXT),
+    "roberta": ("RobertaModel RobertaConfig", _TEXT),
+    "electra": ("ElectraModel ElectraConfig", _TEXT),
+    "deberta_v2": ("DebertaV2Model DebertaV2Config", _TEXT),
+    "albert": ("AlbertModel AlbertConfig", {**_TEXT, "embedding_size": 16}),
+    "distilbert": (
+        "DistilBertModel DistilBertConfig",
+        {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "vocab_size": 99},
+    ),
+    "mpnet": ("MPNetModel MPNetConfig", _TEXT),
+    "gpt2": ("GPT2LMHeadModel GPT2Config", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99}),
+    "gpt_neox": ("GPTNeoXForCausalLM GPTNeoXConfig", _TEXT),
+    "llama": ("LlamaForCausalLM LlamaConfig", {**_TEXT, "num_key_value_heads": 2}),
+    "mistral": ("MistralForCausalLM MistralConfig", {**_TEXT, "num_key_value_heads": 2}),
+    "qwen2": ("Qwen2ForCausalLM Qwen2Config", {**_TEXT, "num_key_value_heads": 2}),
+    "gemma": ("GemmaForCausalLM GemmaConfig", {**_TEXT, "num_key_value_heads": 2, "head_dim": 8}),
+    "phi": ("PhiForCausalLM PhiConfig", _TEXT),
+    "opt": (
+        "OPTForCausalLM OPTConfig",
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "ffn_dim": 64,
+            "vocab_size": 99,
+            "word_embed_proj_dim": 32,
+        },
+    ),
+    "bloom": ("BloomForCausalLM BloomConfig", {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99}),
+    "t5_encoder": (
+        "T5EncoderModel T5Config",
+        {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 99},
+    ),
+    "mamba": ("MambaForCausalLM MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}),
+    "vit": (
+        "ViTModel ViTConfig",
+        {**{key: _TEXT[key] for key in _TEXT if key != "vocab_size"}, "image_size": 32, "patch_size": 8},
+    ),
+    "segformer": (
+        "SegformerModel SegformerConfig",
+        {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 1, 2, 2]},
+    ),
+}
+
+_OWN = {
+    "cyclegan_generator": """\
+class Block(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.ReflectionPad2d(1),
+            nn.Conv2d(channels, channels, 3),
+            nn.InstanceNorm2d(channels),
+            nn.ReLU(True),
+            nn.ReflectionPad2d(1),
+            nn.Conv2d(channels, channels, 3),
+            nn.InstanceNorm2d(channels),
+        )
+
+    def forward(self, x):
+        return x + self.body(x)
+
+
+class Generator(nn.Module):
+    def __init__(self, width=32, blocks=6):
+        super().__init__()
+        layers = [nn.ReflectionPad2d(3), nn.Conv2d(3, width, 7), nn.InstanceNorm2d(width), nn.ReLU(True)]
+        for times in (1, 2):
+            layers += [nn.Conv2d(width * times, width * times * 2, 3, 2, 1), nn.InstanceNorm2d(width * times * 2), nn.ReLU(True)]
+        layers += [Block(width * 4) for _ in range(blocks)]
+        for times in (4, 2):
+            layers += [
+                nn.ConvTranspose2d(width * times, width * times // 2, 3, 2, 1, output_padding=1),
+                nn.InstanceNorm2d(width * times // 2),
+                nn.ReLU(True),
+            ]
+        layers += [nn.ReflectionPad2d(3), nn.Conv2d(width, 3, 7), nn.Tanh()]
+        self.model = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.model(x)
+
+
+def make():
+    return Generator().eval(), image(128)
+""",
+    "lstm_tagger": """\
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(90, 32)
+        self.lstm = nn.LSTM(32, 32, 2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(64, 7)
+
+    def forward(self, x):
+        return self.head(self.lstm(self.embed(x))[0])
+
+
+def make():
+    return Tagger().eval(), (tokens(),)
+""",
+    "transformer_encoder": """\
+def make():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    return nn.TransformerEncoder(layer, 3).eval(), (torch.randn(2, 10, 32),)
+""",
+}
+
+
+def files() -> dict[str, str]:
+    """The text of a file for each architecture, by name."""
+    found = {f"own_{name}": _HEAD + text for name, text in _OWN.items()}
+    for name, size in TIMM.items():
+        made = f'def make():\n    import timm\n\n    return timm.create_model("{name}").eval(), image({size})\n'
+        found[f"timm_{name}"] = _HEAD + made
+    for name, size in TORCHVISION.items():
+        inputs = {
+            "optical_flow.raft_small": "(torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128))",
+            "video.r3d_18": "(torch.randn(1, 3, 4, 64, 64),)",
+        }.get(name, f"image({size})")
+        keywords = "weights=None"
+        if name.startswith("segmentation"):
+            keywords += ", weights_backbone=None"
+        if name in ("googlenet", "inception_v3"):
+            keywords += ", init_weights=False"
+        made = f"def make():\n    from torchvision import models\n\n    return models.{name}({keywords}).eval(), {inputs}\n"
+        found[f"torchvision_{name.rpartition('.')[2]}"] = _HEAD + made
+    for name, (classes, settings) in TRANSFORMERS.items():
+        model, config = classes.split()
+        inputs = {"vit": "image(32)", "segformer": "image(64)"}.get(name, "(tokens(),)")
+        made = (
+            f"def make():\n    from transformers import {config}, {model}\n\n"
+            f"    return {model}({config}(**{settings!r})).eval(), {inputs}\n"
+        )
+        found[f"transformers_{name}"] = _HEAD + made
+    return found

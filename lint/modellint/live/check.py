@@ -1,0 +1,100 @@
+"""One live model to its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from modellint.diagnostic import Diagnostic
+
+if TYPE_CHECKING:
+    from modellint.live.subject import Subject
+    from modellint.rule import Rule
+
+
+def live_rules(rules: Mapping[str, Rule]) -> list[Rule]:
+    """The rules that have a live side."""
+    return [rule for rule in rules.values() if hasattr(rule, "live")]
+
+
+def needs_of(rules: Mapping[str, Rule]) -> frozenset[str]:
+    """What the live sides of the rules ask of a subject."""
+    return frozenset(rule.live_needs for rule in live_rules(rules))
+
+
+class Examined(NamedTuple):
+    """What all live rules say of one subject."""
+
+    diagnostics: list[Diagnostic]
+    asked: frozenset[str]
+    """Codes of the rules that were asked and answered, with all that they look at before them."""
+
+
+def check_subject(subject: Subject, rules: Mapping[str, Rule]) -> list[Diagnostic]:
+    """The findings of all rules whose needs the subject meets, each once with all its instances, sorted.
+
+    A rule that raises becomes a finding (LNT004).
+    """
+    return examine(subject, rules).diagnostics
+
+
+def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
+    """The same, with the rules whose silence means that there is nothing to find."""
+    met = {"environment", "structure"}
+    if subject.has_values:
+        met.add("values")
+    if subject.inputs is not None:
+        met.add("run")
+    if subject.checkpoint is not None:
+        met.add("checkpoint")
+    found: list[Diagnostic] = []
+    asked: set[str] = set()
+    for rule in live_rules(rules):
+        if rule.live_needs not in met:
+            continue
+        try:
+            found.extend(rule.live(subject))  # type: ignore[attr-defined]
+        except Exception as error:
+            from modellint.own_rules import rule_failed
+
+            found.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
+            continue
+        # Of a run that ended early nobody saw the rest.
+        if rule.live_needs != "run" or (subject.run is not None and subject.run.failure is None):
+            asked.add(rule.code)
+    ordered = sorted(united(_most_specific(found, rules)), key=lambda finding: finding.sort_key)
+    return Examined(ordered, frozenset(asked))
+
+
+def same(finding: Diagnostic) -> tuple[object, ...]:
+    """What two live findings share that are the same one in several instances."""
+    if finding.attribute is not None:
+        return finding.code, finding.path, finding.class_name, finding.attribute
+    return finding.code, finding.path, finding.span, finding.operator, finding.message
+
+
+def united(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """The findings, each once, with the paths of all modules that show it; the worst severity counts."""
+    groups: dict[tuple[object, ...], Diagnostic] = {}
+    for finding in found:
+        key = same(finding)
+        known = groups.get(key)
+        if known is None:
+            groups[key] = finding
+        else:
+            worst = max(known, finding, key=lambda one: one.severity)
+            groups[key] = worst._replace(modules=tuple(dict.fromkeys((*known.modules, *finding.modules))))
+    return iter(groups.values())
+
+
+def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
+    beaten = {
+        (code, finding.class_name, finding.attribute or (finding.path, finding.span))
+        for finding in found
+        for code in (rules[finding.code].supersedes if finding.code in rules else ())
+    }
+    return [
+        finding
+        for finding in found
+        if (finding.code, finding.class_name, finding.attribute or (finding.path, finding.span)) not in beaten
+    ]

@@ -1,0 +1,141 @@
+"""A model in the caller's process to its findings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError(
+        "modellint.check_model needs PyTorch, which is not installed: pip install 'modellint[live]'"
+    ) from error
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from modellint import merge
+from modellint.diagnostic import Diagnostic
+from modellint.live import check as checks
+from modellint.live import checkpoint as checkpoints
+from modellint.live import failed, place
+from modellint.live.subject import Inputs, Subject
+from modellint.live.unchanged import unchanged
+from modellint.rule import Rule
+from modellint.run import Checker, Job, all_rules, load_plugins
+from modellint.settings import Resolver, SettingsError, check_codes, find_root
+
+
+def examine(
+    model: nn.Module,
+    example_inputs: Any,
+    checkpoint: str | os.PathLike[str] | Mapping[str, Any] | None,
+    select: tuple[str, ...] | None,
+    ignore: tuple[str, ...] | None,
+    root: str | os.PathLike[str] | None,
+) -> list[Diagnostic]:
+    """What ``modellint.check_model`` finds, sorted."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(_no_model(model))
+    inputs = _inputs(example_inputs)
+    held = _checkpoint(checkpoint)
+    job = _job(_root(model, root), select, ignore)
+    top = job.resolver.top
+    rules = {code: rule for code, rule in job.rules.items() if top.enables(code, rule.default)}
+    with unchanged(model, inputs, values=False):
+        subject = Subject(
+            model,
+            inputs,
+            job.root,
+            top.destination,
+            has_values=not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())),
+            checkpoint=held,
+        )
+        found, asked = checks.examine(subject, rules)
+        found = [*_failed(subject, rules), *found]
+    shown = [
+        finding if finding.path is None else finding._replace(path=job.shown(Path(finding.path))) for finding in found
+    ]
+    settled = merge.settled(Checker(job), (), (), [merge.LiveResult("", tuple(shown), asked=asked)])
+    return [finding._replace(target=None) for finding in settled]
+
+
+def _no_model(value: object) -> str:
+    if isinstance(value, type) and issubclass(value, nn.Module):
+        return f"the model must be built first: check_model({value.__name__}(...), ...)"
+    return f"the model must be a torch.nn.Module, not {_described(value)}"
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
+
+
+def _inputs(example: Any) -> Inputs | None:
+    if example is None:
+        return None
+    inputs = Inputs.of(example)
+    leaves = pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))
+    plain = (int, float, complex, str, bytes, type(None), torch.Size, torch.dtype)
+    if leaves and all(isinstance(leaf, plain) for leaf in leaves):
+        raise TypeError(
+            f"example_inputs must hold the tensors that the model is called with, such as torch.randn(1, 3, 224, 224); {example!r} "
+            "holds none"
+        )
+    if not all(isinstance(name, str) for name in inputs.kwargs):
+        raise TypeError("example_inputs is a dict, so its keys must be the names of arguments")
+    return inputs
+
+
+def _checkpoint(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if given is None or isinstance(given, Mapping):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be a file or a dict of tensors, not {_described(given)}")
+    return checkpoints.load(Path(given))
+
+
+def _root(model: nn.Module, given: str | os.PathLike[str] | None) -> Path:
+    if given is not None:
+        root = Path(given).absolute()
+        if not root.is_dir():
+            raise ValueError(f"root must be a folder: {root} is none")
+        return root
+    home = place.place_of_class(type(model))
+    path = Path.cwd() if home is None else Path(home.path)
+    if not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or place.is_machinery(str(path)):
+        path = Path.cwd()
+    return find_root(path)
+
+
+def _job(root: Path, select: Sequence[str] | None, ignore: Sequence[str] | None) -> Job:
+    chosen = {"select": select, "ignore": ignore}
+    overrides = {key: (codes, f"{key}=") for key, codes in chosen.items() if codes is not None}
+    resolver = Resolver(root, None, False, overrides, None)
+    rules = all_rules(load_plugins(resolver.top.plugins, root))
+    for key, codes in chosen.items():
+        try:
+            check_codes(codes or (), rules, key)
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
+    resolver.use_codes(rules)
+    return Job(root, resolver, rules, None, Path.cwd())
+
+
+def _failed(subject: Subject, rules: Mapping[str, Rule]) -> Iterable[Diagnostic]:
+    """LNT003 where the model could not be run for another reason than its shapes."""
+    failure = None if subject.run is None else subject.run.failure
+    if failure is None or "LNT003" not in rules or (failure.kind == "shape" and "SHP008" in rules):
+        return ()
+    if failure.kind == "data" and not subject.has_values:
+        return ()
+    message = " ".join(failure.message.split())
+    what = f"raised {failure.error}" + (f": {message}" if message else "")
+    name = type(subject.model).__name__
+    found = failed.cannot_run(
+        name, "running forward of", what, failure.frames, folder=Path.cwd(), otherwise=failure.place
+    )
+    return (found._replace(target=None),)

@@ -1,0 +1,189 @@
+"""Live targets: from ``path/to/model.py:NAME`` or ``package.module:NAME`` to the model that it names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class TargetError(Exception):
+    """A target that names nothing that could be checked; the message says why."""
+
+
+class Target(NamedTuple):
+    """A live target as it was typed, and its two halves."""
+
+    text: str
+    place: str
+    """A file, or the dotted name of a module."""
+    name: str
+    """Dotted: ``Zoo.small``."""
+
+
+class Location(NamedTuple):
+    """Where the module of a target is, and how to import it."""
+
+    file: Path | None
+    module: str
+    folders: tuple[str, ...]
+    """What has to be on ``sys.path``, first things first."""
+    is_script: bool
+    """Whether the file belongs to no package, and is imported by its path."""
+
+
+def parse(text: str) -> Target | None:
+    """The target that a command-line argument names; None for a file or folder."""
+    place, colon, name = text.rpartition(":")
+    if not colon or not place or not all(part.isidentifier() for part in name.split(".")):
+        return None
+    if os.name == "nt" and len(place) == 1 and place.isalpha():
+        return None
+    return None if Path(text).exists() else Target(text, place, name)
+
+
+def locate(target: Target, root: Path, folder: Path) -> Location:
+    """Find a target's module without importing anything; paths are relative to ``folder``.
+
+    Raises ``TargetError`` where there is none.
+    """
+    path = Path(os.path.abspath(folder / target.place))  # noqa: PTH100
+    if path.is_dir() and (path / "__init__.py").is_file():
+        path /= "__init__.py"
+    if path.is_file():
+        return _of_file(path, root)
+    is_path = target.place.endswith((".py", ".pyw")) or "/" in target.place or os.sep in target.place
+    if is_path or not all(part.isidentifier() for part in target.place.split(".")):
+        raise TargetError(f"{target.text}: no such file: {target.place}")
+    return _of_module(target, root, folder)
+
+
+def _of_file(path: Path, root: Path) -> Location:
+    top = path.parent
+    parts = [] if path.name == "__init__.py" else [path.stem]
+    while (top / "__init__.py").is_file() and top.name.isidentifier():
+        parts.insert(0, top.name)
+        top = top.parent
+    is_script = path.parent == top
+    folders = tuple(dict.fromkeys(map(str, (top, root, root / "src"))))
+    return Location(path, path.stem if is_script else ".".join(parts), folders, is_script)
+
+
+def _of_module(target: Target, root: Path, folder: Path) -> Location:
+    folders = tuple(dict.fromkeys(map(str, (folder, root, root / "src"))))
+    parts = target.place.split(".")
+    for base in folders:
+        for path in (Path(base, *parts).with_suffix(".py"), Path(base, *parts, "__init__.py")):
+            if path.is_file():
+                return Location(path, target.place, tuple(dict.fromkeys((base, *folders))), False)
+    # Only the folders are looked up: to import a parent package would run the user's code here.
+    spec = importlib.util.find_spec(parts[0])
+    for count in range(2, len(parts) + 1):
+        where = None if spec is None else spec.submodule_search_locations
+        if where is None:
+            spec = None
+            break
+        spec = importlib.machinery.PathFinder.find_spec(".".join(parts[:count]), where)
+    if spec is None:
+        raise TargetError(
+            f"{target.text}: no module named {target.place!r} in {root}, its src, or the installed packages"
+        )
+    return Location(Path(spec.origin) if spec.has_location and spec.origin else None, target.place, folders, False)
+
+
+def load(location: Location) -> ModuleType:
+    """Import a target's module. Raises whatever its code raises, and ``TargetError`` where another module has its name."""
+    for folder in reversed(location.folders):
+        if folder in sys.path:
+            sys.path.remove(folder)
+        sys.path.insert(0, folder)
+    if not location.is_script:
+        module = importlib.import_module(location.module)
+        found = getattr(module, "__file__", None)
+        if location.file is not None and found is not None and not Path(found).samefile(location.file):
+            raise TargetError(f"{location.file}: importing {location.module!r} gives another file, {found}")
+        return module
+    # A file called like a module that is already imported must not take its place.
+    name = location.module if location.module not in sys.modules else f"_{location.module}_target"
+    spec = importlib.util.spec_from_file_location(name, str(location.file))
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{location.file}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def find(module: ModuleType, target: Target) -> Any:
+    """What a target names in its module: a subclass or an instance of ``nn.Module``, or a function. Raises ``TargetError``."""
+    from torch import nn
+
+    value: Any = module
+    for done, part in enumerate(target.name.split(".")):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            inside = target.place if done == 0 else ".".join(target.name.split(".")[:done])
+            raise TargetError(f"{target.text}: no {part!r} in {inside}{_nearest(part, value)}") from None
+    if isinstance(value, nn.Module) or (inspect.isclass(value) and issubclass(value, nn.Module)):
+        return value
+    if callable(value) and not inspect.isclass(value):
+        return value
+    what = "a class that is no nn.Module" if inspect.isclass(value) else f"of type {type(value).__name__}"
+    raise TargetError(
+        f"{target.text}: {target.name} is {what}; a target is an nn.Module class, an instance of one, or a function that "
+        "returns a module or (module, example_inputs)"
+    )
+
+
+def _nearest(name: str, owner: object) -> str:
+    known = list(_candidates(owner))
+    near = get_close_matches(name, known, 3, 0.5)
+    by_case = [one for one in known if one.lower() == name.lower()]
+    if found := list(dict.fromkeys((*by_case, *near))):
+        return f"; did you mean {' or '.join(map(repr, found))}?"
+    return f"; it has {', '.join(known[:8])}" if known else ""
+
+
+def _candidates(owner: object) -> Iterator[str]:
+    """The public names in a module or class that could be targets, its own before what it imports."""
+    from torch import nn
+
+    home = getattr(owner, "__name__", None)
+    later: list[str] = []
+    for name, value in list(vars(owner).items()):
+        is_module = isinstance(value, nn.Module) or (inspect.isclass(value) and issubclass(value, nn.Module))
+        if name.startswith("_") or not (is_module or inspect.isroutine(value) or isinstance(value, staticmethod)):
+            continue
+        if isinstance(value, nn.Module) or not inspect.ismodule(owner) or getattr(value, "__module__", home) == home:
+            yield name
+        else:
+            later.append(name)
+    yield from later
+
+
+def pair(target: Target, made: Any) -> tuple[nn.Module, Any]:
+    """A function's result as a module and its example inputs, None where it gave none. Raises ``TargetError``."""
+    from torch import nn
+
+    match made:
+        case nn.Module():
+            return made, None
+        case (nn.Module() as model, inputs):
+            return model, inputs
+        case tuple() | list():
+            what = f"({', '.join(type(part).__name__ for part in made)})"
+        case _:
+            what = f"a value of type {type(made).__name__}"
+    raise TargetError(f"{target.text}: {target.name}() returned {what}, not a module or (module, example_inputs)")

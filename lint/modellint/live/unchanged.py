@@ -1,0 +1,455 @@
+"""Leave a model, what it holds, and torch's global state bit for bit as they were before a run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+import sys
+import types
+import warnings
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_Undo = Callable[[], object]
+
+_ATOMS = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    type(Ellipsis),
+    range,
+    slice,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.Size,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    types.FrameType,
+    types.TracebackType,
+)
+_SWITCHES = ("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic", "cudnn_allow_tf32", "mkldnn_enabled")
+_SDP = ("flash", "mem_efficient", "math", "cudnn")
+
+
+@contextmanager
+def unchanged(*roots: object, values: bool = True) -> Iterator[None]:
+    """Restore on exit what code inside the block changes of ``roots`` and of the process's numeric state.
+
+    Of the roots that is everything reachable through modules, plain objects, containers, closures and the classes of modules:
+    attributes and their order, items of containers, random generators, arrays, tensors with their gradients and flags. The
+    numbers in tensors are kept only with ``values``, which takes as much memory again as they do. Global are the states of the
+    random generators, modes, default type and device, autocast, threads and the switches of the backends. What an iterator or
+    a module's global variables lose is not brought back.
+    """
+    with torch._C.DisableTorchFunction():
+        snapshot = _Snapshot(values)
+        snapshot.take(*roots)
+    process = list(_process())
+    try:
+        yield
+    finally:
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            failed = _undo(snapshot.undos)
+        # Outside of the blocks, as they restore modes of their own on leaving.
+        failed = failed or _undo(process)
+        if failed is not None:
+            warnings.warn(f"not everything could be restored: {failed}", RuntimeWarning, stacklevel=3)
+
+
+class _Snapshot:
+    """What objects held, and how to make them hold it again."""
+
+    def __init__(self, values: bool) -> None:
+        self._values = values
+        self.undos: list[_Undo] = []
+        # Objects are kept, so that no other can take an id.
+        self._seen: dict[int, object] = {}
+        self._storages: set[int] = set()
+        self._walks: tuple[tuple[type, Callable[[Any], Iterable[object]]], ...] = (
+            (list, functools.partial(self._items, restore=_restore_list)),
+            (dict, self._dict),
+            (deque, functools.partial(self._items, restore=_restore_deque)),
+            (set, functools.partial(self._items, restore=_restore_set)),
+            (bytearray, self._bytes),
+            (tuple, tuple.__iter__),
+            (frozenset, frozenset.__iter__),
+            (types.FunctionType, self._function),
+            (types.MethodType, lambda method: (method.__self__, method.__func__)),
+            (types.MappingProxyType, lambda proxy: (proxy.copy(),)),
+            (functools.partial, lambda partial: (partial.func, partial.args, partial.keywords)),
+            (torch.Generator, self._generator),
+            (random.Random, self._random),
+        )
+
+    def take(self, *roots: object) -> None:
+        """Walk through all that the roots lead to, without recursion."""
+        waiting: list[object] = list(roots)
+        while waiting:
+            value = waiting.pop()
+            if issubclass(type(value), _ATOMS) or id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value
+            waiting.extend(self._parts(value))
+
+    def _parts(self, value: Any) -> Iterator[object]:
+        """What a value leads to; how to restore the value itself is noted on the way."""
+        # By the type alone: `isinstance` would ask a stand-in for its `__class__`, and so run its code.
+        cls = type(value)
+        if issubclass(cls, Tensor):
+            yield from self._tensor(value)
+            return
+        if issubclass(cls, type):
+            yield from self._class(value)
+            return
+        walk = next((walk for kind, walk in self._walks if issubclass(cls, kind)), None)
+        yield from self._numpy(value) if walk is None else walk(value)
+        yield from self._object(value)
+
+    def _items(self, value: Any, restore: Callable[[Any, Any], None]) -> Iterator[object]:
+        # The base class's own way through it: a subclass may count its readers.
+        base = next(kind for kind in (list, deque, set) if issubclass(type(value), kind))
+        saved = tuple(base.__iter__(value))
+        self.undos.append(functools.partial(restore, value, saved))
+        yield from saved
+
+    def _dict(self, value: dict[Any, Any]) -> Iterator[object]:
+        kind: Any = OrderedDict if issubclass(type(value), OrderedDict) else dict
+        saved: tuple[tuple[Any, Any], ...] = tuple(kind.items(value))
+        self.undos.append(functools.partial(_restore_dict, value, saved))
+        for key, item in saved:
+            yield from (key, item)
+
+    def _bytes(self, value: bytearray) -> Iterator[object]:
+        self.undos.append(functools.partial(_restore_bytes, value, bytes(value)))
+        yield from ()
+
+    def _generator(self, value: torch.Generator) -> Iterator[object]:
+        self.undos.append(functools.partial(value.set_state, value.get_state()))
+        yield from ()
+
+    def _random(self, value: random.Random) -> Iterator[object]:
+        self.undos.append(functools.partial(value.setstate, value.getstate()))
+        yield from ()
+
+    def _function(self, function: types.FunctionType) -> Iterator[object]:
+        yield function.__defaults__
+        yield function.__kwdefaults__
+        for cell in function.__closure__ or ():
+            try:
+                held = cell.cell_contents
+            except ValueError:
+                continue
+            self.undos.append(functools.partial(_restore_cell, cell, held))
+            yield held
+
+    def _object(self, value: Any) -> Iterator[object]:
+        """The attributes of an object, in ``__dict__`` and in slots."""
+        cls: Any = type(value)
+        own = _dict_of(value)
+        if own is not None:
+            yield from self._dict(own)
+            if issubclass(cls, nn.Module):
+                self.undos.append(functools.partial(_restore_class, value, cls))
+                yield cls
+        elif cls.__module__ == "builtins":
+            return
+        if issubclass(cls, torch.jit.ScriptModule):
+            yield from self._scripted(value)
+        for name, slot in _slots(cls):
+            try:
+                held = slot.__get__(value, cls)
+            except AttributeError:
+                held = _NOTHING
+            self.undos.append(functools.partial(_restore_slot, value, slot, held))
+            if held is not _NOTHING and name != "__weakref__":
+                yield held
+
+    def _class(self, cls: type) -> Iterator[object]:
+        """The attributes of a module's class and its bases: counters and caches live there too."""
+        if not issubclass(cls, nn.Module):
+            return
+        for base in cls.__mro__:
+            if base.__module__.partition(".")[0] in ("torch", "builtins", "abc", "typing"):
+                continue
+            saved = {name: held for name, held in vars(base).items() if name not in ("__dict__", "__weakref__")}
+            self.undos.append(functools.partial(_restore_attributes, base, saved))
+            yield from (held for held in saved.values() if not isinstance(held, (*_ATOMS, type, property)))
+
+    def _scripted(self, module: Any) -> Iterator[object]:
+        """State that TorchScript keeps in C++."""
+        self.undos.append(functools.partial(_restore_training, module, module.training))
+        yield from module._parameters.values() if hasattr(module._parameters, "values") else ()
+        yield from (tensor for _, tensor in module.named_parameters(recurse=False))
+        yield from (tensor for _, tensor in module.named_buffers(recurse=False))
+        yield from (child for _, child in module.named_children())
+
+    def _numpy(self, value: Any) -> Iterator[object]:
+        numpy = sys.modules.get("numpy")
+        if numpy is None:
+            return
+        if issubclass(type(value), numpy.ndarray):
+            if value.dtype.hasobject:
+                yield from value.flat
+            elif value.flags.writeable:
+                self.undos.append(functools.partial(_restore_array, value, value.copy()))
+        elif issubclass(type(value), numpy.random.Generator):
+            bits = value.bit_generator
+            self.undos.append(functools.partial(setattr, bits, "state", bits.state))
+        elif issubclass(type(value), numpy.random.RandomState):
+            self.undos.append(functools.partial(value.set_state, value.get_state(legacy=False)))
+
+    def _tensor(self, tensor: Tensor) -> Iterator[object]:
+        self.undos.append(_tensor_undo(tensor))
+        own = _dict_of(tensor)
+        if own:
+            yield own
+        if tensor.is_leaf and tensor.grad is not None:
+            yield tensor.grad
+        if not self._values or tensor.is_meta:
+            return
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, NotImplementedError):
+            # Sparse tensors keep their numbers in tensors of their own.
+            return
+        if storage._cdata in self._storages or storage.device.type == "meta":
+            return
+        self._storages.add(storage._cdata)
+        copy: torch.UntypedStorage = storage.clone()  # type: ignore[no-untyped-call]
+        self.undos.append(functools.partial(_restore_storage, storage, copy))
+
+
+def _undo(undos: Sequence[_Undo]) -> Exception | None:
+    """Do all of them, also where one fails; the first failure is returned."""
+    failed: Exception | None = None
+    for undo in undos:
+        try:
+            undo()
+        except Exception as error:
+            failed = failed or error
+    return failed
+
+
+_NOTHING = object()
+
+
+def _dict_of(value: object) -> dict[str, Any] | None:
+    """The real ``__dict__`` of an object, whatever its class says."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _slots(cls: type) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (name, member)
+        for base in cls.__mro__
+        for name, member in vars(base).items()
+        if inspect.ismemberdescriptor(member) and base.__module__ != "builtins" and "__slots__" in vars(base)
+    )
+
+
+def _same(left: Any, right: Any) -> bool:
+    return len(left) == len(right) and all(one is other for one, other in zip(left, right, strict=True))
+
+
+def _restore_list(value: list[Any], saved: tuple[Any, ...]) -> None:
+    if not _same(tuple(list.__iter__(value)), saved):
+        list.__setitem__(value, slice(None), saved)
+
+
+def _restore_deque(value: deque[Any], saved: tuple[Any, ...]) -> None:
+    if not _same(tuple(deque.__iter__(value)), saved):
+        deque.clear(value)
+        deque.extend(value, saved)
+
+
+def _restore_set(value: set[Any], saved: tuple[Any, ...]) -> None:
+    if not _same(tuple(set.__iter__(value)), saved):
+        set.clear(value)
+        set.update(value, saved)
+
+
+def _restore_bytes(value: bytearray, saved: bytes) -> None:
+    if value != saved:
+        value[:] = saved
+
+
+def _restore_dict(value: dict[Any, Any], saved: tuple[tuple[Any, Any], ...]) -> None:
+    kind: Any = OrderedDict if isinstance(value, OrderedDict) else dict
+    now = tuple(kind.items(value))
+    if len(now) == len(saved) and all(a is c and b is d for (a, b), (c, d) in zip(now, saved, strict=True)):
+        return
+    kind.clear(value)
+    for key, item in saved:
+        kind.__setitem__(value, key, item)
+
+
+def _restore_cell(cell: types.CellType, held: object) -> None:
+    cell.cell_contents = held
+
+
+def _restore_class(value: object, cls: type) -> None:
+    # Lazy modules become others in their first run.
+    if type(value) is not cls:
+        object.__setattr__(value, "__class__", cls)
+
+
+def _restore_slot(value: object, slot: Any, held: object) -> None:
+    try:
+        if held is not _NOTHING:
+            slot.__set__(value, held)
+        else:
+            slot.__delete__(value)
+    except (AttributeError, TypeError):
+        # Read-only, or not there now either.
+        return
+
+
+def _restore_attributes(cls: type, saved: dict[str, Any]) -> None:
+    now = vars(cls)
+    for name in [name for name in now if name not in saved and name not in ("__dict__", "__weakref__")]:
+        type.__delattr__(cls, name)
+    for name, held in saved.items():
+        if vars(cls).get(name, _NOTHING) is not held:
+            type.__setattr__(cls, name, held)
+
+
+def _restore_training(module: nn.Module, training: bool) -> None:
+    if module.training != training:
+        module.train(training)
+
+
+def _restore_array(array: Any, saved: Any) -> None:
+    if array.tobytes() != saved.tobytes():
+        array[...] = saved
+
+
+def _restore_storage(storage: torch.UntypedStorage, saved: torch.UntypedStorage) -> None:
+    if storage.nbytes() != saved.nbytes():
+        storage.resize_(saved.nbytes())
+    now, before = (torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in (storage, saved))
+    if not torch.equal(now, before):
+        now.copy_(before)
+
+
+def _tensor_undo(tensor: Tensor) -> _Undo:
+    """How to give a tensor its memory, form, class, flags and gradient back."""
+    cls = type(tensor)
+    needs_grad = tensor.requires_grad
+    is_leaf = tensor.is_leaf
+    grad = tensor.grad if is_leaf else None
+    version = tensor._version
+    alias = tensor.detach()
+    try:
+        form: Any = _form(alias)
+    except (RuntimeError, NotImplementedError, ValueError):
+        form = None
+
+    def undo() -> None:
+        if form is not None and _form(tensor) != form:
+            # An alias taken before shares what in-place changes of form did not touch.
+            tensor.data = alias
+        if type(tensor) is not cls:
+            tensor.__class__ = cls
+        if is_leaf and tensor.is_leaf:
+            if tensor.requires_grad != needs_grad:
+                tensor.requires_grad_(needs_grad)
+            if tensor.grad is not grad:
+                tensor.grad = grad
+        if tensor._version != version:
+            _set_version(tensor, version)
+
+    return undo
+
+
+def _form(tensor: Tensor) -> tuple[Any, ...]:
+    return (
+        tensor.untyped_storage()._cdata,
+        tensor.storage_offset(),
+        # A parameter of a lazy module has a `shape` that raises.
+        tuple(Tensor.size(tensor)),
+        tensor.stride(),
+        tensor.dtype,
+        tensor.device,
+    )
+
+
+def _set_version(tensor: Tensor, version: int) -> None:
+    """A graph made before the run would refuse a tensor that seems to have changed since."""
+    setter: Any = getattr(torch._C._autograd, "_unsafe_set_version_counter", None)
+    if setter is None:
+        return
+    try:
+        setter((tensor,), (version,))
+    except TypeError:
+        setter(tensor, version)
+
+
+def _process() -> Iterator[_Undo]:
+    """How to restore what is global."""
+    yield functools.partial(torch.set_rng_state, torch.get_rng_state())
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        yield functools.partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+    yield functools.partial(random.setstate, random.getstate())
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "random"):
+        yield functools.partial(numpy.random.set_state, numpy.random.get_state())
+    yield functools.partial(torch.set_grad_enabled, torch.is_grad_enabled())
+    yield functools.partial(torch.set_default_dtype, torch.get_default_dtype())
+    yield functools.partial(_restore_threads, torch.get_num_threads())
+    yield functools.partial(torch.set_anomaly_enabled, torch.is_anomaly_enabled())
+    yield functools.partial(
+        torch.use_deterministic_algorithms,
+        torch.are_deterministic_algorithms_enabled(),
+        warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    yield functools.partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    for device in ("cpu", "cuda"):
+        yield functools.partial(torch.set_autocast_enabled, device, torch.is_autocast_enabled(device))
+        yield functools.partial(torch.set_autocast_dtype, device, torch.get_autocast_dtype(device))
+    yield functools.partial(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled())
+    yield from _backends()
+    yield functools.partial(_restore_default_device, torch.get_default_device())
+
+
+def _restore_threads(number: int) -> None:
+    if torch.get_num_threads() != number:
+        torch.set_num_threads(number)
+
+
+def _restore_default_device(device: torch.device) -> None:
+    if torch.get_default_device() != device:
+        # None takes away what the model's code has put on the stack of modes.
+        torch.set_default_device(None if device.type == "cpu" else device)
+
+
+def _backends() -> Iterator[_Undo]:
+    # Not through `torch.backends`, which refuses after `disable_global_flags`.
+    for switch in _SWITCHES:
+        read, write = getattr(torch._C, f"_get_{switch}", None), getattr(torch._C, f"_set_{switch}", None)
+        if read is not None and write is not None:
+            yield functools.partial(write, read())
+    mha = torch.backends.mha
+    yield functools.partial(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+    cuda = torch.backends.cuda
+    for kernel in _SDP:
+        enabled = getattr(cuda, f"{kernel}_sdp_enabled", None)
+        if enabled is not None:
+            yield functools.partial(getattr(cuda, f"enable_{kernel}_sdp"), enabled())

@@ -1,0 +1,71 @@
+"""Findings as a table for a notebook: one HTML element that needs nothing else, on a light page and on a dark one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.report import summary, targets
+from modellint.report.style import visible
+
+# White on these is legible on any page, and the text around takes the page's own colour.
+_BADGES = {Severity.ERROR: "#b42318", Severity.WARNING: "#8a5a00", Severity.INFO: "#0b5cad"}
+_CELL = "text-align:left;vertical-align:top;padding:4px 10px;border-bottom:1px solid rgba(128,128,128,.35)"
+_MONO = "font-family:monospace;white-space:nowrap"
+
+
+def render(diagnostics: Sequence[Diagnostic]) -> str:
+    """The findings, a row each, and the summary."""
+    groups = targets.by_defect(diagnostics)
+    ending = summary.render([group[0] for group in groups]).splitlines()[0]
+    last = f'<p style="margin:4px 0">{escape(ending)}</p>'
+    if not groups:
+        return f"<div>{last}</div>"
+    head = "".join(f'<th style="{_CELL}">{title}</th>' for title in ("severity", "code", "finding", "place", "modules"))
+    rows = "".join(_row(group) for group in groups)
+    table = (
+        '<table style="border-collapse:collapse;background:transparent;color:inherit">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
+    return f"<div>{table}{last}</div>"
+
+
+def _row(group: Sequence[Diagnostic]) -> str:
+    one = group[0]
+    badge = (
+        f'<span style="background:{_BADGES[one.severity]};color:#fff;border-radius:3px;padding:1px 6px">'
+        f"{one.severity.label}</span>"
+    )
+    name = _escaped(f"{one.code} {one.name}")
+    message = f'<span title="{name}">{_escaped(one.message)}</span>'
+    for line in (one.help or "").splitlines():
+        message += f'<br><span style="opacity:.75">{_escaped(line)}</span>'
+    cells = (
+        (badge, ""),
+        (_escaped(one.code), _MONO),
+        (message, "white-space:normal"),
+        (_escaped(_place(one)), _MONO),
+        ("<br>".join(filter(None, (_modules(each) for each in group))), "font-family:monospace"),
+    )
+    return (
+        "<tr>"
+        + "".join(f'<td style="{_CELL};{look}">{cell}</td>' if look else f'<td style="{_CELL}">{cell}</td>' for cell, look in cells)
+        + "</tr>"
+    )  # fmt: skip
+
+
+def _place(one: Diagnostic) -> str:
+    if one.path is None:
+        return one.target or ""
+    return one.path if one.span is None else f"{one.path}:{one.span.row}"
+
+
+def _modules(one: Diagnostic) -> str:
+    shown = targets.modules_of(one)
+    every = ", ".join(one.modules)
+    return f'<span title="{_escaped(every)}">{_escaped(shown)}</span>' if shown else ""
+
+
+def _escaped(text: str) -> str:
+    return escape(visible(text))

@@ -1,0 +1,124 @@
+"""The table of shapes as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from modellint.report.style import paint, visible
+
+if TYPE_CHECKING:
+    from modellint.live.shapes import Row, Shape, Table
+
+_HEADS = ("layer", "type", "input", "output", "parameters", "memory", "line")
+_RIGHT = frozenset({4, 5})
+
+Shown = Callable[[str], str]
+"""How the path of a file is shown."""
+
+
+def render(
+    table: Table,
+    color: bool = False,
+    *,
+    nested: bool = False,
+    depth: int | None = None,
+    shown: Shown = str,
+) -> str:
+    """The table as aligned text, with its totals: flat with every layer's path, or nested with what is around the layers."""
+    rows = list(table.within(depth)) if nested else list(table.leaves(depth))
+    cells = [_cells(table, row, nested, shown) for row in rows]
+    wide = [max(map(len, column)) for column in zip(_HEADS, *cells, strict=True)]
+    lines = [paint(_line(_HEADS, wide), "bold", color)]
+    for row, texts in zip(rows, cells, strict=True):
+        line = _line(texts, wide)
+        lines.append(paint(line, "error", color) if row.failed else line)
+    return "\n".join([*lines, "", *_totals(table)]) + "\n"
+
+
+def _line(texts: Sequence[str], wide: Sequence[int]) -> str:
+    parts = [
+        text.rjust(width) if column in _RIGHT else text.ljust(width)
+        for column, (text, width) in enumerate(zip(texts, wide, strict=True))
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def _cells(table: Table, row: Row, nested: bool, shown: Shown) -> tuple[str, ...]:
+    layer = (row.name if nested else row.path) or table.model
+    place = "" if row.place is None else f"{shown(row.place.path)}:{row.place.span.row}"
+    parameters = f"{row.parameters:,}" if row.parameters else "-"
+    return (
+        visible("  " * row.depth + layer if nested else layer),
+        visible(row.type),
+        shapes(row.inputs),
+        "failed" if row.failed else shapes(row.outputs),
+        "(again)" if row.calls and row.parameters else parameters,
+        _size(row.memory) if row.memory else "-",
+        visible(place),
+    )
+
+
+def shapes(given: Iterable[Shape]) -> str:
+    """Shapes as in ``[1,3,224,224]``, separated by commas; a dash where there are none."""
+    return ", ".join(f"[{','.join(shape)}]" for shape in given) or "-"
+
+
+def _totals(table: Table) -> list[str]:
+    frozen = table.parameters - table.trainable
+    lines = [
+        f"parameters: {table.parameters:,}" + (f" ({frozen:,} of them frozen)" if frozen else ""),
+        f"memory: {_size(table.parameter_memory)} parameters and buffers, {_size(table.input_memory)} inputs, "
+        f"{_size(table.activation_memory)} activations",
+    ]
+    if table.is_flexible:
+        lines.append("memory is that at the lower bounds of the flexible dimensions")
+    if table.failure:
+        lines.append(f"the run failed: {visible(table.failure)}")
+    return lines
+
+
+def _size(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def to_json(
+    table: Table | None, target: str, diagnostics: Sequence[Any], *, nested: bool = False, depth: int | None = None
+) -> str:
+    """The table as one JSON object, null for a target that was not built.
+
+    Sizes are numbers, or text where they are formulas; memory is in bytes, paths of files are absolute.
+    """
+    found = None
+    if table is not None:
+        rows = table.within(depth) if nested else tuple(table.leaves(depth))
+        found = {
+            "model": table.model,
+            "layers": [_entry(row) for row in rows],
+            "parameters": table.parameters,
+            "trainable": table.trainable,
+            "parameter_memory": table.parameter_memory,
+            "input_memory": table.input_memory,
+            "activation_memory": table.activation_memory,
+            "flexible": table.is_flexible,
+            "failure": table.failure,
+        }
+    return json.dumps(
+        {"target": target, "table": found, "diagnostics": list(diagnostics)}, indent=2, ensure_ascii=False
+    )
+
+
+def _entry(row: Row) -> dict[str, Any]:
+    from modellint.live.shapes import row_to_json
+
+    values = row_to_json(row)
+    place = values.pop("place")
+    values["filename"] = None if place is None else place["filename"]
+    values["row"] = None if place is None else place["span"][0]
+    return values

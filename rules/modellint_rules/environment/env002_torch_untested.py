@@ -1,0 +1,68 @@
+"""ENV002: a torch that is newer than coremltools knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+
+if TYPE_CHECKING:
+    from modellint.live.subject import Subject
+
+
+class TorchUntested(Rule):
+    """A torch that is newer than the newest that the installed coremltools was tested with.
+
+    ## What it does
+    Compares the installed torch with the version that coremltools names when it warns of newer ones.
+
+    ## Why
+    Most models convert all the same. What does not may be torch's new way to express it, and then an older torch is worth a
+    trial.
+
+    ## Bad
+    ```text
+    coremltools==9.0
+    torch==2.13.0
+    ```
+
+    ## Good
+    ```text
+    coremltools==9.0
+    torch==2.7.0
+    ```
+
+    ## Fix safety
+    There is no fix.
+
+    ## Known limits
+    Nothing is said where coremltools is not installed.
+
+    ## References
+    - <https://github.com/apple/coremltools/releases>
+    """
+
+    code = "ENV002"
+    name = "torch-untested"
+    severity = Severity.INFO
+    live_needs = "environment"
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Compare two versions."""
+        from modellint.coreml import installed
+
+        torch, coremltools, tested = (
+            installed.version("torch"),
+            installed.version("coremltools"),
+            installed.tested_torch(),
+        )
+        if torch is None or coremltools is None or tested is None:
+            return
+        if installed.release(torch) > installed.release(tested):
+            yield subject.finding(
+                self,
+                f"torch {torch} is newer than {tested}, the newest that coremltools {coremltools} was tested with",
+                at=None,
+            )

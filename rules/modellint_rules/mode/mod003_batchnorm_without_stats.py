@@ -1,0 +1,83 @@
+"""MOD003: batch normalization that keeps no running statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+
+if TYPE_CHECKING:
+    from modellint.live.subject import Subject
+
+
+class BatchNormWithoutStats(Rule):
+    """Batch normalization that keeps no running statistics and so uses those of the batch in evaluation too.
+
+    ## What it does
+    Finds batch normalization layers whose `running_mean` is None, as `track_running_stats=False` leaves it.
+
+    ## Why
+    What the model says of one sample then depends on the others in its batch, and for a batch of one the layer normalizes
+    each channel of the sample by itself. coremltools wants running statistics for its own layer.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3)
+            self.norm = nn.BatchNorm2d(8, track_running_stats=False)
+
+        def forward(self, x):
+            return self.norm(self.conv(x))
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3)
+            self.norm = nn.BatchNorm2d(8)
+
+        def forward(self, x):
+            return self.norm(self.conv(x))
+    ```
+
+    ## Fix safety
+    There is no fix: the statistics that the layer lacks come from training.
+
+    ## Known limits
+    Instance normalization, which is meant to use the sample's own statistics, is left alone.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html>
+    - <https://github.com/apple/coremltools/issues/784>
+    """
+
+    code = "MOD003"
+    name = "batchnorm-without-stats"
+    severity = Severity.WARNING
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every batch normalization for its mean."""
+        from torch.nn.modules.batchnorm import _BatchNorm
+
+        from modellint.live.binding import binding_of
+
+        for entry in subject.modules:
+            if isinstance(entry.module, _BatchNorm) and entry.module.running_mean is None:
+                yield subject.finding(
+                    self,
+                    f"`{type(entry.module).__name__}` keeps no running statistics: it uses those of the batch in evaluation too",
+                    modules=entry.paths,
+                    **binding_of(subject, entry.path).keywords(),
+                )

@@ -1,0 +1,188 @@
+"""REG012: entries of the state dict that lie in the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+
+if TYPE_CHECKING:
+    from modellint.live.subject import State, Subject
+
+_MOST = 1 << 26
+"""Elements of a storage up to which overlaps are counted out one by one."""
+
+
+class SharedStorage(Rule):
+    """Two entries of the state dict that lie in the same memory.
+
+    ## What it does
+    Finds parameters and saved buffers that are different tensors and have elements in common, because one was made from
+    the other without a copy: `nn.Parameter(other.weight)`, `register_buffer("first", self.table[:4])`.
+
+    ## Why
+    As long as the model stays where it was built, a write to one changes the other. `.to()`, `.half()` and `deepcopy` then give
+    each its own memory, and they drift apart without a word. `load_state_dict` writes both into the same place, where the last
+    one wins; `safetensors` refuses to save them. Weights that are tied properly, as one `nn.Parameter` under two names, keep
+    together, and are reported for information only.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Tables(nn.Module):
+        def __init__(self):
+            super().__init__()
+            table = torch.zeros(8, 4)
+            self.register_buffer("all", table)
+            self.register_buffer("first", table[:4])
+
+        def forward(self, x):
+            return x @ self.all + self.first.sum()
+
+
+    inputs = (torch.ones(2, 8),)
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Tables(nn.Module):
+        def __init__(self):
+            super().__init__()
+            table = torch.zeros(8, 4)
+            self.register_buffer("all", table)
+            self.register_buffer("first", table[:4].clone())
+
+        def forward(self, x):
+            return x @ self.all + self.first.sum()
+
+
+    inputs = (torch.ones(2, 8),)
+    ```
+
+    ## Fix safety
+    There is no fix in source. Put `.clone()` behind the view where the two are to be independent; to tie two weights, assign
+    the same `nn.Parameter` to both.
+
+    ## Known limits
+    Tied weights are on purpose in most language models. One parameter under several names is reported as information, once for
+    each parameter, unless the model itself declares them (`_tied_weights_keys`), or a whole module is registered twice.
+    Tensors that share a storage and no element, as the slices of one flat buffer do, are clean.
+
+    ## References
+    - <https://pytorch.org/docs/stable/notes/serialization.html>
+    - <https://huggingface.co/docs/safetensors/torch_shared_tensors>
+    """
+
+    code = "REG012"
+    name = "shared-storage"
+    severity = Severity.WARNING
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Compare all that is saved by storage."""
+        storages: dict[int, list[State]] = {}
+        for state in subject.state:
+            if state.persistent and (storage := _storage_of(state)) is not None:
+                storages.setdefault(storage, []).append(state)
+        for states in storages.values():
+            for first, second in _overlapping(states) if len(states) > 1 else ():
+                yield self._finding(subject, first, second)
+        declared = _declared(subject)
+        for state in subject.state:
+            if state.persistent and not declared and len({name.rpartition(".")[0] for name in state.names}) > 1:
+                yield from self._tied(subject, state)
+
+    def _finding(self, subject: Subject, first: State, second: State) -> Diagnostic:
+        owner, attribute = subject.holder(second.name)
+        class_name, place = subject.attribute_place(owner, attribute)
+        return subject.finding(
+            self,
+            f"the {second.kind} `{second.attribute}` lies in the memory of the {first.kind} `{first.attribute}` and is another "
+            "tensor: a write to one changes the other, until `.to()` or `.half()` parts them",
+            at=place,
+            modules=[name.rpartition(".")[0] for name in second.names],
+            class_name=class_name,
+            attribute=attribute,
+        )
+
+    def _tied(self, subject: Subject, state: State) -> Iterator[Diagnostic]:
+        owners = [name.rpartition(".")[0] for name in state.names]
+        modules = {id(subject.model.get_submodule(path)) for path in owners}
+        if len(modules) < 2:
+            return
+        second = next(
+            name for name in state.names if subject.model.get_submodule(name.rpartition(".")[0]) is not state.owner
+        )
+        owner, attribute = subject.holder(second)
+        class_name, place = subject.attribute_place(owner, attribute)
+        yield subject.finding(
+            self,
+            f"the {state.kind} `{state.attribute}` is tied: several modules register it, and `state_dict` holds it once for each",
+            at=place,
+            modules=owners,
+            severity=Severity.INFO,
+            class_name=class_name,
+            attribute=attribute,
+        )
+
+
+def _declared(subject: Subject) -> bool:
+    """Whether the model says itself that weights of it are tied."""
+    return any(getattr(entry.module, "_tied_weights_keys", None) for entry in subject.modules)
+
+
+def _storage_of(state: State) -> int | None:
+    import torch
+
+    tensor = state.tensor
+    if torch.nn.parameter.is_lazy(tensor) or tensor.layout is not torch.strided or tensor.numel() == 0:
+        return None
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError, ValueError):
+        return None
+
+
+def _overlapping(states: Sequence[State]) -> Iterator[tuple[State, State]]:
+    """Each tensor that has bytes in common with one before it, with that one."""
+    for index, second in enumerate(states):
+        for first in states[:index]:
+            if _share(first, second):
+                yield first, second
+                break
+
+
+def _share(first: State, second: State) -> bool:
+    (start, end), (other_start, other_end) = _extent(first), _extent(second)
+    if end <= other_start or other_end <= start:
+        return False
+    one, other = first.tensor, second.tensor
+    if one.is_contiguous() and other.is_contiguous():
+        return True
+    if one.dtype != other.dtype or end - start > _MOST or other_end - other_start > _MOST:
+        return False
+    return not _elements(first).isdisjoint(_elements(second))
+
+
+def _extent(state: State) -> tuple[int, int]:
+    """The first byte of a tensor in its storage, and the one behind its last."""
+    tensor = state.tensor
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    start = int(tensor.storage_offset())
+    return start * tensor.element_size(), (start + last + 1) * tensor.element_size()
+
+
+def _elements(state: State) -> set[int]:
+    found = {int(state.tensor.storage_offset())}
+    for size, stride in zip(state.tensor.shape, state.tensor.stride(), strict=True):
+        if stride:
+            found = {position + step * stride for position in found for step in range(size)}
+    return found

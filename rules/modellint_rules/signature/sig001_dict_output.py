@@ -1,0 +1,101 @@
+"""SIG001: a model that returns a dict."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+
+if TYPE_CHECKING:
+    from modellint.live.subject import Subject
+
+
+class DictOutput(Rule):
+    """A model that returns a dict, or something like it.
+
+    ## What it does
+    Looks at what the model returned in the run: a dict, or an object that behaves as one (`ModelOutput` of transformers), by
+    itself or inside a tuple.
+
+    ## Why
+    `torch.jit.trace` refuses a dict in its strict mode, and coremltools a traced model that returns one. What `torch.export`
+    captures converts, without the keys.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+
+        def forward(self, x):
+            return {"scores": self.linear(x)}
+
+
+    inputs = (torch.randn(2, 8),)
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.linear(x)
+
+
+    inputs = (torch.randn(2, 8),)
+    ```
+
+    ## Fix safety
+    There is no fix in source: callers read the keys. For the export, wrap the model in a module that returns a tuple;
+    models of transformers do so with `return_dict=False`.
+
+    ## Known limits
+    Only what is returned for the example inputs is seen.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/2104>
+    - <https://github.com/apple/coremltools/issues/1157>
+    """
+
+    code = "SIG001"
+    name = "dict-output"
+    severity = Severity.WARNING
+    live_needs = "run"
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the output what it is made of."""
+        from modellint.live.returned import parts_of
+        from modellint.live.statements import returning
+
+        run = subject.run
+        if run is None or run.failure is not None:
+            return
+        kinds = list(dict.fromkeys(part.type for part in parts_of(run.output) if part.kind == "dict"))
+        if kinds:
+            yield subject.finding(
+                self,
+                f"the model returns a {', '.join(f'`{kind}`' for kind in kinds)}, which `torch.jit.trace` refuses",
+                at=returning(subject, _is_dict),
+            )
+
+
+def _is_dict(value: ast.expr | None) -> bool:
+    match value:
+        case ast.Dict() | ast.DictComp() | ast.Call(func=ast.Name(id="dict" | "OrderedDict")):
+            return True
+    return False

@@ -1,0 +1,112 @@
+"""SIG003: a model that returns one tensor twice, or an input."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+
+if TYPE_CHECKING:
+    from modellint.live.subject import Subject
+
+
+class DuplicateOutput(Rule):
+    """A model that returns the same tensor twice, or an input as it came.
+
+    ## What it does
+    Compares the tensors that the model returned in the run with each other and with its inputs, as objects. What changes
+    nothing, such as dropout in evaluation or `.float()` of a float32 tensor, returns the tensor that it was given.
+
+    ## Why
+    coremltools names outputs after what computes them: two outputs get one name, or an output that of an input, and the program
+    cannot be loaded.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+
+        def forward(self, x):
+            y = self.linear(x)
+            return y, y.float()
+
+
+    inputs = (torch.randn(2, 8),)
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+
+        def forward(self, x):
+            return self.linear(x)
+
+
+    inputs = (torch.randn(2, 8),)
+    ```
+
+    ## Fix safety
+    There is no fix in source: callers count on the number of outputs.
+
+    ## Known limits
+    A copy of an input or an output (`x.clone()`), which coremltools takes away, is not seen.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/1887>
+    - <https://github.com/apple/coremltools/issues/956>
+    """
+
+    code = "SIG003"
+    name = "duplicate-output"
+    severity = Severity.ERROR
+    live_needs = "run"
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every returned tensor whether it was there before."""
+        from modellint.live.reach import is_input
+        from modellint.live.returned import parts_of
+        from modellint.live.statements import returning
+
+        run = subject.run
+        if run is None or run.failure is not None:
+            return
+        tensors = [part.value for part in parts_of(run.output) if part.kind == "tensor"]
+        returned = list(dict.fromkeys(fact.name for fact in tensors if is_input(fact)))
+        if returned:
+            named = ", ".join(_argument(name) for name in returned)
+            yield subject.finding(self, f"the model returns {named} as it came", at=returning(subject, _is_tuple))
+        made = [fact.tensor for fact in tensors if not is_input(fact)]
+        if len(made) > len(set(made)):
+            positions = [index for index, fact in enumerate(tensors) if made.count(fact.tensor) > 1]
+            yield subject.finding(
+                self,
+                f"the outputs {', '.join(map(str, positions))} are the same tensor"
+                if len(set(made)) == len(made) - len(positions) + 1
+                else "several outputs are the same tensor",
+                at=returning(subject, _is_tuple),
+            )
+
+
+def _argument(name: str) -> str:
+    position = name.removeprefix("input:")
+    return f"input {position}" if position.isdecimal() else f"the input `{position}`"
+
+
+def _is_tuple(value: ast.expr | None) -> bool:
+    return isinstance(value, (ast.Tuple, ast.List, ast.Dict))
