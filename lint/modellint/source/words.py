@@ -15,8 +15,9 @@ from modellint.source.signs import BUILDS, SIGNS, shows
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile, Project
 
-# Twice as fast as `\w`; whatever is not ASCII may be a letter.
-_CHAIN = re.compile("[A-Za-z_.\x80-\U0010ffff][A-Za-z0-9_.\x80-\U0010ffff]*")
+# Twice as fast as `\w`; whatever is not ASCII may be a letter. Told by what it is not: `re` takes 7 ms to compile a range up to
+# the last character there is.
+_CHAIN = re.compile(r"[^\x00-\x2d/-@\[-^`{-\x7f][^\x00-\x2d/:-@\[-^`{-\x7f]*")
 Needs = tuple[frozenset[str], ...]
 _STEP = re.compile(r"\[[^\]]*:[^\],:]*:")
 STEP = "<step>"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint_rules.registration.checkpoints import mismatches
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
@@ -85,6 +84,8 @@ class CheckpointMismatch(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Compare the keys."""
+        from modellint_rules.registration.checkpoints import mismatches
+
         for one in mismatches(subject):
             if one.attribute is None:
                 class_name, place = type(one.module).__name__, subject.class_place(one.module)
