@@ -43,11 +43,12 @@ class Destination(NamedTuple):
     """Where a model is to go: what is wrong with it depends on that.
 
     ``target`` is a key of ``TARGETS``, by default what `ct.convert` takes by itself; ``coremltools`` the version of it that
-    converts, None for the newest that the operator table knows.
+    converts, None for the newest that the operator table knows; ``precision`` is ``fp16`` or ``fp32``.
     """
 
     target: str = "iOS15"
     coremltools: str | None = None
+    precision: str = "fp16"
 
     @property
     def ios(self) -> int:

@@ -5,14 +5,26 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Any
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from modellint.coreml.installed import release
 
 with contextlib.redirect_stderr(io.StringIO()):
     import coremltools
 
 ct = coremltools
 """The public package, imported in silence."""
+
+KNOWN = ((9,),)
+"""The releases of coremltools whose insides are as this module takes them to be."""
 
 _LOG = logging.getLogger("coremltools")
 
@@ -55,11 +67,728 @@ def exported_operators(program: Any) -> frozenset[str]:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Keep coremltools from logging and drawing progress bars."""
-    level = _LOG.level
+    """Keep everything from logging, warning, and drawing progress bars."""
+    disabled, level = logging.root.manager.disable, _LOG.level
+    logging.disable(logging.CRITICAL)
+    # A level of its own spares the messages' making.
     _LOG.setLevel(logging.CRITICAL)
-    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+    with (
+        contextlib.redirect_stderr(io.StringIO()),
+        contextlib.redirect_stdout(io.StringIO()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
         try:
             yield
         finally:
             _LOG.setLevel(level)
+            logging.disable(disabled)
+
+
+class Like(NamedTuple):
+    """What PyTorch knows of a tensor that no converter made."""
+
+    shape: tuple[Any, ...]
+    """Integers, and for flexible dimensions names of symbols, None where there is none."""
+    dtype: Any
+    """A dtype of torch; for a plain number, which has no shape, `bool`, `int` or `float` itself."""
+
+
+Likes = Any
+"""A ``Like``, a list of such for a list of tensors, or None for what is not known."""
+
+
+class Guide(Protocol):
+    """What the walk over a captured program asks about it."""
+
+    def like(self, name: str) -> Likes:
+        """What PyTorch knows of a value."""
+
+    def computed(self, name: str, inputs: Sequence[Any], value_of: Callable[[Any], Any]) -> Any:
+        """What a node gives; ``value_of`` tells of each input its value, for a tensor that is no constant one on the meta device.
+
+        Raises any exception where that is not to be had.
+        """
+
+    def lowered(self, graph: Any) -> None:
+        """Be shown the graph of a TorchScript module whose names are used from then on."""
+
+
+class Failure(NamedTuple):
+    """One thing that coremltools would have stopped at."""
+
+    kind: str
+    """As in ``modellint.coreml.dryrun.Blocker``."""
+    node: str | None
+    """The node of the captured program."""
+    message: str
+    """coremltools' own, in full."""
+    value: str | None = None
+    """The input, parameter, buffer or output that it is about."""
+
+
+def unknown_version() -> str | None:
+    """Why the installed coremltools cannot be asked whether a model converts; None where it can."""
+    if release(coremltools.__version__) in KNOWN:
+        return None
+    return (
+        f"coremltools {coremltools.__version__} is not known to this version of modellint: the conversion was not tried"
+    )
+
+
+def specification(ios: int) -> Any:
+    """coremltools' own target for the iOS of a year."""
+    return ct.target[f"iOS{ios}"]
+
+
+def refusal_of_type(tensor_type: Any, target: Any) -> str | None:
+    """What `ct.convert` says about an input of a traced model before it looks at the model."""
+    from coremltools.converters._converters_entry import _validate_conversion_arguments
+
+    try:
+        _validate_conversion_arguments(
+            None, "milinternal-unchecked", "mlprogram", [tensor_type], None, None, None, "mlprogram", target
+        )
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None
+
+
+@cache
+def _api() -> SimpleNamespace:
+    """The parts of the front end, by short names."""
+    from coremltools.converters.mil import converter as reset
+    from coremltools.converters.mil.frontend.torch import converter, exir_utils, internal_graph, ops
+    from coremltools.converters.mil.frontend.torch import utils as torch_utils
+    from coremltools.converters.mil.frontend.torch.torch_op_registry import _TORCH_OPS_REGISTRY, TorchOpsRegistry
+    from coremltools.converters.mil.mil import Builder, Operation, get_new_symbol, types
+    from coremltools.converters.mil.mil import block as blocks
+    from coremltools.converters.mil.mil.input_type import InputSpec, TupleInputType
+    from coremltools.converters.mil.mil.scope import ScopeInfo, ScopeSource
+    from coremltools.converters.mil.mil.var import ListVar, Var
+
+    return SimpleNamespace(
+        Builder=Builder,
+        InputSpec=InputSpec,
+        ListVar=ListVar,
+        Operation=Operation,
+        Registry=TorchOpsRegistry,
+        ScopeInfo=ScopeInfo,
+        ScopeSource=ScopeSource,
+        TupleInputType=TupleInputType,
+        Var=Var,
+        blocks=blocks,
+        converter=converter,
+        exir=exir_utils,
+        graph=internal_graph,
+        new_symbol=get_new_symbol,
+        ops=ops,
+        registry=_TORCH_OPS_REGISTRY,
+        reset=reset._reset_conversion_state,
+        types=types,
+        utils=torch_utils,
+    )
+
+
+@cache
+def _stand_in_base() -> Any:
+    """An operation that gives a value of a type and says nothing of how; what it uses stays alive."""
+    api = _api()
+
+    def type_inference(self: Any) -> Any:
+        return self.made
+
+    spec = api.InputSpec(uses=api.TupleInputType(optional=True))
+    return type("modellint_stand_in", (api.Operation,), {"input_spec": spec, "type_inference": type_inference})
+
+
+@cache
+def _walking_converter() -> Any:
+    """coremltools' converter, told by a ``FrontEnd`` what to do where it would stop."""
+    api = _api()
+
+    class Walking(api.converter.TorchConverter):  # type: ignore[misc, name-defined]
+        def __init__(self, front_end: FrontEnd, *arguments: Any) -> None:
+            self._front_end = front_end
+            super().__init__(*arguments)
+
+        def _create_placeholder(self, given: Any) -> Any:
+            try:
+                return super()._create_placeholder(given)
+            except ValueError as error:
+                if len(given.shape.symbolic_shape):
+                    raise
+                self._front_end.note("argument", None, str(error), given.name)
+                return api.Builder.placeholder((), dtype=given.dtype, allow_rank0_input=True)
+
+        def _add_const(self, name: str, value: Any) -> None:
+            try:
+                super()._add_const(name, value)
+            except Exception as error:
+                self._front_end.note("argument", None, _described(error), name)
+                self._front_end.replace(self.context, name, value)
+
+    return Walking
+
+
+class FrontEnd:
+    """coremltools' own torch front end, walked node by node.
+
+    It runs as `ct.convert` would run it, with no pass over the result. A node that cannot be converted is noted, and its
+    outputs are stood in for by values of the shape and type that PyTorch knows, or by PyTorch's own constants, so that the
+    nodes behind it are seen too. What only follows from an earlier failure is not noted.
+    """
+
+    def __init__(self, program: Any, types: Sequence[Any] | None, guide: Guide, target: Any, fp16_io: bool) -> None:
+        self.failures: list[Failure] = []
+        self._api = _api()
+        self._program = program
+        self._types = types
+        self._guide = guide
+        self._target = target
+        self._fp16_io = fp16_io
+        self._not_imported: set[str] = set()
+        self._lost: set[str] = set()
+        self._uncertain: set[str] = set()
+        self._newer: dict[tuple[str, str], Any] = {}
+        self._symbols: dict[str, Any] = {}
+        self._outputs: list[str] | None = None
+        self._renamed: dict[str, str] = {}
+
+    def note(self, kind: str, node: str | None, message: str, value: str | None = None) -> None:
+        """Remember what coremltools would have stopped at."""
+        self.failures.append(Failure(kind, None if node is None else self._renamed.get(node, node), message, value))
+
+    def run(self) -> Any:
+        """The program that the front end makes, with stand-ins for what it could not; None where it did not come to one."""
+        api = self._api
+        with ExitStack() as stack:
+            stack.callback(api.reset)
+            for owner, name, value in self._replacements():
+                stack.enter_context(_replaced(owner, name, value))
+            program = None
+            try:
+                program = _walking_converter()(
+                    self, self._program, self._types, None, None, int(self._target), self._fp16_io, None
+                ).convert()
+            except Exception as error:
+                if not self.failures:
+                    self.note("crash", None, _described(error))
+            if program is not None:
+                self._check_outputs(program)
+            return program
+
+    def _replacements(self) -> Iterator[tuple[Any, str, Any]]:
+        api = self._api
+        yield api.converter, "convert_nodes", self._convert_nodes
+        yield api.ops, "convert_nodes", self._convert_nodes
+        # The original warns of its own use at every look.
+        yield api.Registry, "__contains__", lambda registry, name: name in registry.name_to_func_mapping
+        if self._types is None:
+            yield api.graph.InternalTorchIRGraph, "from_exir", self._graph_of_export
+            yield api.converter, "is_current_opset_version_compatible_with", lambda version: True
+        else:
+            yield api.graph, "_expand_and_optimize_ir", self._lowered
+            assign = api.converter.generate_tensor_assignment_ops
+            yield api.converter, "generate_tensor_assignment_ops", lambda graph: self._assign(graph, assign)
+
+    def _lowered(self, program: Any) -> Any:
+        from coremltools.converters.mil.frontend.torch.torchscript_utils import _expand_and_optimize_ir
+
+        graph, parameters, buffers = _expand_and_optimize_ir(program)
+        self._guide.lowered(graph)
+        return graph, parameters, buffers
+
+    def _assign(self, graph: Any, assign: Any) -> None:
+        """Run the pass that turns in-place copies into assignments; what it refuses becomes a node without a converter."""
+        names = [node.name for node in graph.nodes]
+        while True:
+            before = [(node, list(node.inputs)) for node in graph.nodes]
+            outputs = list(graph.outputs)
+            try:
+                assign(graph)
+            except ValueError as error:
+                # What it has passed already is copied no more.
+                refused = next(at for at, node in enumerate(graph.nodes) if node.kind in ("copy_", "fill_"))
+                graph.nodes[:] = [node for node, _ in before]
+                for node, inputs in before:
+                    node.inputs[:] = inputs
+                graph.outputs[:] = outputs
+                node = graph.nodes[refused]
+                self.note("refused", node.name, str(error))
+                self._not_imported.add(node.name)
+                node.kind = "modellint::refused"
+            else:
+                break
+        self._renamed.update(
+            (node.name, name) for node, name in zip(graph.nodes, names, strict=True) if node.name != name
+        )
+
+    def _graph_of_export(self, exir: Any, cut_at_symbols: Any = None) -> Any:
+        """coremltools' graph of an exported program, with nodes that it refuses to read left in."""
+        api = self._api
+        program = _Tidied(exir, self)
+        inputs, outputs, parameters, buffers, sources, updates = api.exir.extract_io_from_exir_program(program)
+        given = dict(program.replaced)
+        by_name = {one.name.removesuffix(api.exir.WRAPPED_SCALAR_INPUT_SUFFIX): one for one in inputs}
+        named = OrderedDict()
+        for name in program.inputs:
+            one = given[name] if name in given else by_name[name]
+            named[one.name] = one
+            value = program.values[name]
+            for size, symbol in zip(getattr(value, "shape", ()), one.shape.symbolic_shape, strict=False):
+                if not isinstance(size, int):
+                    self._symbols.setdefault(str(size), symbol)
+        nodes = []
+        for at, node in enumerate(exir.graph_module.graph.nodes):
+            if node.op == "call_function":
+                nodes.append(self._imported(node, at))
+            elif node.op == "get_attr":
+                value = getattr(exir.graph_module, node.target)
+                if isinstance(value, torch.Tensor):
+                    parameters[node.target] = value
+                else:
+                    # The operator that takes it is refused as well, and says more.
+                    self._lost.add(node.name)
+        self._outputs = outputs
+        return api.graph.InternalTorchIRGraph(
+            nodes=nodes,
+            params=parameters,
+            inputs=named,
+            outputs=outputs,
+            buffers=buffers,
+            input_name_to_source_buffer_name=sources,
+            output_name_to_target_buffer_name=updates,
+        )
+
+    def _imported(self, node: Any, at: int) -> Any:
+        api = self._api
+        # The number comes back as the scope of what is made of the node.
+        meta = {**node.meta, "debug_handle": at}
+        try:
+            found = api.graph.InternalTorchIRNode.from_exir_node(node=node)
+        except Exception as error:
+            kind = api.utils.sanitize_op_kind(_target_name(node.target))
+            missing = kind not in api.registry.name_to_func_mapping
+            self.note("missing" if missing else "refused", node.name, _described(error))
+            self._not_imported.add(node.name)
+            names = tuple(one.name for one in node.all_input_nodes)
+            found = api.graph.InternalTorchIRNode(kind=kind, inputs=names, outputs=[node.name], name=node.name)
+        found.meta = meta
+        return found
+
+    def _convert_nodes(self, context: Any, graph: Any, early_exit: bool = True) -> None:
+        top = isinstance(graph, self._api.graph.InternalTorchIRGraph)
+        for node in graph.nodes:
+            self._convert(context, node)
+            if early_exit and all(name in context for name in graph.outputs):
+                break
+        if top:
+            self._settle_outputs(context, graph)
+
+    def _convert(self, context: Any, node: Any) -> None:
+        if node.name in self._not_imported:
+            self._stand_in(context, node)
+            return
+        before, depth = len(self.failures), len(context._current_graph)
+        try:
+            self._api.ops.convert_single_node(context, node)
+        except Exception as error:
+            del context._current_graph[depth:]
+            self._unlink_half_built()
+            if self._api.registry.get_func(node.kind) is None:
+                self.note("missing", node.name, str(error))
+            elif len(self.failures) == before and not self._is_doubtful(node):
+                self._note_refusal(context, node, error)
+            self._stand_in(context, node)
+        else:
+            if (self._uncertain or self._lost) and self._is_doubtful(node):
+                self._uncertain.update(name for name in node.outputs if not self._is_constant(context, name))
+
+    def _is_doubtful(self, node: Any) -> bool:
+        """Whether a node was given something that only resembles what it would have got."""
+        return any(name in self._lost or name in self._uncertain for name in _names(node.inputs))
+
+    def _is_constant(self, context: Any, name: str) -> bool:
+        value = context.get(name, None)
+        return isinstance(value, self._api.Var) and value.val is not None
+
+    def _note_refusal(self, context: Any, node: Any, error: Exception) -> None:
+        message = _described(error)
+        key = node.kind, message.replace(node.name, "")
+        if key not in self._newer:
+            self._newer[key] = self._newer_target(context, node)
+        newer = self._newer[key]
+        if newer is not None:
+            self.note("target", node.name, f"{message} [{newer.name}]")
+        else:
+            self.note("refused" if _speaks(error) else "crash", node.name, message)
+
+    def _newer_target(self, context: Any, node: Any) -> Any:
+        """The oldest target, newer than the one that is asked for, for which a node converts."""
+        function, block = self._api.blocks.BLOCK_STACK[0], self._api.blocks.curr_block()
+        asked = function.opset_version
+        for target in sorted({*ct.target}):
+            if target <= asked:
+                continue
+            known = set(map(id, block.operations))
+            names = dict(context._current_graph[-1])
+            depth, failures = len(context._current_graph), len(self.failures)
+            function.opset_version = target
+            try:
+                self._api.ops.convert_single_node(context, node)
+                converts = len(self.failures) == failures
+            except Exception:
+                converts = False
+            finally:
+                function.opset_version = asked
+                del context._current_graph[depth:]
+                del self.failures[failures:]
+                context._current_graph[-1].clear()
+                context._current_graph[-1].update(names)
+                _remove(block, [op for op in block.operations if id(op) not in known])
+            if converts:
+                return target
+        return None
+
+    def _unlink_half_built(self) -> None:
+        block = self._api.blocks.curr_block()
+        _remove(block, [op for op in block.operations if op.outputs is None])
+
+    def _stand_in(self, context: Any, node: Any) -> None:
+        names = list(node.outputs)
+        uses = [
+            part
+            for name in _names(node.inputs)
+            if name in context
+            for part in _variables(context[name], self._api)
+            if not self._api.types.is_state(part.sym_type)
+        ]
+        values = self._computed(context, node)
+        with self._scope(node):
+            for at, name in enumerate(names):
+                value = _NOTHING if values is _NOTHING or len(names) > 1 else values
+                if values is not _NOTHING and len(names) > 1:
+                    value = values[at]
+                self._put(context, name, value, self._guide.like(self._renamed.get(name, name)), uses)
+
+    def replace(self, context: Any, name: str, value: Any) -> None:
+        """Stand in for a constant that coremltools cannot hold."""
+        like = Like(tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else None
+        self._put(context, name, _NOTHING, like, ())
+
+    def _put(self, context: Any, name: str, value: Any, like: Likes, uses: Sequence[Any]) -> None:
+        made = None if value is _NOTHING else self._constant(value)
+        if made is None:
+            made = self._made(like, uses)
+            if made is None:
+                self._lost.add(name)
+                return
+            if _is_number_like(like):
+                self._uncertain.add(name)
+        context.add(made, torch_name=name, override=True)
+
+    def _computed(self, context: Any, node: Any) -> Any:
+        if node.name in self._lost or any(name in self._lost for name in _names(node.inputs)):
+            return _NOTHING
+        try:
+            name = self._renamed.get(node.name, node.name)
+            found = self._guide.computed(name, node.inputs, lambda given: self._value(context, given))
+        except Exception:
+            return _NOTHING
+        parts = found if isinstance(found, (list, tuple)) else [found]
+        if any(isinstance(part, torch.Tensor) and (part.is_meta or part.numel() > _LARGEST) for part in parts):
+            return _NOTHING
+        return found
+
+    def _value(self, context: Any, name: Any) -> Any:
+        """An input as PyTorch would have it; on the meta device what is no constant."""
+        if isinstance(name, (list, tuple)):
+            return [self._value(context, part) for part in name]
+        if not isinstance(name, str) or name not in context:
+            return name
+        return self._value_of(context[name], self._guide.like(self._renamed.get(name, name)))
+
+    def _value_of(self, held: Any, like: Likes) -> Any:
+        if isinstance(held, (list, tuple)):
+            likes = like if isinstance(like, list) else [None] * len(held)
+            return [self._value_of(part, one) for part, one in zip(held, likes, strict=True)]
+        value = held.val if isinstance(held, self._api.Var) else held
+        if isinstance(value, str) or (value is None and not isinstance(held, self._api.Var)):
+            return value
+        if value is not None:
+            if isinstance(like, Like) and like.dtype in (bool, int, float):
+                return like.dtype(value)
+            if isinstance(like, Like):
+                return torch.as_tensor(value).to(like.dtype)
+            return value.tolist() if hasattr(value, "tolist") else value
+        if not isinstance(like, Like) or like.dtype in (bool, int, float) or None in like.shape:
+            raise LookupError
+        return torch.empty(like.shape, dtype=like.dtype, device="meta")
+
+    def _constant(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            found = [self._constant(part) for part in value]
+            return None if any(part is None for part in found) else found
+        try:
+            if isinstance(value, torch.Tensor):
+                narrow = {torch.int64: torch.int32, torch.float64: torch.float32, torch.bfloat16: torch.float32}
+                value = value.to(narrow.get(value.dtype, value.dtype)).detach().numpy()
+            return self._api.Builder.const(val=value)
+        except Exception:
+            self._unlink_half_built()
+            return None
+
+    def _made(self, like: Likes, uses: Sequence[Any]) -> Any:
+        """A value without a number in it, or a list of such."""
+        api = self._api
+        if isinstance(like, list):
+            parts = [self._made(part, uses) for part in like]
+            return None if any(part is None for part in parts) else parts
+        if like is None:
+            return None
+        kind = self._type(like.dtype, uses)
+        shape = [self._size(size) for size in like.shape]
+        made = api.types.tensor(kind, shape) if shape else kind
+        stand_in = type("modellint_stand_in", (_stand_in_base(),), {"made": made})
+        return api.Builder._add_op(stand_in, **({"uses": tuple(uses)} if uses else {}))
+
+    def _size(self, size: Any) -> Any:
+        if isinstance(size, int):
+            return size
+        if not isinstance(size, str):
+            # A symbol of coremltools' own.
+            return self._api.new_symbol() if size is None else size
+        if size not in self._symbols:
+            self._symbols[size] = self._api.new_symbol()
+        return self._symbols[size]
+
+    def _type(self, dtype: Any, uses: Sequence[Any]) -> Any:
+        types = self._api.types
+        if dtype is torch.float16 and any(use.dtype == types.fp32 for use in uses):
+            # What a traced model takes in half is widened first.
+            return types.fp32
+        if dtype in (bool, torch.bool):
+            return types.bool
+        if dtype is torch.float16:
+            return types.fp16
+        if dtype in (torch.complex64, torch.complex128):
+            return types.complex64
+        return types.fp32 if dtype is float or getattr(dtype, "is_floating_point", False) else types.int32
+
+    def _scope(self, node: Any) -> Any:
+        api = self._api
+        source = api.ScopeSource
+        if self._types is None:
+            given = [
+                (source.EXIR_STACK_TRACE, [node.meta.get("stack_trace")]),
+                (source.EXIR_DEBUG_HANDLE, [node.meta.get("debug_handle")]),
+            ]
+        else:
+            given = [(source.TORCHSCRIPT_MODULE_TYPE, [node.kind]), (source.TORCHSCRIPT_MODULE_NAME, [node.name])]
+        return api.Builder.scope(*(api.ScopeInfo(source=one, data=data) for one, data in given))
+
+    def _settle_outputs(self, context: Any, graph: Any) -> None:
+        """Put something in the place of outputs that coremltools would choke on."""
+        for name in graph.outputs:
+            held = context[name] if name in context else _NOTHING  # noqa: SIM401 - it is no dict
+            if isinstance(held, self._api.Var) or held is None:
+                continue
+            if name not in self._lost and not self.failures:
+                what = "is not there" if held is _NOTHING else f"is a {type(held).__name__}"
+                self.note("output", None, f"the output {name} {what}", name)
+            stand_in = SimpleNamespace(name=name, kind="output", meta={})
+            with self._scope(stand_in):
+                context.add(self._made(Like((1,), torch.float32), ()), torch_name=name, override=True)
+
+    def _check_outputs(self, program: Any) -> None:
+        from coremltools.converters.mil.backend.mil.helper import types_to_proto_primitive
+
+        for function in program.functions.values():
+            for held in function.outputs:
+                if self._api.types.is_complex(held.dtype):
+                    try:
+                        types_to_proto_primitive(held.dtype)
+                    except ValueError as error:
+                        self.note("output", node_of(held.op), str(error), held.name)
+
+    def nodes_by_number(self) -> dict[int, str]:
+        """The names of an exported program's nodes by what ``node_of`` tells of them."""
+        return {at: node.name for at, node in enumerate(self._program.graph_module.graph.nodes)}
+
+    def origin(self, operation: Any) -> str | None:
+        """The node of the captured program that an operation was made of."""
+        found = node_of(operation)
+        if isinstance(found, int):
+            return self.nodes_by_number().get(found)
+        return None if found is None else self._renamed.get(found, found)
+
+
+_NOTHING: Any = object()
+_LARGEST = 1 << 22
+"""Elements of a constant that is computed by PyTorch."""
+
+
+class _Tidied:
+    """An exported program without the inputs and outputs that coremltools refuses, which are noted."""
+
+    def __init__(self, program: Any, front_end: FrontEnd) -> None:
+        self._program = program
+        self._front_end = front_end
+        self.values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+        self.inputs: list[str] = []
+        self.replaced: list[tuple[str, Any]] = []
+        signature = program.graph_signature
+        self.graph_signature = type(signature)(
+            input_specs=[spec for spec in signature.input_specs if self._takes(spec)],
+            output_specs=[spec for spec in signature.output_specs if self._gives(spec)],
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._program, name)
+
+    def _takes(self, spec: Any) -> bool:
+        if spec.kind.name in ("PARAMETER", "CONSTANT_TENSOR", "BUFFER"):
+            return True
+        name = spec.arg.name
+        if spec.kind.name != "USER_INPUT":
+            self._refuse(
+                name,
+                f"Only 4 types of inputs handled yet: user input, parameter, constant, buffer. But got {spec.kind}",
+            )
+            return False
+        value = self.values.get(name)
+        if not isinstance(value, torch.Tensor):
+            self._refuse(
+                name, f"Placeholder val must be a tensor or fake tensor, but got type {type(value)}, value {value}"
+            )
+            return False
+        self.inputs.append(name)
+        api = _api()
+        if value.dim_order() != tuple(range(value.dim())):
+            self._refuse(name, "Core ML does not have general support for non-contiguous dim order")
+        else:
+            symbols = api.exir._construct_symbol_name_to_ct_range_dim_dict(self._program)
+            try:
+                api.exir._construct_ct_tensor_type_from_torch(name, value, symbols)
+            except Exception as error:
+                self._refuse(name, f"{value.dtype} is unsupported" if isinstance(error, KeyError) else str(error))
+            else:
+                if value.dtype is torch.float16 and self._front_end._target < ct.target.iOS16:
+                    self._front_end.note(
+                        "argument", name, "To use fp16 input, please set minimum deployment target to iOS16+", name
+                    )
+                return True
+        shape = [size if isinstance(size, int) else 1 for size in value.shape]
+        self.replaced.append((name, ct.TensorType(name=name, shape=shape or [1], dtype=api.types.fp32)))
+        return False
+
+    def _refuse(self, name: str, message: str) -> None:
+        self._front_end.note("argument", name, message, name)
+
+    def _gives(self, spec: Any) -> bool:
+        kind, front_end = spec.kind.name, self._front_end
+        name = getattr(spec.arg, "name", None) or None
+        if kind == "USER_INPUT_MUTATION":
+            front_end.note(
+                "argument",
+                name,
+                "Core ML cannot handle user input mutation, because Core ML distinguishes input (immutable) and state (mutable)",
+                spec.target,
+            )
+            return False
+        if kind == "BUFFER_MUTATION":
+            if front_end._target >= ct.target.iOS18:
+                return True
+            front_end.note("target", name, "State model is supported only >= iOS18. [iOS18]", spec.target)
+            return False
+        if kind != "USER_OUTPUT":
+            front_end.note(
+                "argument",
+                name,
+                f"Only 2 types of outputs handled yet: user output, buffer mutation. But got {spec.kind}",
+            )
+            return False
+        if not hasattr(spec.arg, "name") or type(spec.arg).__name__ == "ConstantArgument":
+            value = getattr(spec.arg, "value", None)
+            front_end.note("output", None, f"the model returns {value!r}, which is no tensor", name)
+            return False
+        return True
+
+
+def node_of(operation: Any) -> Any:
+    """The name of the node that an operation was made of, for an exported program its number."""
+    if operation is None:
+        return None
+    source = _api().ScopeSource
+    numbers = operation.scopes.get(source.EXIR_DEBUG_HANDLE)
+    if numbers:
+        return numbers[0]
+    names = operation.scopes.get(source.TORCHSCRIPT_MODULE_NAME)
+    return names[-1] if names else None
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    own = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, own)
+
+
+def _remove(block: Any, operations: Sequence[Any]) -> None:
+    """Take operations out of a block as if they had never been made."""
+    for operation in reversed(operations):
+        block.operations.remove(operation)
+        operation.enclosing_block = None
+        for variable in operation.get_flattened_inputs():
+            variable.remove_child_op(operation)
+        for variable in operation.internal_inputs.values():
+            block._internal_vars.discard(variable)
+
+
+def _names(inputs: Any) -> Iterator[str]:
+    for one in inputs or ():
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, (list, tuple)):
+            yield from _names(one)
+
+
+def _variables(held: Any, api: SimpleNamespace) -> Iterator[Any]:
+    if isinstance(held, (list, tuple)):
+        for part in held:
+            yield from _variables(part, api)
+    elif isinstance(held, api.Var) and not isinstance(held, api.ListVar):
+        yield held
+
+
+def _is_number_like(like: Likes) -> bool:
+    """Whether a converter may want to know the value: a number, or a few integers such as a shape."""
+    match like:
+        case Like(shape, dtype):
+            return dtype in (bool, int, float) or not shape or (len(shape) == 1 and not dtype.is_floating_point)
+        case list():
+            return any(map(_is_number_like, like))
+    return True
+
+
+def _target_name(target: Any) -> str:
+    name = getattr(target, "name", None)
+    if callable(name):
+        return str(name())
+    return str(target.__name__) if callable(target) else str(target)
+
+
+def _speaks(error: Exception) -> bool:
+    """Whether an exception was raised to say something to the user."""
+    return isinstance(error, (ValueError, NotImplementedError, RuntimeError, AssertionError)) and bool(
+        str(error).strip()
+    )
+
+
+def _described(error: Exception) -> str:
+    text = str(error).strip()
+    return text if _speaks(error) else f"{type(error).__name__}: {text}" if text else type(error).__name__

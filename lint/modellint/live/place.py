@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import tokenize
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -60,6 +60,16 @@ class Project:
             if outside is None and not is_machinery(path):
                 outside = path, frame.f_lineno
             frame = frame.f_back
+        return None if outside is None else statement_at(*outside)
+
+    def place_of_rows(self, rows: Iterable[tuple[str, int]]) -> Place | None:
+        """The same for files and rows, innermost first."""
+        outside: tuple[str, int] | None = None
+        for path, row in rows:
+            if self.owns(path):
+                return statement_at(path, row)
+            if outside is None and not is_machinery(path):
+                outside = path, row
         return None if outside is None else statement_at(*outside)
 
 

@@ -1,0 +1,341 @@
+"""A model captured as coremltools takes it: by ``torch.jit.trace``, or by ``torch.export``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from modellint.coreml.private import Like, Likes, ct, refusal_of_type
+from modellint.live.subject import Inputs
+
+_TRACE_FRAME = re.compile(r"^(.*)\((\d+)\): (.*)$", re.MULTILINE)
+_EXPORT_FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+_NUMPY = {torch.float16: "fp16", torch.bool: "bool"}
+
+
+class Origin(NamedTuple):
+    """Where a node of a captured program comes from."""
+
+    operator: str
+    """As in ``aten::fmod``."""
+    frames: tuple[tuple[str, int], ...]
+    """Files and rows, innermost first."""
+    module: str
+    """The path at which its module was called."""
+    note: str = ""
+    """What else is known of it: the name of an autograd function."""
+
+
+class Refused(Exception):
+    """Inputs with which coremltools cannot be asked at all."""
+
+
+class Traced:
+    """A TorchScript module, and what is known of its nodes once coremltools has lowered it."""
+
+    def __init__(
+        self, program: Any, types: list[Any], problems: list[tuple[str, str]], flexible: Mapping[int, Any]
+    ) -> None:
+        self.program = program
+        self.types = types
+        self.problems = problems
+        """Inputs that `ct.convert` refuses for their type, with its words."""
+        self._flexible = flexible
+        self._nodes: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
+        self._graph: Any = None
+
+    def lowered(self, graph: Any) -> None:
+        """Take over the names of the graph that coremltools reads."""
+        self._graph = graph
+        for value in graph.inputs():
+            self._values[value.debugName()] = value
+        for node in _nodes_in(graph):
+            for value in node.outputs():
+                self._values[value.debugName()] = value
+                self._nodes[value.debugName()] = node
+
+    def like(self, name: str) -> Likes:
+        """What the trace says of a value: shapes and types are those of the example inputs."""
+        value = self._values.get(name)
+        return None if value is None else self._like(value)
+
+    def _like(self, value: Any) -> Likes:
+        kind = value.type()
+        match kind.kind():
+            case "TensorType":
+                sizes, dtype = kind.sizes(), kind.dtype()
+                if sizes is None or dtype is None:
+                    return None
+                return Like(tuple(self._flexible.get(size, size) for size in sizes), dtype)
+            case "IntType" | "NumberType":
+                return Like((), int)
+            case "FloatType":
+                return Like((), float)
+            case "BoolType":
+                return Like((), bool)
+            case "ListType" | "TupleType":
+                return self._parts(value)
+        return None
+
+    def _parts(self, value: Any) -> Likes:
+        """A list's parts have types where they are taken out of it."""
+        found: dict[int, Likes] = {}
+        for use in value.uses():
+            match use.user.kind():
+                case "prim::ListUnpack" | "prim::TupleUnpack":
+                    return [self._like(part) for part in use.user.outputs()]
+                case "aten::__getitem__":
+                    at = list(use.user.inputs())[1].toIValue()
+                    if not isinstance(at, int) or at < 0:
+                        return None
+                    found[at] = self._like(use.user.output())
+        if not found:
+            return None
+        default = next(iter(found.values()))
+        return [found.get(at, default) for at in range(max(found) + 1)]
+
+    def computed(self, name: str, inputs: Sequence[Any], value_of: Callable[[Any], Any]) -> Any:
+        """Run a node's operator on its inputs."""
+        node = self._nodes[name]
+        values = [value_of(given) for given in inputs]
+        schema = torch._C.parse_schema(node.schema())
+        run, _ = torch._C._jit_get_operation(node.kind())
+        positional = [
+            value for argument, value in zip(schema.arguments, values, strict=True) if not argument.kwarg_only
+        ]
+        keyword = {
+            argument.name: value
+            for argument, value in zip(schema.arguments, values, strict=True)
+            if argument.kwarg_only
+        }
+        return _fresh(run, positional, keyword)
+
+    def origin(self, name: str) -> Origin | None:
+        """The operator, call stack and module of a node."""
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        frames = tuple((path, int(row)) for path, row, _ in _TRACE_FRAME.findall(node.sourceRange()))
+        module = node.scopeName().rpartition("/")[2].removeprefix("__module").lstrip(".")
+        note = node.pyname() if node.kind() == "prim::PythonOp" else ""
+        return Origin(node.kind(), _until_capture(frames), module, note)
+
+
+class Exported:
+    """An exported program, and what is known of its nodes."""
+
+    types = None
+    problems: Sequence[tuple[str, str]] = ()
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self._nodes = {node.name: node for node in program.graph.nodes}
+
+    def lowered(self, graph: Any) -> None:
+        """Nothing is lowered here."""
+
+    def like(self, name: str) -> Likes:
+        """What the export says of a value."""
+        node = self._nodes.get(name)
+        return None if node is None else _like_of(node.meta.get("val"))
+
+    def computed(self, name: str, inputs: Sequence[Any], value_of: Callable[[Any], Any]) -> Any:
+        """Run a node's operator on its inputs."""
+        node = self._nodes[name]
+
+        def known(one: Any) -> Any:
+            return value_of(one.name)
+
+        return _fresh(node.target, torch.fx.map_arg(node.args, known), torch.fx.map_arg(node.kwargs, known))
+
+    def origin(self, name: str) -> Origin | None:
+        """The operator, call stack and module of a node; where it has no stack, those of its neighbours."""
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        near = [node, *node.users, *node.all_input_nodes]
+        trace = next((one.meta["stack_trace"] for one in near if one.meta.get("stack_trace")), "")
+        frames = [(path, int(row)) for path, row, _ in _EXPORT_FRAME.findall(trace)][::-1]
+        stack = node.meta.get("nn_module_stack") or {}
+        path = next((str(path) for path, _ in reversed(list(stack.values()))), "")
+        return Origin(_operator_of(node), _until_capture(tuple(frames)), re.sub(r"@\d+", "", path))
+
+
+Captured = Traced | Exported
+
+
+def traced(model: nn.Module, inputs: Inputs, target: Any) -> Traced:
+    """Trace a model. Raises ``Refused`` for inputs that coremltools has no types for, and whatever tracing raises."""
+    given = _by_position(model, inputs)
+    options: dict[str, Any] = {"check_trace": False, "strict": False}
+    trace: Any = torch.jit.trace
+    if given is None:
+        values = _named(model, inputs)
+        types, problems, flexible = _types(values.values(), list(values), inputs, target)
+        program = trace(model, example_kwarg_inputs=values, **options)
+    else:
+        types, problems, flexible = _types(given, list(range(len(given))), inputs, target)
+        program = trace(model, tuple(given), **options)
+    return Traced(program, types, problems, flexible)
+
+
+def exported(model: nn.Module, inputs: Inputs) -> Any:
+    """Export a model. Raises whatever `torch.export` raises."""
+    args, kwargs = _widened(inputs)
+    shapes = _dynamic_shapes(inputs)
+    return torch.export.export(model, args, kwargs, dynamic_shapes=shapes)
+
+
+def decomposed(program: Any, core: bool) -> Exported:
+    """The program as coremltools wants it, with core ATen decompositions or with none."""
+    return Exported(program.run_decompositions() if core else program.run_decompositions({}))
+
+
+def _by_position(model: nn.Module, inputs: Inputs) -> list[Any] | None:
+    """The inputs in the order of `forward`; None where names leave gaps."""
+    if not inputs.kwargs:
+        return list(inputs.args)
+    names = [
+        name
+        for name, parameter in inspect.signature(model.forward).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    rest = names[len(inputs.args) : len(inputs.args) + len(inputs.kwargs)]
+    if set(rest) != set(inputs.kwargs):
+        return None
+    return [*inputs.args, *(inputs.kwargs[name] for name in rest)]
+
+
+def _named(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
+    names = list(inspect.signature(model.forward).parameters)
+    given = {**dict(zip(names, inputs.args, strict=False)), **inputs.kwargs}
+    # The graph takes them in the order of the signature.
+    return {name: given[name] for name in [*names, *given] if name in given}
+
+
+def _types(
+    values: Any, keys: Sequence[int | str], inputs: Inputs, target: Any
+) -> tuple[list[Any], list[tuple[str, str]], dict[int, Any]]:
+    problems: list[tuple[str, str]] = []
+    symbols: dict[int, Any] = {}
+
+    def type_of(value: Any, name: str, flexible: Mapping[int, tuple[int, int]]) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tuple(type_of(part, f"{name}[{at}]", {}) for at, part in enumerate(value))
+        if not isinstance(value, torch.Tensor):
+            raise Refused(
+                f"the input {name} is a {type(value).__name__}: coremltools takes traced models of tensors only"
+            )
+        shape: list[Any] = list(value.shape)
+        for at, (low, high) in flexible.items():
+            shape[at] = ct.RangeDim(low, high, default=shape[at])
+            symbols[int(value.shape[at])] = shape[at].symbol
+        made = ct.TensorType(shape=tuple(shape), dtype=_dtype_of(value.dtype))
+        problem = refusal_of_type(made, target)
+        if problem is not None:
+            problems.append((name, problem))
+        return made
+
+    types = [
+        type_of(value, str(key), inputs.flexible.get(key, {}) if inputs.flexible else {})
+        for key, value in zip(keys, values, strict=True)
+    ]
+    return types, problems, symbols
+
+
+def _dtype_of(dtype: torch.dtype) -> Any:
+    """What a user would write; without it coremltools takes single or half precision, as the target has it."""
+    import numpy as np
+
+    if dtype is torch.float16:
+        return np.float16
+    if dtype is torch.bool:
+        return np.bool_
+    return None if dtype.is_floating_point or dtype.is_complex else np.int32
+
+
+def _widened(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs, with flexible dimensions of one repeated: `torch.export` takes a size of one for a constant."""
+
+    def wide(key: int | str, value: Any) -> Any:
+        for at, (_, high) in inputs.flexible.get(key, {}).items():
+            if isinstance(value, torch.Tensor) and value.shape[at] == 1 and high > 1:
+                value = value.repeat_interleave(2, at)
+        return value
+
+    args = tuple(wide(at, value) for at, value in enumerate(inputs.args))
+    return args, {name: wide(name, value) for name, value in inputs.kwargs.items()}
+
+
+def _dynamic_shapes(inputs: Inputs) -> Any:
+    if not inputs.flexible:
+        return None
+
+    def shape_of(key: int | str) -> Any:
+        return {
+            at: torch.export.Dim.DYNAMIC(min=low, max=high) for at, (low, high) in inputs.flexible.get(key, {}).items()
+        }
+
+    args = tuple(shape_of(at) or None for at in range(len(inputs.args)))
+    kwargs = {name: shape_of(name) or None for name in inputs.kwargs}
+    return (*args, *kwargs.values())
+
+
+def _nodes_in(graph: Any) -> Iterator[Any]:
+    for node in graph.nodes():
+        yield node
+        for block in node.blocks():
+            yield from _nodes_in(block)
+
+
+def _like_of(value: Any) -> Likes:
+    if isinstance(value, torch.Tensor):
+        return Like(tuple(size if isinstance(size, int) else str(size) for size in value.shape), value.dtype)
+    if isinstance(value, (list, tuple)):
+        return [_like_of(part) for part in value]
+    for kind, symbolic in ((bool, torch.SymBool), (int, torch.SymInt), (float, torch.SymFloat)):
+        if isinstance(value, (kind, symbolic)):
+            return Like((), kind)
+    return None
+
+
+def _operator_of(node: Any) -> str:
+    target = node.target
+    name = getattr(target, "name", None)
+    if callable(name):
+        return str(name()).partition(".")[0]
+    module = getattr(target, "__module__", "") or ""
+    plain = getattr(target, "__name__", str(target))
+    return f"{module.lstrip('_')}.{plain}" if module in ("_operator", "math") else plain
+
+
+def _until_capture(frames: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """Frames without those of whoever asked for the capture."""
+    for at, (path, _) in enumerate(frames):
+        if path == __file__:
+            return frames[:at]
+    return frames
+
+
+def _fresh(run: Any, arguments: Any, keywords: Any) -> Any:
+    """Run an operator on copies: what it writes to may be a weight."""
+
+    def copied(value: Any) -> Any:
+        return value.clone() if isinstance(value, torch.Tensor) else value
+
+    from torch.utils import _pytree
+
+    arguments, keywords = _pytree.tree_map(copied, (tuple(arguments), dict(keywords)))
+    return run(*arguments, **keywords)
+
+
+def since_capture(frames: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Of the frames of an exception, outermost first, those within the capture, innermost first."""
+    start = max((at for at, (path, _) in enumerate(frames) if path == __file__), default=-1)
+    return tuple(frames[start + 1 :][::-1])

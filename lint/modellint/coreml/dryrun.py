@@ -1,0 +1,256 @@
+"""Whether coremltools converts a model, and everything that keeps it from doing so, without converting it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import nn
+
+from modellint.coreml import capture_routes as routes
+from modellint.coreml import installed
+from modellint.coreml.private import Failure, FrontEnd, ct, silence, specification, unknown_version
+from modellint.coreml.rank import wide_tensors
+from modellint.live.place import Place, Project, place_of_attribute, place_of_class
+from modellint.live.unchanged import unchanged
+
+if TYPE_CHECKING:
+    from modellint.live.subject import Inputs
+    from modellint.settings import Destination
+
+ROUTES = ("trace", "export")
+"""How a model is captured, in the order in which the routes are tried."""
+SMALL = 256 * 1024**2
+"""Bytes of parameters up to which their numbers are kept and restored."""
+
+
+class Blocker(NamedTuple):
+    """One reason why a model does not convert."""
+
+    kind: str
+    """``missing``: no converter; ``refused``: the converter refuses this use; ``target``: it needs a newer deployment target;
+    ``rank``: more than five dimensions are left; ``argument``: `ct.convert` refuses an input; ``output``: it refuses an output;
+    ``crash``: the converter itself crashes; ``capture``: the capture fails."""
+    operator: str | None
+    """As in ``aten::fmod``."""
+    message: str
+    """coremltools' own first line."""
+    place: Place | None
+    """The user's statement."""
+    modules: tuple[str, ...] = ()
+    """The paths of the modules that it happens in."""
+    count: int = 1  # type: ignore[assignment]
+    """How many nodes share cause and place."""
+    detail: str = ""
+    """For ``target`` the oldest one that would do, for an autograd function its name."""
+
+
+class Verdict(NamedTuple):
+    """Whether a model converts by one route."""
+
+    route: str
+    """``trace`` or ``export``."""
+    convertible: bool | None
+    """None where it could not be judged."""
+    blockers: tuple[Blocker, ...] = ()
+    decomposed: bool = False
+    """Whether the export needs core ATen decompositions."""
+    seconds: tuple[float, float] = (0.0, 0.0)
+    """For the capture, and for coremltools' front end."""
+    reason: str = ""
+    """Why it could not be judged."""
+
+
+def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destination, project: Project) -> Verdict:
+    """Judge a model by one route: everything that `ct.convert` would refuse, at the user's statements.
+
+    The model is captured in evaluation mode, on real tensors, and left as it was. Nothing is raised, and nothing printed.
+    """
+    reason = unknown_version() or (_numpy_is_too_new() if route == "trace" else None)
+    if reason is not None:
+        return Verdict(route, None, reason=reason)
+    with _undisturbed(model, inputs):
+        return _Attempt(model, inputs, destination, project).judged(route)
+
+
+def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:
+    """The verdict that counts: the first route that converts, or else the one with the fewest blockers; None without any.
+
+    ``frontend`` is ``auto`` or the one route to look at.
+    """
+    allowed = [verdict for verdict in verdicts if frontend in ("auto", verdict.route)]
+    order = {True: 0, False: 1, None: 2}
+    return min(allowed, key=lambda one: (order[one.convertible], len(one.blockers)), default=None)
+
+
+def _numpy_is_too_new() -> str | None:
+    numpy = installed.version("numpy")
+    if numpy is not None and installed.release(numpy) >= (2, 4):
+        return f"numpy {numpy} breaks the conversion of traced models by coremltools"
+    return None
+
+
+@contextmanager
+def _undisturbed(model: nn.Module, inputs: Inputs) -> Iterator[None]:
+    """In evaluation mode, in silence, and with everything restored.
+
+    The numbers in parameters are kept where they are small; a model that writes to its own large weights in evaluation
+    mode is not known.
+    """
+    weight = sum(one.numel() * one.element_size() for one in model.parameters())
+    with ExitStack() as stack:
+        stack.enter_context(silence())
+        stack.enter_context(unchanged(model, inputs, values=weight <= SMALL))
+        if weight > SMALL:
+            stack.callback(_restored, [(one, one.detach().clone()) for one in model.buffers()])
+        stack.enter_context(torch.no_grad())
+        for module in model.modules():
+            # An overridden `train` may do anything.
+            vars(module)["training"] = False
+        yield
+
+
+def _restored(saved: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    with torch.no_grad():
+        for tensor, value in saved:
+            if not torch.equal(tensor, value):
+                tensor.copy_(value)
+
+
+class _Attempt:
+    """One model on its way through capture and front end."""
+
+    def __init__(self, model: nn.Module, inputs: Inputs, destination: Destination, project: Project) -> None:
+        self._model = model
+        self._inputs = inputs
+        self._target = specification(destination.ios)
+        self._half = destination.precision == "fp16"
+        self._project = project
+        self._paths: dict[int, list[str]] = {}
+        self._modules: dict[str, nn.Module] = {}
+        for path, module in model.named_modules(remove_duplicate=False):
+            self._paths.setdefault(id(module), []).append(path)
+            self._modules[path] = module
+
+    def judged(self, route: str) -> Verdict:
+        """The verdict by a route; by export with core ATen decompositions where it fails without them."""
+        if route == "trace":
+            return self._verdict(route, lambda: routes.traced(self._model, self._inputs, self._target))
+        began = time.perf_counter()
+        try:
+            program = routes.exported(self._model, self._inputs)
+        except Exception as error:
+            return self._not_captured(route, error, time.perf_counter() - began)
+        plain = self._verdict(route, lambda: routes.decomposed(program, core=False), began)
+        if plain.convertible:
+            return plain
+        core = self._verdict(route, lambda: routes.decomposed(program, core=True), began)
+        if core.convertible or len(core.blockers) < len(plain.blockers):
+            return core._replace(decomposed=True)
+        return plain
+
+    def _verdict(self, route: str, capture: Any, began: float | None = None) -> Verdict:
+        began = time.perf_counter() if began is None else began
+        try:
+            captured = capture()
+        except Exception as error:
+            return self._not_captured(route, error, time.perf_counter() - began)
+        ready = time.perf_counter()
+        front_end = FrontEnd(
+            captured.program, captured.types, captured, self._target, self._half and self._target >= ct.target.iOS16
+        )
+        for name, message in captured.problems:
+            front_end.note("argument", None, message, name)
+        program = front_end.run()
+        failures = list(front_end.failures)
+        if program is not None:
+            failures += self._wide(program, front_end)
+        taken = time.perf_counter() - ready
+        blockers = tuple(_grouped(self._blocker(failure, captured) for failure in failures))
+        return Verdict(route, not blockers, blockers, seconds=(ready - began, taken))
+
+    def _not_captured(self, route: str, error: Exception, seconds: float) -> Verdict:
+        kind = "argument" if isinstance(error, routes.Refused) else "capture"
+        frames = []
+        trace = error.__traceback__
+        while trace is not None:
+            frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+            trace = trace.tb_next
+        place = self._project.place_of_rows(routes.since_capture(frames)) or self._class_place()
+        message = _first_line(str(error)) or type(error).__name__
+        return Verdict(route, False, (Blocker(kind, None, message, place),), seconds=(seconds, 0.0))
+
+    def _wide(self, program: Any, front_end: FrontEnd) -> Iterator[Failure]:
+        for wide in wide_tensors(program, self._half):
+            message = f"Core ML only supports tensors with rank <= 5: {wide.rank} dimensions are left"
+            if wide.operation is None:
+                yield Failure("rank", None, message, wide.name)
+            else:
+                yield Failure("rank", front_end.origin(wide.operation), message)
+
+    def _blocker(self, failure: Failure, captured: routes.Captured) -> Blocker:
+        origin = None if failure.node is None else captured.origin(failure.node)
+        message, detail = _cleaned(failure)
+        if origin is None:
+            place, modules = self._place_of_state(failure.value)
+            return Blocker(failure.kind, None, message, place or self._class_place(), modules, detail=detail)
+        place = self._project.place_of_rows(origin.frames)
+        module = self._modules.get(origin.module)
+        modules = (origin.module,) if module is None else tuple(self._paths[id(module)])
+        if place is None:
+            place = self._nearest_class(origin.module)
+        return Blocker(failure.kind, origin.operator, message, place, modules, detail=detail or origin.note)
+
+    def _place_of_state(self, name: str | None) -> tuple[Place | None, tuple[str, ...]]:
+        """Where a parameter or buffer is bound."""
+        for path, _ in (*self._model.named_parameters(), *self._model.named_buffers()) if name else ():
+            if name in (path, f"p_{path.replace('.', '_')}", f"b_{path.replace('.', '_')}"):
+                owner, _, attribute = path.rpartition(".")
+                module = self._modules[owner]
+                found = place_of_attribute(type(module), attribute)
+                return (None if found is None else found[1]), tuple(self._paths[id(module)])
+        return None, ()
+
+    def _nearest_class(self, path: str) -> Place | None:
+        """The class line of the innermost module around ``path`` that is not torch's own."""
+        parts = path.split(".") if path else []
+        for end in range(len(parts), -1, -1):
+            module = self._modules.get(".".join(parts[:end]))
+            if module is not None and type(module).__module__.partition(".")[0] != "torch":
+                return place_of_class(type(module))
+        return None
+
+    def _class_place(self) -> Place | None:
+        return self._nearest_class("")
+
+
+def _cleaned(failure: Failure) -> tuple[str, str]:
+    """The first line of a message without the names of nodes, and the target that it ends with."""
+    message, detail = failure.message, ""
+    if failure.kind == "target" and message.endswith("]"):
+        message, _, detail = message[:-1].rpartition(" [")
+    if failure.node is not None:
+        message = message.replace(f"node {failure.node} (", "node (").replace(f"fx node {failure.node},", "fx node,")
+    return _first_line(message), detail
+
+
+def _first_line(message: str) -> str:
+    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
+    return " ".join(lines[0].split())[:300] if lines else ""
+
+
+def _grouped(blockers: Iterator[Blocker]) -> Iterator[Blocker]:
+    """Blockers of one cause at one place as one; without a place those of one module."""
+    groups: dict[tuple[object, ...], Blocker] = {}
+    for one in blockers:
+        key = (one.kind, one.operator, one.place, None if one.place else (one.modules, one.message))
+        known = groups.get(key)
+        groups[key] = (
+            one
+            if known is None
+            else known._replace(modules=tuple(dict.fromkeys((*known.modules, *one.modules))), count=known.count + 1)
+        )
+    return iter(groups.values())
