@@ -410,7 +410,7 @@ class FrontEnd:
         return any(name in self._lost or name in self._uncertain for name in _names(node.inputs))
 
     def _is_constant(self, context: Any, name: str) -> bool:
-        value = context.get(name, None)
+        value = context[name] if name in context else None  # noqa: SIM401 - it is no dict
         return isinstance(value, self._api.Var) and value.val is not None
 
     def _note_refusal(self, context: Any, node: Any, error: Exception) -> None:
