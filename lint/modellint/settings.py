@@ -43,12 +43,14 @@ class Destination(NamedTuple):
     """Where a model is to go: what is wrong with it depends on that.
 
     ``target`` is a key of ``TARGETS``, by default what `ct.convert` takes by itself; ``coremltools`` the version of it that
-    converts, None for the newest that the operator table knows; ``precision`` is ``fp16`` or ``fp32``.
+    converts, None for the newest that the operator table knows; ``precision`` is ``fp16`` or ``fp32``,
+    ``frontend`` how it is captured: ``auto``, ``trace`` or ``export``.
     """
 
     target: str = "iOS15"
     coremltools: str | None = None
     precision: str = "fp16"
+    frontend: str = "auto"
 
     @property
     def ios(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -307,6 +308,9 @@ def _like_of(value: Any) -> Likes:
 
 def _operator_of(node: Any) -> str:
     target = node.target
+    if target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        # A part of what another operator gives: that one is meant.
+        return _operator_of(node.args[0])
     name = getattr(target, "name", None)
     if callable(name):
         return str(name()).partition(".")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -14,6 +14,7 @@ from modellint.coreml import capture_routes as routes
 from modellint.coreml import installed
 from modellint.coreml.private import Failure, FrontEnd, ct, silence, specification, unknown_version
 from modellint.coreml.rank import wide_tensors
+from modellint.coreml.verdict import Blocker, Verdict
 from modellint.live.place import Place, Project, place_of_attribute, place_of_class
 from modellint.live.unchanged import unchanged
 
@@ -21,47 +22,8 @@ if TYPE_CHECKING:
     from modellint.live.subject import Inputs
     from modellint.settings import Destination
 
-ROUTES = ("trace", "export")
-"""How a model is captured, in the order in which the routes are tried."""
 SMALL = 256 * 1024**2
 """Bytes of parameters up to which their numbers are kept and restored."""
-
-
-class Blocker(NamedTuple):
-    """One reason why a model does not convert."""
-
-    kind: str
-    """``missing``: no converter; ``refused``: the converter refuses this use; ``target``: it needs a newer deployment target;
-    ``rank``: more than five dimensions are left; ``argument``: `ct.convert` refuses an input; ``output``: it refuses an output;
-    ``crash``: the converter itself crashes; ``capture``: the capture fails."""
-    operator: str | None
-    """As in ``aten::fmod``."""
-    message: str
-    """coremltools' own first line."""
-    place: Place | None
-    """The user's statement."""
-    modules: tuple[str, ...] = ()
-    """The paths of the modules that it happens in."""
-    count: int = 1  # type: ignore[assignment]
-    """How many nodes share cause and place."""
-    detail: str = ""
-    """For ``target`` the oldest one that would do, for an autograd function its name."""
-
-
-class Verdict(NamedTuple):
-    """Whether a model converts by one route."""
-
-    route: str
-    """``trace`` or ``export``."""
-    convertible: bool | None
-    """None where it could not be judged."""
-    blockers: tuple[Blocker, ...] = ()
-    decomposed: bool = False
-    """Whether the export needs core ATen decompositions."""
-    seconds: tuple[float, float] = (0.0, 0.0)
-    """For the capture, and for coremltools' front end."""
-    reason: str = ""
-    """Why it could not be judged."""
 
 
 def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destination, project: Project) -> Verdict:
@@ -74,16 +36,6 @@ def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destinati
         return Verdict(route, None, reason=reason)
     with _undisturbed(model, inputs):
         return _Attempt(model, inputs, destination, project).judged(route)
-
-
-def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:
-    """The verdict that counts: the first route that converts, or else the one with the fewest blockers; None without any.
-
-    ``frontend`` is ``auto`` or the one route to look at.
-    """
-    allowed = [verdict for verdict in verdicts if frontend in ("auto", verdict.route)]
-    order = {True: 0, False: 1, None: 2}
-    return min(allowed, key=lambda one: (order[one.convertible], len(one.blockers)), default=None)
 
 
 def _numpy_is_too_new() -> str | None:
@@ -243,10 +195,10 @@ def _first_line(message: str) -> str:
 
 
 def _grouped(blockers: Iterator[Blocker]) -> Iterator[Blocker]:
-    """Blockers of one cause at one place as one; without a place those of one module."""
+    """Blockers of one cause at one place as one."""
     groups: dict[tuple[object, ...], Blocker] = {}
     for one in blockers:
-        key = (one.kind, one.operator, one.place, None if one.place else (one.modules, one.message))
+        key = (one.kind, one.operator, one.place, one.message if one.place is None else None)
         known = groups.get(key)
         groups[key] = (
             one

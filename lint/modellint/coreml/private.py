@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -252,7 +253,7 @@ class FrontEnd:
         self._uncertain: set[str] = set()
         self._newer: dict[tuple[str, str], Any] = {}
         self._symbols: dict[str, Any] = {}
-        self._outputs: list[str] | None = None
+        self._makers: dict[str, Any] = {}
         self._renamed: dict[str, str] = {}
 
     def note(self, kind: str, node: str | None, message: str, value: str | None = None) -> None:
@@ -350,7 +351,6 @@ class FrontEnd:
                 else:
                     # The operator that takes it is refused as well, and says more.
                     self._lost.add(node.name)
-        self._outputs = outputs
         return api.graph.InternalTorchIRGraph(
             nodes=nodes,
             params=parameters,
@@ -380,6 +380,8 @@ class FrontEnd:
     def _convert_nodes(self, context: Any, graph: Any, early_exit: bool = True) -> None:
         top = isinstance(graph, self._api.graph.InternalTorchIRGraph)
         for node in graph.nodes:
+            if len(node.outputs) > 1:
+                self._makers.update(dict.fromkeys(node.outputs, node))
             self._convert(context, node)
             if early_exit and all(name in context for name in graph.outputs):
                 break
@@ -415,6 +417,11 @@ class FrontEnd:
 
     def _note_refusal(self, context: Any, node: Any, error: Exception) -> None:
         message = _described(error)
+        unbound = _UNBOUND.search(message)
+        maker = None if unbound is None else self._makers.get(unbound[1])
+        if maker is not None:
+            self._note_unbound(context, maker)
+            return
         key = node.kind, message.replace(node.name, "")
         if key not in self._newer:
             self._newer[key] = self._newer_target(context, node)
@@ -423,6 +430,16 @@ class FrontEnd:
             self.note("target", node.name, f"{message} [{newer.name}]")
         else:
             self.note("refused" if _speaks(error) else "crash", node.name, message)
+
+    def _note_unbound(self, context: Any, maker: Any) -> None:
+        """A converter that made less than its operator gives: the operator is to blame, not what wants the rest."""
+        missing = [name for name in maker.outputs if not (name in context and isinstance(context[name], self._api.Var))]
+        absent = [name for name in missing if name not in context] or missing
+        ordinals = ", ".join(str(maker.outputs.index(name) + 1) for name in absent)
+        self.note("refused", maker.name, f"the converter of {maker.kind} does not make its output {ordinals}")
+        for name in missing:
+            with self._scope(maker):
+                self._put(context, name, _NOTHING, self._guide.like(self._renamed.get(name, name)), ())
 
     def _newer_target(self, context: Any, node: Any) -> Any:
         """The oldest target, newer than the one that is asked for, for which a node converts."""
@@ -594,7 +611,12 @@ class FrontEnd:
             held = context[name] if name in context else _NOTHING  # noqa: SIM401 - it is no dict
             if isinstance(held, self._api.Var) or held is None:
                 continue
-            if name not in self._lost and not self.failures:
+            maker = self._makers.get(name)
+            if maker is not None and name not in self._lost:
+                self._note_unbound(context, maker)
+                if name in context and isinstance(context[name], self._api.Var):
+                    continue
+            elif name not in self._lost and not self.failures:
                 what = "is not there" if held is _NOTHING else f"is a {type(held).__name__}"
                 self.note("output", None, f"the output {name} {what}", name)
             stand_in = SimpleNamespace(name=name, kind="output", meta={})
@@ -602,31 +624,25 @@ class FrontEnd:
                 context.add(self._made(Like((1,), torch.float32), ()), torch_name=name, override=True)
 
     def _check_outputs(self, program: Any) -> None:
-        from coremltools.converters.mil.backend.mil.helper import types_to_proto_primitive
-
         for function in program.functions.values():
             for held in function.outputs:
                 if self._api.types.is_complex(held.dtype):
-                    try:
-                        types_to_proto_primitive(held.dtype)
-                    except ValueError as error:
-                        self.note("output", node_of(held.op), str(error), held.name)
-
-    def nodes_by_number(self) -> dict[int, str]:
-        """The names of an exported program's nodes by what ``node_of`` tells of them."""
-        return {at: node.name for at, node in enumerate(self._program.graph_module.graph.nodes)}
+                    self.note("output", self.origin(held.op), _COMPLEX, held.name)
 
     def origin(self, operation: Any) -> str | None:
         """The node of the captured program that an operation was made of."""
-        found = node_of(operation)
+        found = _node_of(operation)
         if isinstance(found, int):
-            return self.nodes_by_number().get(found)
+            return str(next(node.name for at, node in enumerate(self._program.graph.nodes) if at == found))
         return None if found is None else self._renamed.get(found, found)
 
 
 _NOTHING: Any = object()
 _LARGEST = 1 << 22
 """Elements of a constant that is computed by PyTorch."""
+_COMPLEX = "MIL doesn't support complex data as model's output, please extract real and imaginary parts explicitly."
+_UNBOUND = re.compile(r"Torch var (\S+) not found in context")
+_PYTHON = re.compile(r"(not enough|too many) values to unpack")
 
 
 class _Tidied:
@@ -716,7 +732,7 @@ class _Tidied:
         return True
 
 
-def node_of(operation: Any) -> Any:
+def _node_of(operation: Any) -> Any:
     """The name of the node that an operation was made of, for an exported program its number."""
     if operation is None:
         return None
@@ -784,9 +800,9 @@ def _target_name(target: Any) -> str:
 
 def _speaks(error: Exception) -> bool:
     """Whether an exception was raised to say something to the user."""
-    return isinstance(error, (ValueError, NotImplementedError, RuntimeError, AssertionError)) and bool(
-        str(error).strip()
-    )
+    kinds = (ValueError, NotImplementedError, RuntimeError, AssertionError)
+    text = str(error).strip()
+    return isinstance(error, kinds) and bool(text) and _PYTHON.match(text) is None
 
 
 def _described(error: Exception) -> str:

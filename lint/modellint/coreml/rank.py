@@ -10,33 +10,46 @@ _SHAPES = ("reshape", "expand_dims")
 
 
 class Wide(NamedTuple):
-    """One tensor that is left."""
+    """Where tensors that are left begin."""
 
     operation: Any
-    """What makes it; None for an input."""
+    """What makes the first one of narrower ones; None for an input."""
     name: str
     rank: int
 
 
 def wide_tensors(program: Any, half: bool) -> Iterator[Wide]:
-    """The tensors above the limit that are left when all passes have run; ``half`` says whether values become fp16.
+    """Where tensors above the limit begin that are left when all passes have run; ``half`` says whether values become fp16.
 
     A reshape, a transpose of its result and a reshape of that, each with one consumer, are folded into tensors of fewer
     dimensions. What has a value already is folded away.
     """
     for function in program.functions.values():
         live = _live(function)
-        for name, variable in function.inputs.items():
-            # The cast of a wide input is an operation with a wide result.
-            if half and _rank(variable) > LIMIT and _name_of(variable.dtype) == "fp32":
-                yield Wide(None, name, _rank(variable))
+        inputs = {variable: name for name, variable in function.inputs.items()}
+        # The cast of a wide input is an operation with a wide result.
+        left = [one for one in inputs if half and _rank(one) > LIMIT and _name_of(one.dtype) == "fp32"]
         outputs = set(function.outputs)
         for operation in function.operations:
-            if operation not in live:
-                continue
-            for variable in operation.outputs:
-                if _rank(variable) > LIMIT and variable.val is None and not _is_folded(variable, live, outputs):
-                    yield Wide(operation, variable.name, _rank(variable))
+            if operation in live:
+                wide = (one for one in operation.outputs if _rank(one) > LIMIT and one.val is None)
+                left.extend(one for one in wide if not _is_folded(one, live, outputs))
+        heads = dict.fromkeys(head for one in left for head in _heads(one))
+        for head in heads:
+            yield Wide(head.op, inputs.get(head, head.name), _rank(head))
+
+
+def _heads(variable: Any) -> Iterator[Any]:
+    """The wide tensors that a wide one is made of, as far back as they are wide."""
+    waiting, seen = [variable], {variable}
+    while waiting:
+        one = waiting.pop()
+        given = () if one.op is None else one.op.get_flattened_inputs()
+        wide = [each for each in given if _rank(each) > LIMIT and each.val is None]
+        if not wide:
+            yield one
+        waiting.extend(each for each in wide if each not in seen)
+        seen.update(wide)
 
 
 def _live(function: Any) -> set[Any]:

@@ -47,6 +47,8 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         met.add("run")
     if subject.checkpoint is not None:
         met.add("checkpoint")
+    if subject.may_convert:
+        met.add("conversion")
     found: list[Diagnostic] = []
     asked: set[str] = set()
     for rule in live_rules(rules):
@@ -60,10 +62,19 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
             found.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
             continue
         # Of a run that ended early nobody saw the rest.
-        if rule.live_needs != "run" or (subject.run is not None and subject.run.failure is None):
+        if _is_seen(rule.live_needs, subject):
             asked.add(rule.code)
     ordered = sorted(united(_most_specific(found, rules)), key=lambda finding: finding.sort_key)
     return Examined(ordered, frozenset(asked))
+
+
+def _is_seen(needs: str, subject: Subject) -> bool:
+    """Whether a rule with these needs saw all that there is to see."""
+    if needs == "run":
+        return subject.run is not None and subject.run.failure is None
+    if needs == "conversion":
+        return bool(subject.verdicts) and all(verdict.is_complete for verdict in subject.verdicts)
+    return True
 
 
 def same(finding: Diagnostic) -> tuple[object, ...]:

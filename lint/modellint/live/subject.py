@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +17,7 @@ from modellint.live.place import Place, Project
 from modellint.settings import Destination
 
 if TYPE_CHECKING:
+    from modellint.coreml.verdict import Verdict
     from modellint.live.hidden import Held
     from modellint.rule import Rule
 
@@ -83,6 +84,7 @@ class Subject:
         *,
         has_values: bool = True,
         checkpoint: Mapping[str, Any] | None = None,
+        judge: Callable[[Subject], tuple[Verdict, ...]] | None = None,
     ) -> None:
         self.model = model
         self.inputs = inputs
@@ -91,6 +93,20 @@ class Subject:
         self.has_values = has_values
         """Whether parameters hold numbers; they do not on the meta device."""
         self.checkpoint = checkpoint
+        self._judge = judge
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Whether coremltools converts the model, by each route that was tried; empty where that cannot be said."""
+        run = self.run
+        if self._judge is None or run is None or run.failure is not None:
+            return ()
+        return self._judge(self)
+
+    @property
+    def may_convert(self) -> bool:
+        """Whether there is anything to ask for a verdict."""
+        return self._judge is not None and self.inputs is not None and self.has_values
 
     @cached_property
     def modules(self) -> tuple[Entry, ...]:

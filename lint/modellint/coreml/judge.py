@@ -1,0 +1,29 @@
+"""A live model to the verdicts on its conversion, as far as the environment allows one."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from modellint.coreml.verdict import ROUTES, Verdict
+
+if TYPE_CHECKING:
+    from modellint.live.subject import Subject
+
+
+def judge(subject: Subject) -> tuple[Verdict, ...]:
+    """Try the routes that the destination asks for, until one converts; none without coremltools.
+
+    Of two routes the one that is not asked for is tried too where the other fails: it may be the way out.
+    """
+    if subject.inputs is None or not subject.has_values or importlib.util.find_spec("coremltools") is None:
+        return ()
+    from modellint.coreml.dryrun import dry_run
+
+    found: list[Verdict] = []
+    asked = subject.destination.frontend
+    for route in sorted(ROUTES, key=lambda route: route != asked) if asked != "auto" else ROUTES:
+        found.append(dry_run(subject.model, subject.inputs, route, subject.destination, subject.project))
+        if found[-1].convertible:
+            break
+    return tuple(found)
