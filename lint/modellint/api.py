@@ -36,6 +36,8 @@ class Report:
     diagnostics: tuple[Diagnostic, ...]
     convertible: bool | None = None
     """Whether coremltools converts the model; None when that was not tried, as in every check of source."""
+    verdict: str = ""
+    """The same in a line, with how much is in the way and by which route it converts."""
 
     @property
     def ok(self) -> bool:
@@ -58,12 +60,13 @@ class Report:
     def __repr__(self) -> str:
         from modellint.report import concise
 
-        return concise.render(self.diagnostics).rstrip("\n")
+        text = concise.render(self.diagnostics).rstrip("\n")
+        return f"{text}\n{self.verdict}" if self.verdict else text
 
     def _repr_html_(self) -> str:
         from modellint.report import notebook
 
-        return notebook.render(self.diagnostics)
+        return notebook.render(self.diagnostics, self.verdict)
 
 
 def check_model(
@@ -74,6 +77,9 @@ def check_model(
     select: str | Sequence[str] | None = None,
     ignore: str | Sequence[str] | None = None,
     root: str | PathLike[str] | None = None,
+    frontend: str | None = None,
+    deployment_target: str | None = None,
+    precision: str | None = None,
 ) -> Report:
     """Check a model as it stands in memory, and leave it exactly as it was.
 
@@ -81,14 +87,39 @@ def check_model(
     arguments, a dict of keyword arguments, or the one argument. Without it what needs a run is not checked. ``checkpoint`` is a
     file (``.pt``, ``.pth``, ``.safetensors``) or a dict that is to fit the model. ``select`` and ``ignore`` are codes or the
     beginnings of codes, such as ``"REG"``; without them the settings of the project hold, which is the one of the model's class,
-    or the folder ``root``.
+    or the folder ``root``. So it is with ``frontend`` (``auto``, ``trace`` or ``export``), ``deployment_target`` (as in
+    ``"iOS16"``) and ``precision`` (``fp16`` or ``fp32``), which say what the model is to be converted by and for.
 
-    Raises ``TypeError`` for what is no model, ``ValueError`` for unknown codes and for a checkpoint that cannot be read, which
+    Raises ``TypeError`` for what is no model, ``ValueError`` for unknown codes and words, and for a checkpoint that cannot be read, which
     is refused where it holds anything but tensors, and ``OSError`` for one that cannot be opened.
     """
     from modellint.live.session import examine
 
-    return Report(tuple(examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root)))
+    chosen = _chosen(frontend, deployment_target, precision)
+    found, verdict = examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, chosen)
+    if verdict is None:
+        return Report(tuple(found))
+    from modellint.report import targets
+
+    convertible = verdict["convertible"]
+    if convertible is False and all(finding.severity < Severity.ERROR for finding in found):
+        # What stands in the way was not asked for, or is excused.
+        convertible = None
+    return Report(tuple(found), convertible, targets.line_of(verdict, found))
+
+
+def _chosen(frontend: str | None, deployment_target: str | None, precision: str | None) -> dict[str, str]:
+    from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
+
+    given = {
+        "frontend": (frontend, FRONTENDS),
+        "deployment-target": (deployment_target, tuple(TARGETS)),
+        "precision": (precision, PRECISIONS),
+    }
+    for name, (word, words) in given.items():
+        if word is not None and word not in words:
+            raise ValueError(f"{name.replace('-', '_')} must be one of {', '.join(words)}, not {word!r}")
+    return {name: word for name, (word, _) in given.items() if word is not None}
 
 
 def _codes(given: str | Sequence[str] | None) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint import __version__
-from modellint.settings import TARGETS
+from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Diagnostic
@@ -29,6 +29,8 @@ _LIVE_ONLY = {
     "timeout": "--timeout",
     "memory": "--memory",
     "seed": "--seed",
+    "frontend": "--frontend",
+    "precision": "--precision",
 }
 
 
@@ -136,6 +138,16 @@ def _with_inputs(function: Any) -> Any:
 @click.option(
     "--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help="Compare the model with these weights."
 )
+@click.option(
+    "--frontend",
+    type=click.Choice(list(FRONTENDS)),
+    help="How a live target is captured for Core ML (default: auto: trace, then export).",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(list(PRECISIONS)),
+    help="What a live target computes in on Core ML (default: fp16).",
+)
 @click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
 @click.option("--stdin-filename", type=click.Path(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
 @click.option("--force-exclude", is_flag=True, help="Exclude files that are named on the command line too.")
@@ -180,6 +192,8 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         "output-format",
         "deployment-target",
         "coreml-version",
+        "frontend",
+        "precision",
     ):
         value = options.get(key.replace("-", "_"))
         if value is not None:
@@ -251,7 +265,7 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
         ]
     if not live:
         for key, option in _LIVE_ONLY.items():
-            if options[key] and not (options["models"] and key in ("timeout", "memory", "seed")):
+            if options[key] and not (options["models"] and key not in ("inputs", "checkpoint")):
                 raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
     if options["models"]:
         from modellint import live_run
@@ -339,7 +353,7 @@ def _check_live(job: Job, files: list[Path], live: list[Wanted], outcome: Outcom
                 f"warning: {checked.result.target} was not checked: {checked.result.diagnostics[0].message}", err=True
             )
         results.append(checked.result)
-    outcome.targets = [result.target for result in results]
+    outcome.targets = [(result.target, result.verdict) for result in results]
     outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
 
 
@@ -435,7 +449,7 @@ def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: _Te
             if top.output_format == "report":
                 from modellint.report import targets
 
-                verdicts = [targets.untried(target) for target in outcome.targets]
+                verdicts = [targets.verdict_of(target, verdict, found) for target, verdict in outcome.targets]
                 return json_format.render_report(found, top.docs_url, _absolute, __version__, verdicts)
             return json_format.render(found, top.docs_url, _absolute)
         case "concise":
@@ -452,7 +466,20 @@ def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: _Te
                 from modellint.report import full
 
                 text = full.render(found, texts, color, unsafe=options["unsafe_fixes"], fixed=fixed)
-    return "" if options["quiet"] and not found else text
+    return "" if options["quiet"] and not found else text + ("" if options["quiet"] else _verdicts(outcome))
+
+
+def _verdicts(outcome: Outcome) -> str:
+    """Below all findings, a line for each live target."""
+    if not outcome.targets:
+        return ""
+    from modellint.report import targets
+
+    lines = []
+    for target, verdict in outcome.targets:
+        here = [one for one in outcome.diagnostics if one.target == target]
+        lines.append(targets.line_of(verdict, here, target if len(outcome.targets) > 1 else None))
+    return "".join(f"{line}\n" for line in lines if line)
 
 
 class _Texts:

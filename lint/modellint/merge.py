@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.diagnostic import Diagnostic
 
@@ -27,6 +27,8 @@ class LiveResult(NamedTuple):
     """Whether the check ended early, so that nothing follows from what it does not report."""
     asked: frozenset[str] = frozenset()
     """Codes of the rules whose live side was asked and answered: silence of these means something."""
+    verdict: Mapping[str, Any] | None = None
+    """On the target's conversion; None where nobody asked."""
 
 
 def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mapping[str, Rule]) -> list[Diagnostic]:

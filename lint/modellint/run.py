@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.diagnostic import Diagnostic
 from modellint.rule import Rule, load_rules
@@ -78,7 +78,7 @@ class Outcome:
         self.files = files
         self.fixed: Counter[str] = Counter()
         self.diffs: list[str] = []
-        self.targets: list[str] = []
+        self.targets: list[tuple[str, Mapping[str, Any] | None]] = []
         self.problems: list[str] = []
 
 

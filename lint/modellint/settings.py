@@ -12,10 +12,21 @@ from typing import Any, NamedTuple
 ALWAYS = frozenset({"LNT002", "LNT003", "LNT004"})
 """What could not be parsed, run or judged: without these a file that nobody looked at would pass for a clean one."""
 LEVELS = ("info", "warning", "error", "never")
+FRONTENDS = ("auto", "trace", "export")
+PRECISIONS = ("fp16", "fp32")
 FORMATS = ("full", "concise", "json", "report")
 
 _LISTS = ("select", "ignore", "extend-select", "exclude", "module-bases", "plugins")
-_WORDS = ("fail-level", "docs-url", "output-format", "deployment-target", "coreml-version", "prelu-import")
+_WORDS = (
+    "fail-level",
+    "docs-url",
+    "output-format",
+    "deployment-target",
+    "coreml-version",
+    "prelu-import",
+    "precision",
+    "frontend",
+)
 KEYS = (*_LISTS, "per-file-ignores", *_WORDS, "models")
 """Every key of a settings file."""
 _MODEL_KEYS = ("target", "inputs", "checkpoint")
@@ -92,6 +103,8 @@ class Settings:
     """The module that fixes import ``CustomPReLU`` from; None: they write the class."""
     deployment_target: str = "iOS15"
     coreml_version: str | None = None
+    precision: str = "fp16"
+    frontend: str = "auto"
     models: tuple[Model, ...] = ()
     """The live targets that ``--models`` checks."""
     config: Path | None = None
@@ -104,7 +117,7 @@ class Settings:
     @property
     def destination(self) -> Destination:
         """Where models are to go."""
-        return Destination(self.deployment_target, self.coreml_version)
+        return Destination(self.deployment_target, self.coreml_version, self.precision, self.frontend)
 
     def enables(self, code: str, default: bool = True) -> bool:
         """Whether a rule runs: of all selectors that match its code the longest decides, ``ignore`` in a tie.
@@ -248,7 +261,13 @@ def _checked(path: Path, key: str, value: object) -> Any:
         raise SettingsError(f"{path}: {key} must be a string")
     if key == "coreml-version":
         check_version(value, f"{path}: {key}")
-    choices = {"fail-level": LEVELS, "output-format": FORMATS, "deployment-target": tuple(TARGETS)}.get(key)
+    choices = {
+        "fail-level": LEVELS,
+        "output-format": FORMATS,
+        "deployment-target": tuple(TARGETS),
+        "precision": PRECISIONS,
+        "frontend": FRONTENDS,
+    }.get(key)
     if choices is not None and value not in choices:
         raise SettingsError(f"{path}: {key} must be one of {', '.join(choices)}, not {value!r}")
     if key == "prelu-import" and not all(map(_is_name, value.split("."))):

@@ -15,6 +15,7 @@ import pytest
 from torch import nn
 
 from modellint.coreml import installed
+from modellint.coreml.judge import judge
 from modellint.live.check import check_subject, live_rules
 from modellint.live.subject import Inputs, Subject
 from modellint.rule import Page, Rule, load_rules
@@ -52,7 +53,8 @@ def subject_of(made: dict[str, Any], folder: Path) -> Subject:
         model = [cls for cls in classes if cls.__module__ == made["__name__"]][-1]().eval()
     inputs = made.get("inputs")
     example = None if inputs is None else Inputs.of(inputs)
-    return Subject(model, example, folder, Destination(), checkpoint=made.get("checkpoint"))
+    destination = Destination(frontend=made.get("frontend", "auto"))
+    return Subject(model, example, folder, destination, checkpoint=made.get("checkpoint"), judge=judge)
 
 
 def codes(rule: Rule, title: str, folder: Path) -> set[str]:

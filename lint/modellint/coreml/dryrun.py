@@ -14,7 +14,7 @@ from modellint.coreml import capture_routes as routes
 from modellint.coreml import installed
 from modellint.coreml.private import Failure, FrontEnd, ct, silence, specification, unknown_version
 from modellint.coreml.rank import wide_tensors
-from modellint.coreml.verdict import Blocker, Verdict
+from modellint.coreml.verdict import Blocker, Verdict, choose
 from modellint.live.place import Place, Project, place_of_attribute, place_of_class
 from modellint.live.unchanged import unchanged
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from modellint.live.subject import Inputs
     from modellint.settings import Destination
 
+__all__ = ["Blocker", "Verdict", "choose", "dry_run"]
+
+_NO_OUTPUT = "Only tensors, lists, tuples of tensors"
+"""How torch says that it does not trace what a model returns."""
 SMALL = 256 * 1024**2
 """Bytes of parameters up to which their numbers are kept and restored."""
 
@@ -125,7 +129,12 @@ class _Attempt:
         return Verdict(route, not blockers, blockers, seconds=(ready - began, taken))
 
     def _not_captured(self, route: str, error: Exception, seconds: float) -> Verdict:
+        trouble = self._trouble()
+        if trouble is not None:
+            return Verdict(route, None, reason=f"the model does not run: {trouble}")
         kind = "argument" if isinstance(error, routes.Refused) else "capture"
+        if str(error).startswith(_NO_OUTPUT):
+            kind = "output"
         frames = []
         trace = error.__traceback__
         while trace is not None:
@@ -135,12 +144,21 @@ class _Attempt:
         message = _first_line(str(error)) or type(error).__name__
         return Verdict(route, False, (Blocker(kind, None, message, place),), seconds=(seconds, 0.0))
 
+    def _trouble(self) -> str | None:
+        """Why the model does not run at all."""
+        try:
+            self._model(*self._inputs.args, **self._inputs.kwargs)
+        except Exception as error:
+            return f"{type(error).__name__}: {_first_line(str(error))}"
+        return None
+
     def _wide(self, program: Any, front_end: FrontEnd) -> Iterator[Failure]:
         for wide in wide_tensors(program, self._half):
-            message = f"Core ML only supports tensors with rank <= 5: {wide.rank} dimensions are left"
+            most = "dimensions; Core ML has at most five"
             if wide.operation is None:
-                yield Failure("rank", None, message, wide.name)
+                yield Failure("rank", None, f"the input {wide.name} has {wide.rank} {most}", wide.name)
             else:
+                message = f"the result has {wide.rank} {most}, and no pass of coremltools merges them"
                 yield Failure("rank", front_end.origin(wide.operation), message)
 
     def _blocker(self, failure: Failure, captured: routes.Captured) -> Blocker:

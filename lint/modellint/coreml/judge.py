@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
 
 def judge(subject: Subject) -> tuple[Verdict, ...]:
-    """Try the routes that the destination asks for, until one converts; none without coremltools.
+    """Try the routes that the destination asks for, until one converts.
 
     Of two routes the one that is not asked for is tried too where the other fails: it may be the way out.
     """
-    if subject.inputs is None or not subject.has_values or importlib.util.find_spec("coremltools") is None:
+    if subject.inputs is None or not subject.has_values:
         return ()
+    if importlib.util.find_spec("coremltools") is None:
+        return (Verdict(ROUTES[0], None, reason="coremltools is not installed: pip install 'modellint[coreml]'"),)
     from modellint.coreml.dryrun import dry_run
 
     found: list[Verdict] = []

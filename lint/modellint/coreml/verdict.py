@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.live.place import Place
 
+if TYPE_CHECKING:
+    from modellint.live.subject import Subject
+
 ROUTES = ("trace", "export")
 """How a model is captured, in the order in which the routes are tried."""
+CAPTURES = {"trace": "torch.jit.trace", "export": "torch.export"}
 
 
 class Blocker(NamedTuple):
@@ -63,9 +67,13 @@ def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:
     return min(allowed, key=lambda one: (order[one.convertible], len(one.blockers)), default=None)
 
 
-def others(verdicts: Sequence[Verdict], chosen: Verdict) -> list[Verdict]:
-    """The verdicts by which the model converts, though not by the chosen route."""
-    return [] if chosen.convertible else [one for one in verdicts if one.convertible]
+def blockers(subject: Subject, *kinds: str) -> Iterator[tuple[Blocker, str]]:
+    """What stands in the way by the route that counts, of these kinds, each with what captured the model."""
+    verdict = choose(subject.verdicts, subject.destination.frontend)
+    if verdict is not None:
+        for blocker in verdict.blockers:
+            if blocker.kind in kinds:
+                yield blocker, CAPTURES[verdict.route]
 
 
 def to_json(verdicts: Sequence[Verdict], frontend: str) -> dict[str, Any]:
@@ -74,6 +82,7 @@ def to_json(verdicts: Sequence[Verdict], frontend: str) -> dict[str, Any]:
     return {
         "convertible": None if chosen is None else chosen.convertible,
         "frontend": None if chosen is None or chosen.convertible is None else chosen.route,
+        "reason": "" if chosen is None else chosen.reason,
         "routes": {
             one.route: {"convertible": one.convertible, "blockers": list(map(_blocker_to_json, one.blockers))}
             for one in verdicts
@@ -92,33 +101,3 @@ def _blocker_to_json(blocker: Blocker) -> dict[str, Any]:
         "modules": list(blocker.modules),
         "count": blocker.count,
     }
-
-
-def line(verdicts: Sequence[Verdict], frontend: str) -> str:
-    """The verdict as one line under the findings; empty without any."""
-    chosen = choose(verdicts, frontend)
-    if chosen is None:
-        return ""
-    if chosen.convertible is None:
-        return f"Core ML: not tried · {chosen.reason}"
-    if chosen.convertible:
-        return f"Core ML: will convert · --frontend {chosen.route}"
-    parts = ["Core ML: will not convert", _counted(chosen.blockers)]
-    parts.extend(f"converts with --frontend {one.route}" for one in others(verdicts, chosen))
-    return " · ".join(parts)
-
-
-def _counted(blockers: Sequence[Blocker]) -> str:
-    operators = {one.operator for one in blockers if one.operator is not None}
-    places = {one.place for one in blockers if one.operator is not None}
-    rest = sum(one.operator is None for one in blockers)
-    parts = []
-    if operators:
-        parts.append(f"{_number(len(operators), 'operator')} at {_number(len(places), 'place')}")
-    if rest:
-        parts.append(_number(rest, "other problem" if operators else "problem"))
-    return ", ".join(parts)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
+    from modellint.coreml.verdict import Verdict
     from modellint.live.subject import Subject
     from modellint.rule import Rule
 
@@ -28,6 +29,8 @@ class Examined(NamedTuple):
     diagnostics: list[Diagnostic]
     asked: frozenset[str]
     """Codes of the rules that were asked and answered, with all that they look at before them."""
+    verdicts: tuple[Verdict, ...] = ()
+    """On the model's conversion, where a rule asks about it."""
 
 
 def check_subject(subject: Subject, rules: Mapping[str, Rule]) -> list[Diagnostic]:
@@ -65,7 +68,8 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         if _is_seen(rule.live_needs, subject):
             asked.add(rule.code)
     ordered = sorted(united(_most_specific(found, rules)), key=lambda finding: finding.sort_key)
-    return Examined(ordered, frozenset(asked))
+    verdicts = subject.verdicts if "conversion" in met & needs_of(rules) else ()
+    return Examined(ordered, frozenset(asked), verdicts)
 
 
 def _is_seen(needs: str, subject: Subject) -> bool:

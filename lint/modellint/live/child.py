@@ -158,6 +158,7 @@ class Work:
             return self._answer([self._cannot_run(error.__cause__ or error)], failed=True)
 
     def _checked(self) -> dict[str, Any]:
+        from modellint.coreml import verdict
         from modellint.live.check import examine, needs_of
         from modellint.live.executed import Executed
 
@@ -165,12 +166,15 @@ class Work:
         checkpoint = self._checkpoint()
         with Executed(self._project) as executed:
             # What cannot be built on a real device cannot be exported, whatever rules look at.
-            built = self._build("values" in needs_of(rules) or "LNT003" in rules)
+            built = self._build(bool({"values", "conversion"} & needs_of(rules)) or "LNT003" in rules)
             subject = self._subject(built, checkpoint)
             found = self._run(subject, rules)
         self._enter("checking")
         seen = examine(subject, rules)
-        return self._answer([*found, *seen.diagnostics], self._rows(executed, subject), seen.asked)
+        answer = self._answer([*found, *seen.diagnostics], self._rows(executed, subject), seen.asked)
+        return answer | {
+            "verdict": verdict.to_json(seen.verdicts, subject.destination.frontend) if seen.verdicts else None
+        }
 
     def _shaped(self) -> dict[str, Any]:
         """The table of shapes, from a model without values unless its run asks for some."""
@@ -207,6 +211,7 @@ class Work:
             "asked": sorted(asked),
             "failed": failed,
             "table": None,
+            "verdict": None,
             "notes": self._notes,
         }
 
@@ -218,6 +223,7 @@ class Work:
         return {code: rule for code, rule in rules.items() if code in wanted}
 
     def _subject(self, built: Built, checkpoint: Any = None) -> Subject:
+        from modellint.coreml.judge import judge
         from modellint.live.subject import Subject
         from modellint.settings import Destination
 
@@ -228,6 +234,7 @@ class Work:
             Destination(*self._request["destination"]),
             has_values=built.has_values,
             checkpoint=checkpoint,
+            judge=judge,
         )
 
     def _checkpoint(self) -> Any:
@@ -329,7 +336,7 @@ class Work:
         """Run the model where that is of use; LNT003 where it fails for another reason than its shapes."""
         from modellint.live.check import needs_of
 
-        if subject.inputs is None or not ("run" in needs_of(rules) or "LNT003" in rules):
+        if subject.inputs is None or not ({"run", "conversion"} & needs_of(rules) or "LNT003" in rules):
             return []
         self._enter("running forward of")
         run = subject.run

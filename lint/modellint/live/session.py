@@ -19,6 +19,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modellint import merge
+from modellint.coreml.judge import judge
+from modellint.coreml.verdict import to_json
 from modellint.diagnostic import Diagnostic
 from modellint.live import check as checks
 from modellint.live import checkpoint as checkpoints
@@ -37,13 +39,17 @@ def examine(
     select: tuple[str, ...] | None,
     ignore: tuple[str, ...] | None,
     root: str | os.PathLike[str] | None,
-) -> list[Diagnostic]:
-    """What ``modellint.check_model`` finds, sorted."""
+    chosen: Mapping[str, str],
+) -> tuple[list[Diagnostic], Mapping[str, Any] | None]:
+    """What ``modellint.check_model`` finds, sorted, and the verdict on the conversion, if one was asked for.
+
+    ``chosen`` are values of settings that go before those of the project.
+    """
     if not isinstance(model, nn.Module):
         raise TypeError(_no_model(model))
     inputs = _inputs(example_inputs)
     held = _checkpoint(checkpoint)
-    job = _job(_root(model, root), select, ignore)
+    job = _job(_root(model, root), select, ignore, chosen)
     top = job.resolver.top
     rules = {code: rule for code, rule in job.rules.items() if top.enables(code, rule.default)}
     with unchanged(model, inputs, values=False):
@@ -54,14 +60,16 @@ def examine(
             top.destination,
             has_values=not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())),
             checkpoint=held,
+            judge=judge,
         )
-        found, asked = checks.examine(subject, rules)
+        found, asked, verdicts = checks.examine(subject, rules)
         found = [*_failed(subject, rules), *found]
     shown = [
         finding if finding.path is None else finding._replace(path=job.shown(Path(finding.path))) for finding in found
     ]
     settled = merge.settled(Checker(job), (), (), [merge.LiveResult("", tuple(shown), asked=asked)])
-    return [finding._replace(target=None) for finding in settled]
+    verdict = to_json(verdicts, top.destination.frontend) if verdicts else None
+    return [finding._replace(target=None) for finding in settled], verdict
 
 
 def _no_model(value: object) -> str:
@@ -111,9 +119,10 @@ def _root(model: nn.Module, given: str | os.PathLike[str] | None) -> Path:
     return find_root(path)
 
 
-def _job(root: Path, select: Sequence[str] | None, ignore: Sequence[str] | None) -> Job:
+def _job(root: Path, select: Sequence[str] | None, ignore: Sequence[str] | None, values: Mapping[str, str]) -> Job:
     chosen = {"select": select, "ignore": ignore}
-    overrides = {key: (codes, f"{key}=") for key, codes in chosen.items() if codes is not None}
+    overrides: dict[str, Any] = {key: (codes, f"{key}=") for key, codes in chosen.items() if codes is not None}
+    overrides.update({key: (value, f"{key}=") for key, value in values.items()})
     resolver = Resolver(root, None, False, overrides, None)
     rules = all_rules(load_plugins(resolver.top.plugins, root))
     for key, codes in chosen.items():

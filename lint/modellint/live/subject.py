@@ -99,7 +99,7 @@ class Subject:
     def verdicts(self) -> tuple[Verdict, ...]:
         """Whether coremltools converts the model, by each route that was tried; empty where that cannot be said."""
         run = self.run
-        if self._judge is None or run is None or run.failure is not None:
+        if self._judge is None or run is None or (run.failure is not None and run.failure.kind != "data"):
             return ()
         return self._judge(self)
 

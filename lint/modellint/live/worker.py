@@ -84,6 +84,8 @@ class Answer(NamedTuple):
     """What the target's code printed, the end of it if it was much."""
     table: Table | None = None
     """The table of shapes, where that was wanted and the target was built."""
+    verdict: Mapping[str, Any] | None = None
+    """On the conversion, as ``coreml.verdict.to_json`` writes it; None where nobody asked."""
 
 
 Progress = Callable[[str, float], None]
@@ -338,6 +340,7 @@ class _Watch:
                 bool(answer["failed"]),
                 tuple(map(str, answer["notes"])),
                 table=None if answer["table"] is None else shapes.from_json(answer["table"]),
+                verdict=answer["verdict"],
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return self._cannot_run("sent a result that cannot be read")

@@ -15,11 +15,11 @@ _CELL = "text-align:left;vertical-align:top;padding:4px 10px;border-bottom:1px s
 _MONO = "font-family:monospace;white-space:nowrap"
 
 
-def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """The findings, a row each, and the summary."""
+def render(diagnostics: Sequence[Diagnostic], verdict: str = "") -> str:
+    """The findings, a row each, the summary, and the verdict on the conversion."""
     groups = targets.by_defect(diagnostics)
     ending = summary.render([group[0] for group in groups]).splitlines()[0]
-    last = f'<p style="margin:4px 0">{escape(ending)}</p>'
+    last = "".join(f'<p style="margin:4px 0">{escape(line)}</p>' for line in (ending, verdict) if line)
     if not groups:
         return f"<div>{last}</div>"
     head = "".join(f'<th style="{_CELL}">{title}</th>' for title in ("severity", "code", "finding", "place", "modules"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from modellint.diagnostic import Diagnostic
+from modellint.diagnostic import Diagnostic, Severity
 from modellint.report.style import visible
 
 _MOST = 3
@@ -44,6 +44,49 @@ def notes(group: Sequence[Diagnostic]) -> list[str]:
     return lines
 
 
-def untried(target: str) -> dict[str, Any]:
-    """What ``report`` says of a target that nothing was converted for."""
-    return {"target": target, "convertible": None, "frontend": None, "routes": {}}
+def verdict_of(target: str, verdict: Mapping[str, Any] | None, diagnostics: Iterable[Diagnostic]) -> dict[str, Any]:
+    """What ``report`` says of a target; a verdict that no error stands for is withheld."""
+    found: dict[str, Any] = {"target": target, "convertible": None, "frontend": None, "routes": {}}
+    if verdict is not None:
+        found.update({key: verdict[key] for key in ("convertible", "frontend", "routes")})
+    if found["convertible"] is False and not any(
+        one.severity is Severity.ERROR and one.target == target for one in diagnostics
+    ):
+        found["convertible"] = None
+    return found
+
+
+def line_of(verdict: Mapping[str, Any] | None, diagnostics: Iterable[Diagnostic], target: str | None = None) -> str:
+    """A verdict in one line; empty where nothing was tried. ``target`` is named where there are several."""
+    if verdict is None:
+        return ""
+    head = "Core ML" if target is None else f"Core ML, {visible(target)}"
+    routes = verdict["routes"]
+    if verdict["convertible"] is None:
+        return f"{head}: not tried · {verdict['reason']}"
+    route = verdict["frontend"]
+    if verdict["convertible"]:
+        return f"{head}: will convert · --frontend {route}"
+    parts = [f"{head}: will not convert", _counted(routes[route]["blockers"])]
+    if fixable := sum(one.fix is not None and one.evidence != "source" for one in diagnostics):
+        parts.append(f"{fixable} fixable")
+    parts.extend(f"converts with --frontend {name}" for name, other in routes.items() if other["convertible"])
+    return " · ".join(parts)
+
+
+def _counted(blockers: Sequence[Mapping[str, Any]]) -> str:
+    named = [one for one in blockers if one["operator"] is not None]
+    places = {(one["filename"], str(one["location"])) for one in named}
+    rest = len(blockers) - len(named)
+    parts = []
+    if named:
+        parts.append(
+            f"{_number(len({one['operator'] for one in named}), 'operator')} at {_number(len(places), 'place')}"
+        )
+    if rest:
+        parts.append(_number(rest, "other problem" if named else "problem"))
+    return ", ".join(parts)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint_rules.operators.apis import calls_in_forward, shown
+from modellint_rules.operators.conversions import FAST_PATH, PYTHON, coremltools
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.settings import Destination
     from modellint.source.code import Code
     from modellint.source.operators import Operator
@@ -26,6 +28,10 @@ class OpNotSupported(Rule):
     operators was made by capturing and converting each of them; the setting `coreml-version` says which version of coremltools
     to ask it about.
 
+    Of a live model it reports every operator that the installed coremltools has no converter for, in one run, each at the
+    statement that makes it; operators that layers and decompositions of torch run included. They are those of the route
+    that counts: with `--frontend auto` nothing is said of `torch.jit.trace` where `torch.export` converts.
+
     ## Why
     The conversion stops at the first operator without a converter, and names it without a line.
 
@@ -38,6 +44,9 @@ class OpNotSupported(Rule):
     class Wrap(nn.Module):
         def forward(self, x):
             return torch.fmod(x, 3.0)
+
+
+    inputs = (torch.randn(2, 3),)
     ```
 
     ## Good
@@ -49,6 +58,9 @@ class OpNotSupported(Rule):
     class Wrap(nn.Module):
         def forward(self, x):
             return x - 3.0 * torch.sign(x) * torch.floor(torch.abs(x / 3.0))
+
+
+    inputs = (torch.randn(2, 3),)
     ```
 
     ## Fix safety
@@ -67,6 +79,8 @@ class OpNotSupported(Rule):
     code = "OPS001"
     name = "op-not-supported"
     severity = Severity.ERROR
+    live_needs = "conversion"
+    withdraws = True
     only_modules = True
     only_forward = True
 
@@ -99,6 +113,22 @@ class OpNotSupported(Rule):
                 operator=row.kind,
             )
 
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the dry run for operators without a converter."""
+        from modellint.coreml.verdict import blockers
+
+        for blocker, capture in blockers(subject, "missing"):
+            if blocker.operator is None or blocker.operator == PYTHON or blocker.operator in FAST_PATH:
+                continue
+            yield subject.finding(
+                self,
+                f"`{blocker.operator}` does not convert from `{capture}`: {coremltools()} has no converter for it",
+                at=blocker.place,
+                modules=blocker.modules,
+                operator=blocker.operator,
+                advice=_rewrite(blocker.operator),
+            )
+
 
 def _failure(row: Operator) -> str:
     if not row.converts:
@@ -110,10 +140,14 @@ def _failure(row: Operator) -> str:
     return "converts only from `torch.export` with core ATen decompositions"
 
 
-def _advice(row: Operator) -> str | None:
+def _rewrite(operator: str) -> str | None:
     from modellint_rules.operators.rewrites import REWRITES
 
-    rewrite = REWRITES.get(row.kind.removeprefix("aten::").rstrip("_"))
+    return REWRITES.get(operator.removeprefix("aten::").rstrip("_"))
+
+
+def _advice(row: Operator) -> str | None:
+    rewrite = _rewrite(row.kind)
     if rewrite is not None:
         return rewrite
     if row.coming is not None:

@@ -10,6 +10,7 @@ from modellint.rule import Rule
 from modellint_rules.operators.apis import calls_in_forward, shown
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.settings import Destination
     from modellint.source.code import Code
     from modellint.source.operators import Operator
@@ -23,11 +24,15 @@ class OpNeedsNewerTarget(Rule):
     deployment target than the one that is set (`deployment-target`; by default iOS 15, what `ct.convert` takes by itself).
     In code that runs in training only it is for information; in a loss nothing is said.
 
+    Of a live model it reports every operator that the installed coremltools converts for a newer target only, and buffers that
+    are written to, which it makes states of iOS 18 of what `torch.export` captures.
+
     ## Why
     The conversion stops with "No available version for … in the … opset".
 
     ## Bad
     ```python
+    import torch
     import torch.nn.functional as F
     from torch import nn
 
@@ -35,10 +40,15 @@ class OpNeedsNewerTarget(Rule):
     class Fold(nn.Module):
         def forward(self, x):
             return F.pixel_unshuffle(x, 2)
+
+
+    inputs = (torch.randn(1, 1, 4, 4),)
+    frontend = "trace"
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -47,6 +57,10 @@ class OpNeedsNewerTarget(Rule):
             b, c, h, w = x.shape
             x = x.reshape(b * c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3)
             return x.reshape(b, c * 4, h // 2, w // 2)
+
+
+    inputs = (torch.randn(1, 1, 4, 4),)
+    frontend = "trace"
     ```
 
     ## Fix safety
@@ -62,6 +76,8 @@ class OpNeedsNewerTarget(Rule):
     code = "OPS003"
     name = "op-needs-newer-target"
     severity = Severity.ERROR
+    live_needs = "conversion"
+    withdraws = True
     only_modules = True
     only_forward = True
 
@@ -92,3 +108,23 @@ class OpNeedsNewerTarget(Rule):
                 advice=f"Set `deployment-target` to iOS{row.ios} or its equal on other systems, here and in `ct.convert`",
                 operator=row.kind,
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the dry run for what a newer target would convert."""
+        from modellint.coreml.verdict import blockers
+
+        target = subject.destination.target
+        for blocker, _ in blockers(subject, "target"):
+            yield subject.finding(
+                self,
+                f"`{blocker.operator}` converts for {_shown(blocker.detail)} and newer; the deployment target is {target}",
+                at=blocker.place,
+                modules=blocker.modules,
+                operator=blocker.operator,
+                advice=f"Set `deployment-target` to {blocker.detail} or its equal on other systems, here and in `ct.convert`",
+            )
+
+
+def _shown(target: str) -> str:
+    """As people write it: iOS 16."""
+    return target.replace("iOS", "iOS ")

@@ -107,6 +107,7 @@ class ModuleBuiltInForward(Rule):
     code = "REG010"
     name = "module-built-in-forward"
     severity = Severity.ERROR
+    supersedes = ("OPS001",)
     withdraws = True
     live_needs = "run"
     needs = (frozenset({BUILDS}),)

@@ -14,6 +14,7 @@ from modellint.source.tensors import BINARY, REDUCTIONS, SAME, Tensor
 from modellint.source.words import NONE_INDEX
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call
 
@@ -51,6 +52,7 @@ class RankAboveFive(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -58,10 +60,14 @@ class RankAboveFive(Rule):
         def forward(self, x):
             batch, channels, height, width = x.shape
             return x.view(batch, channels, height // 2, 2, width // 2, 2).amax(dim=(3, 5))
+
+
+    inputs = (torch.randn(1, 3, 8, 8),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -70,6 +76,9 @@ class RankAboveFive(Rule):
             batch, channels, height, width = x.shape
             x = x.reshape(batch * channels, height // 2, 2, width // 2, 2)
             return x.amax(dim=(2, 4)).reshape(batch, channels, height // 2, width // 2)
+
+
+    inputs = (torch.randn(1, 3, 8, 8),)
     ```
 
     ## Fix safety
@@ -89,6 +98,8 @@ class RankAboveFive(Rule):
     code = "SHP001"
     name = "rank-above-five"
     severity = Severity.ERROR
+    live_needs = "conversion"
+    withdraws = True
     needs = (
         frozenset({*("." + name for name in _MAKERS), *("~" + name for name in _MAKERS), NONE_INDEX}),
         frozenset({WIDE}),
@@ -132,6 +143,15 @@ class RankAboveFive(Rule):
                 f"the result has {rank} dimensions; {rest}",
                 severity=severity,
                 statement=statements.get(node),
+            )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the dry run where dimensions begin that coremltools' passes do not merge."""
+        from modellint.coreml.verdict import blockers
+
+        for blocker, _ in blockers(subject, "rank"):
+            yield subject.finding(
+                self, blocker.message, at=blocker.place, modules=blocker.modules, operator=blocker.operator
             )
 
 

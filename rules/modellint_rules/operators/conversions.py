@@ -1,0 +1,15 @@
+"""What the rules about operators without a converter share."""
+
+from __future__ import annotations
+
+FAST_PATH = frozenset({"aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"})
+"""Fused kernels of torch's attention layers, which only inference runs."""
+PYTHON = "prim::PythonOp"
+"""What a trace makes of a `torch.autograd.Function`."""
+
+
+def coremltools() -> str:
+    """The installed coremltools, with its version."""
+    from modellint.coreml import installed
+
+    return f"coremltools {installed.version('coremltools')}"
