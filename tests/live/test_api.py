@@ -135,7 +135,7 @@ def test_checkpoint(tmp_path: Path) -> None:
         ({"checkpoint": "none.pt"}, FileNotFoundError, "none.pt"),
         ({"checkpoint": __file__}, ValueError, "it is no checkpoint of plain tensors"),
         ({"root": __file__}, ValueError, "root must be a folder"),
-        ({"frontend": "trace"}, TypeError, "frontend"),
+        ({"route": "trace"}, TypeError, "route"),
     ],
 )
 def test_wrong_arguments(wrong: dict[str, Any], error: type[Exception], words: str) -> None:

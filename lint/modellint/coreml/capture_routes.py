@@ -6,6 +6,7 @@ import inspect
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +15,8 @@ from torch import nn
 from modellint.coreml.private import Like, Likes, ct, refusal_of_type
 from modellint.live.subject import Inputs
 
-_TRACE_FRAME = re.compile(r"^(.*)\((\d+)\): (.*)$", re.MULTILINE)
-_EXPORT_FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+_TRACE_FRAME = re.compile(r"^(.*)\((\d+)\): .*$", re.MULTILINE)
+_FILE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
 _NUMPY = {torch.float16: "fp16", torch.bool: "bool"}
 
 
@@ -47,19 +48,23 @@ class Traced:
         self.problems = problems
         """Inputs that `ct.convert` refuses for their type, with its words."""
         self._flexible = flexible
-        self._nodes: dict[str, Any] = {}
-        self._values: dict[str, Any] = {}
         self._graph: Any = None
 
     def lowered(self, graph: Any) -> None:
         """Take over the names of the graph that coremltools reads."""
         self._graph = graph
-        for value in graph.inputs():
-            self._values[value.debugName()] = value
-        for node in _nodes_in(graph):
-            for value in node.outputs():
-                self._values[value.debugName()] = value
-                self._nodes[value.debugName()] = node
+
+    @cached_property
+    def _nodes(self) -> dict[str, Any]:
+        """The nodes by the names of what they give."""
+        return {value.debugName(): node for node in _nodes_in(self._graph) for value in node.outputs()}
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        given = () if self._graph is None else self._graph.inputs()
+        return {value.debugName(): value for value in given} | {
+            value.debugName(): value for node in _nodes_in(self._graph) for value in node.outputs()
+        }
 
     def like(self, name: str) -> Likes:
         """What the trace says of a value: shapes and types are those of the example inputs."""
@@ -122,7 +127,10 @@ class Traced:
         node = self._nodes.get(name)
         if node is None:
             return None
-        frames = tuple((path, int(row)) for path, row, _ in _TRACE_FRAME.findall(node.sourceRange()))
+        text = node.sourceRange()
+        # What `torch.jit.script` has compiled tells its own line only.
+        found = _TRACE_FRAME.findall(text) or _FILE.findall(text)
+        frames = tuple((path, int(row)) for path, row in found)
         module = node.scopeName().rpartition("/")[2].removeprefix("__module").lstrip(".")
         note = node.pyname() if node.kind() == "prim::PythonOp" else ""
         return Origin(node.kind(), _until_capture(frames), module, note)
@@ -162,7 +170,7 @@ class Exported:
             return None
         near = [node, *node.users, *node.all_input_nodes]
         trace = next((one.meta["stack_trace"] for one in near if one.meta.get("stack_trace")), "")
-        frames = [(path, int(row)) for path, row, _ in _EXPORT_FRAME.findall(trace)][::-1]
+        frames = [(path, int(row)) for path, row in _FILE.findall(trace)][::-1]
         stack = node.meta.get("nn_module_stack") or {}
         path = next((str(path) for path, _ in reversed(list(stack.values()))), "")
         return Origin(_operator_of(node), _until_capture(tuple(frames)), re.sub(r"@\d+", "", path))
@@ -289,7 +297,7 @@ def _dynamic_shapes(inputs: Inputs) -> Any:
 
 
 def _nodes_in(graph: Any) -> Iterator[Any]:
-    for node in graph.nodes():
+    for node in graph.nodes() if graph is not None else ():
         yield node
         for block in node.blocks():
             yield from _nodes_in(block)
