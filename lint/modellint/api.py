@@ -147,6 +147,7 @@ def shapes(
     from torch import nn
 
     from modellint.live.capture import capture
+    from modellint.live.collector import undisturbed
     from modellint.live.shapes import table_of
     from modellint.live.subject import Inputs, Subject
     from modellint.settings import Destination
@@ -156,7 +157,8 @@ def shapes(
     inputs = Inputs.of(example_inputs)._replace(flexible=flexible or {})
     has_values = not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
     subject = Subject(model, inputs, Path.cwd(), Destination(), has_values=has_values)
-    return table_of(subject, capture(subject, symbolic=True))
+    with undisturbed():
+        return table_of(subject, capture(subject, symbolic=True))
 
 
 def check_source(text: str, filename: str = "model.py") -> Report:

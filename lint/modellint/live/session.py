@@ -25,6 +25,7 @@ from modellint.diagnostic import Diagnostic
 from modellint.live import check as checks
 from modellint.live import checkpoint as checkpoints
 from modellint.live import failed, place
+from modellint.live.collector import undisturbed
 from modellint.live.subject import Inputs, Subject
 from modellint.live.unchanged import unchanged
 from modellint.rule import Rule
@@ -52,7 +53,7 @@ def examine(
     job = _job(_root(model, root), select, ignore, chosen)
     top = job.resolver.top
     rules = {code: rule for code, rule in job.rules.items() if top.enables(code, rule.default)}
-    with unchanged(model, inputs, values=False):
+    with undisturbed(), unchanged(model, inputs, values=False):
         subject = Subject(
             model,
             inputs,

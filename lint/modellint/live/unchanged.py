@@ -40,6 +40,9 @@ _ATOMS = (
     types.FrameType,
     types.TracebackType,
 )
+_PLAIN = frozenset(_ATOMS)
+_BARE = frozenset({list, dict, OrderedDict, set, tuple, frozenset})
+"""Containers without attributes of their own."""
 _SWITCHES = ("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic", "cudnn_allow_tf32", "mkldnn_enabled")
 _SDP = ("flash", "mem_efficient", "math", "cudnn")
 
@@ -99,10 +102,12 @@ class _Snapshot:
         waiting: list[object] = list(roots)
         while waiting:
             value = waiting.pop()
-            if issubclass(type(value), _ATOMS) or id(value) in self._seen:
+            cls = type(value)
+            if cls in _PLAIN or id(value) in self._seen or issubclass(cls, _ATOMS):
                 continue
             self._seen[id(value)] = value
-            waiting.extend(self._parts(value))
+            # By far the most: the books that every module keeps.
+            waiting.extend(self._dict(value) if cls is dict or cls is OrderedDict else self._parts(value))  # type: ignore[arg-type]
 
     def _parts(self, value: Any) -> Iterator[object]:
         """What a value leads to; how to restore the value itself is noted on the way."""
@@ -116,7 +121,8 @@ class _Snapshot:
             return
         walk = next((walk for kind, walk in self._walks if issubclass(cls, kind)), None)
         yield from self._numpy(value) if walk is None else walk(value)
-        yield from self._object(value)
+        if cls not in _BARE:
+            yield from self._object(value)
 
     def _items(self, value: Any, restore: Callable[[Any, Any], None]) -> Iterator[object]:
         # The base class's own way through it: a subclass may count its readers.
@@ -125,12 +131,11 @@ class _Snapshot:
         self.undos.append(functools.partial(restore, value, saved))
         yield from saved
 
-    def _dict(self, value: dict[Any, Any]) -> Iterator[object]:
+    def _dict(self, value: dict[Any, Any]) -> list[object]:
         kind: Any = OrderedDict if issubclass(type(value), OrderedDict) else dict
         saved: tuple[tuple[Any, Any], ...] = tuple(kind.items(value))
         self.undos.append(functools.partial(_restore_dict, value, saved))
-        for key, item in saved:
-            yield from (key, item)
+        return [part for pair in saved for part in pair if type(part) not in _PLAIN]
 
     def _bytes(self, value: bytearray) -> Iterator[object]:
         self.undos.append(functools.partial(_restore_bytes, value, bytes(value)))
@@ -293,6 +298,8 @@ def _restore_bytes(value: bytearray, saved: bytes) -> None:
 
 def _restore_dict(value: dict[Any, Any], saved: tuple[tuple[Any, Any], ...]) -> None:
     kind: Any = OrderedDict if isinstance(value, OrderedDict) else dict
+    if not saved and not dict.__len__(value):
+        return
     now = tuple(kind.items(value))
     if len(now) == len(saved) and all(a is c and b is d for (a, b), (c, d) in zip(now, saved, strict=True)):
         return
