@@ -108,7 +108,7 @@ class SharedStorage(Rule):
             f"the {second.kind} `{second.attribute}` lies in the memory of the {first.kind} `{first.attribute}` and is another "
             "tensor: a write to one changes the other, until `.to()` or `.half()` parts them",
             at=place,
-            modules=[name.rpartition(".")[0] for name in second.names],
+            modules=[name.rpartition(".")[0] for name in (*second.names, *first.names)],
             class_name=class_name,
             attribute=attribute,
         )
