@@ -114,7 +114,7 @@ def check(
             raise UsageError(str(error)) from None
         found = tuple(_shown(job, finding) for finding in answer.diagnostics)
         executed = {job.shown(Path(path)): rows for path, rows in answer.executed.items()}
-        result = LiveResult(name, found, executed, answer.failed, answer.asked, answer.verdict)
+        result = LiveResult(name, found, executed, answer.failed, answer.asked, answer.verdict, answer.undecided)
         yield Checked(result, answer.notes, answer.output, time.monotonic() - began)
 
 

@@ -29,15 +29,17 @@ class LiveResult(NamedTuple):
     """Codes of the rules whose live side was asked and answered: silence of these means something."""
     verdict: Mapping[str, Any] | None = None
     """On the target's conversion; None where nobody asked."""
+    undecided: Mapping[str, frozenset[str]] = {}
+    """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
 
 
 def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mapping[str, Rule]) -> list[Diagnostic]:
     """The findings of source and of live targets, each defect once for each target that shows it, sorted.
 
     A finding of source that a target shows too gets evidence ``both`` and the paths of the modules; place, span and fix stay
-    the source's. One of a rule that ``withdraws`` is dropped where a target ran its statement for every instance and asked
-    the rule, and no target shows it. A finding stands once for each target, since what it says of modules, and a verdict on
-    the target, are that target's; ``report`` shows them as one.
+    the source's. One of a rule that ``withdraws`` is dropped where a target ran its statement for every instance, asked
+    the rule, and has enough in the attribute to tell, and no target shows it. A finding stands once for each target, since what
+    it says of modules, and a verdict on the target, are that target's; ``report`` shows them as one.
     """
     by_code: dict[str, list[int]] = {}
     for index, guess in enumerate(source):
@@ -116,9 +118,18 @@ def _is_withdrawn(guess: Diagnostic, live: Iterable[LiveResult], rules: Mapping[
     return any(
         not result.failed
         and guess.code in result.asked
+        and _decides(result, guess)
         and not result.executed.get(guess.path, frozenset()).isdisjoint(_rows(guess))
         for result in live
     )
+
+
+def _decides(result: LiveResult, guess: Diagnostic) -> bool:
+    """Whether a target has an instance of the class that a guess is about, with enough in the attribute to tell."""
+    if guess.attribute is None or guess.class_name is None:
+        return True
+    undecided = result.undecided.get(guess.class_name)
+    return undecided is not None and guess.attribute not in undecided
 
 
 def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:

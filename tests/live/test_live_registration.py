@@ -420,3 +420,50 @@ def test_classes_without_source() -> None:
         ("REG001", "a", None),
         ("REG006", "t", None),
     ]
+
+
+def test_overlap_names_both_modules(load: Load) -> None:
+    init = "self.a = nn.Linear(4, 4)\nself.b = nn.Linear(4, 2)\nself.b.weight = nn.Parameter(self.a.weight.data[:2])"
+    (finding,) = check(load(net(init)).Net())
+    assert (finding.code, finding.modules) == ("REG012", ("b", "a"))
+
+
+def test_tensor_that_building_and_forward_both_make(load: Load) -> None:
+    model = load(
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.masks_for(4)
+
+            def masks_for(self, size):
+                self.masks = torch.ones(size)
+
+            def forward(self, x):
+                if len(x) > len(self.masks):
+                    self.masks = torch.ones(len(x), device=x.device)
+                return x * self.masks[: len(x)]
+        """
+    ).Net()
+    assert [(one.code, one.attribute) for one in check(model, torch.ones(2))] == [("REG006", "masks")]
+    assert [(one.code, one.attribute) for one in check(model)] == [("REG006", "masks")]
+
+
+def test_tensor_that_forward_alone_makes(load: Load) -> None:
+    model = load(
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.masks = None
+
+            def masks_for(self, x):
+                self.masks = torch.ones_like(x)
+
+            def forward(self, x):
+                self.masks_for(x)
+                return x * self.masks
+        """
+    ).Net()
+    model(torch.ones(2))
+    assert check(model) == []

@@ -276,3 +276,61 @@ def test_comment_that_only_a_live_run_can_judge() -> None:
     (row,) = found("net.py:Net", "--select", "REG013,LNT001", "--checkpoint", "net.pt")
     # The class that no instance was built of is not judged.
     assert (row["code"], row["location"]["row"]) == ("LNT001", 7)
+
+
+def test_withdrawal_takes_an_instance_that_shows_it() -> None:
+    about = guess(class_name="Net", attribute="layers")
+    assert merged([about], result(undecided={"Net": frozenset()})) == []
+    assert merged([about], result(undecided={"Net": frozenset({"layers"})})) == [about]
+    assert merged([about], result(undecided={"Base": frozenset()})) == [about]
+    decided, not_decided = result(undecided={"Net": frozenset()}), result(undecided={"Net": frozenset({"layers"})})
+    assert merged([about], not_decided, decided) == []
+
+
+POOLS = """\
+import torch
+from torch import nn
+
+
+class Pools(nn.Module):
+    def __init__(self, pools=1, fields=(), classes=None):
+        super().__init__()
+        self.layers = []
+        for _ in range(pools):
+            self.layer = nn.Linear(8, 8)
+            self.layers.append(self.layer)
+        self.tables = {}
+        for field in fields:
+            self.tables[field] = nn.Embedding(4, 8)
+        self.kept = None if classes is None else torch.tensor(classes)
+        self.table = torch.zeros(0, 8)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        for table in self.tables.values():
+            x = x + table.weight[0]
+        if self.kept is not None:
+            x = x * self.kept
+        if self.table.shape[0] < x.shape[0]:
+            self.table = torch.ones(x.shape[0], 8).to(x)
+        return x + self.table[: x.shape[0]]
+
+
+def full():
+    return Pools(2, ("a",), (1.0,)).eval()
+"""
+
+
+@pytest.mark.parametrize("inputs", [(), ("--input", "2x8")], ids=["built", "run"])
+def test_a_model_that_is_too_small_to_show_a_defect_disproves_none(inputs: tuple[str, ...]) -> None:
+    Path("net.py").write_text(POOLS, "utf-8")
+
+    def evidence(*targets: str) -> dict[str, str]:
+        rows = found(*targets, "--select", "REG")
+        return {row["message"].split("`")[1].removeprefix("self."): row["evidence"] for row in rows}
+
+    guessed = evidence("net.py")
+    assert set(guessed) == {"layers", "tables", "kept", "table"}
+    assert evidence("net.py:Pools", *inputs) == guessed
+    assert evidence("net.py:full", *inputs) == guessed | {"layers": "both", "tables": "both", "kept": "both"}

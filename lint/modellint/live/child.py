@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import json
 import os
 import random
@@ -144,6 +145,8 @@ class Work:
             import torch  # noqa: F401
         except BaseException as error:
             return {"usage": f"PyTorch cannot be imported: {failed.described(error)}"}
+        # What PyTorch has made so far is no garbage, and is too much to be gone through again and again.
+        gc.freeze()
         if self._request["memory"] is not None:
             processes.limit_data(self._request["memory"])
         if self._location.file is not None:
@@ -161,6 +164,7 @@ class Work:
         from modellint.coreml import verdict
         from modellint.live.check import examine, needs_of
         from modellint.live.executed import Executed
+        from modellint.live.undecided import undecided
 
         rules = self._rules()
         checkpoint = self._checkpoint()
@@ -171,7 +175,9 @@ class Work:
             found = self._run(subject, rules)
         self._enter("checking")
         seen = examine(subject, rules)
-        answer = self._answer([*found, *seen.diagnostics], self._rows(executed, subject), seen.asked)
+        answer = self._answer(
+            [*found, *seen.diagnostics], self._rows(executed, subject), seen.asked, undecided=undecided(subject)
+        )
         return answer | {
             "verdict": verdict.to_json(seen.verdicts, subject.destination.frontend) if seen.verdicts else None
         }
@@ -204,12 +210,14 @@ class Work:
         executed: Mapping[str, Any] | None = None,
         asked: frozenset[str] = frozenset(),
         failed: bool = False,
+        undecided: Mapping[str, frozenset[str]] | None = None,
     ) -> dict[str, Any]:
         return {
             "diagnostics": [wire.to_json(finding._replace(target=self._target.text)) for finding in findings],
             "executed": dict(executed or {}),
             "asked": sorted(asked),
             "failed": failed,
+            "undecided": {name: sorted(given) for name, given in (undecided or {}).items()},
             "table": None,
             "verdict": None,
             "notes": self._notes,

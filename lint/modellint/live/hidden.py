@@ -66,7 +66,7 @@ _DEPTH = 40
 _BUDGET = 2_000_000
 """How many values it looks at; what a vocabulary or a data set of millions holds is no state of a model."""
 
-_BOOKKEEPING = frozenset(vars(nn.Module())) | {
+BOOKKEEPING = frozenset(vars(nn.Module())) | {
     "_is_full_backward_hook",
     "_compiled_call_impl",
     "_flat_weights",
@@ -183,7 +183,7 @@ class _Walk:
         self.owners += 1
         names = vars(module)
         for order, (name, value) in enumerate(names.items()):
-            if type(value) not in _ATOMS and name not in _BOOKKEEPING and not _is_computed(module, name):
+            if type(value) not in _ATOMS and name not in BOOKKEEPING and not _is_computed(module, name):
                 container = "" if _is_state(type(value)) else _kind(type(value))
                 self.pending.append(_Step(value, owner, name, order, name, container, depth, False))
         if kind not in self.classes:

@@ -345,6 +345,18 @@ def binding_of(cls: type, name: str, value: object = None) -> Binding | None:
     return Binding(bound.method, bound.value, frozenset(arguments))
 
 
+def binders_of(cls: type, name: str) -> frozenset[str]:
+    """The methods in the code of a class and its bases that bind ``self.name`` to anything but `None`."""
+    methods: set[str] = set()
+    for base in cls.__mro__:
+        found = None if base.__module__.partition(".")[0] == "torch" else class_node(base)
+        file = None if found is None else _file(found[0])
+        if found is not None and file is not None:
+            bindings = file.bound(found[1], name)
+            methods.update(one.method for one in bindings if one.method and _likeness(one.value, None)[1])
+    return frozenset(methods)
+
+
 def _bound_by(cls: type, name: str, value: object) -> tuple[type, str, _Bound, ast.ClassDef] | None:
     in_bodies: list[tuple[type, str, _Bound, ast.ClassDef]] = []
     for base in cls.__mro__:

@@ -55,6 +55,18 @@ class Reading:
         return _together(self._reached)
 
     @cached_property
+    def built_by(self) -> frozenset[str]:
+        """The methods that run when an object is built."""
+        found = {"__init__", "__post_init__"}
+        pending = [*found]
+        while pending:
+            for function in self._methods.get(pending.pop(), ()):
+                called = (_uses(function, 0).names & self._methods.keys()) - found - {"forward"}
+                found |= called
+                pending.extend(called)
+        return frozenset(found)
+
+    @cached_property
     def everything(self) -> Uses:
         """What all methods do, taken together; those that build the object come in too."""
         return _together([_uses(function, 0) for functions in self._methods.values() for function in functions])

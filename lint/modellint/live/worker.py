@@ -86,6 +86,8 @@ class Answer(NamedTuple):
     """The table of shapes, where that was wanted and the target was built."""
     verdict: Mapping[str, Any] | None = None
     """On the conversion, as ``coreml.verdict.to_json`` writes it; None where nobody asked."""
+    undecided: Mapping[str, frozenset[str]] = {}
+    """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
 
 
 Progress = Callable[[str, float], None]
@@ -339,6 +341,7 @@ class _Watch:
                 frozenset(map(str, answer["asked"])),
                 bool(answer["failed"]),
                 tuple(map(str, answer["notes"])),
+                undecided={str(name): frozenset(map(str, given)) for name, given in answer["undecided"].items()},
                 table=None if answer["table"] is None else shapes.from_json(answer["table"]),
                 verdict=answer["verdict"],
             )

@@ -187,14 +187,19 @@ def tensors_in(subject: Subject) -> Iterator[tuple[Group, list[Any]]]:
 
 
 def _is_read(group: Group) -> bool:
-    from modellint.live.place import binding_of
+    from modellint.live.place import binders_of, binding_of
     from modellint.live.reading import reading_of
 
-    forward = reading_of(type(group.owner)).forward
+    reading = reading_of(type(group.owner))
+    forward = reading.forward
     if group.attribute not in forward.reads:
         return False
     if group.attribute not in forward.stores:
         return True
     # What `forward` itself puts there is left over from an earlier call, unless the object was built with it.
     bound = binding_of(type(group.owner), group.attribute, group.value)
-    return bound is not None and (bound.method == "__init__" or bound.method not in forward.names)
+    if bound is None:
+        return False
+    if bound.method == "__init__" or bound.method not in forward.names:
+        return True
+    return not (binders_of(type(group.owner), group.attribute) & reading.built_by).issubset(forward.names)
