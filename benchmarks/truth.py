@@ -1,0 +1,176 @@
+"""What `ct.convert` says of one model and its inputs, by each route, and what the dry run said before."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from modellint.live.place import Project
+from modellint.live.subject import Inputs
+from modellint.settings import Destination
+
+with contextlib.redirect_stderr(io.StringIO()):
+    import coremltools as ct
+
+ROUTES = ("trace", "export")
+
+
+class TooSlow(BaseException):
+    """A capture, conversion or dry run took too long; no `except Exception` is to catch it."""
+
+
+@contextlib.contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise ``TooSlow`` when the block takes longer."""
+
+    def too_slow(number: int, frame: FrameType | None) -> None:
+        raise TooSlow
+
+    previous = signal.signal(signal.SIGALRM, too_slow)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing on the terminal, gradients off."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(torch.no_grad())
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)
+
+
+def tensor_types(values: Any) -> list[Any]:
+    """The inputs as a user tells them to `ct.convert`."""
+
+    def made(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tuple(made(part) for part in value)
+        kinds = {torch.float16: np.float16, torch.bool: np.bool_}
+        whole = not (value.is_floating_point() or value.is_complex())
+        dtype = kinds.get(value.dtype, np.int32 if whole else np.float32)
+        return ct.TensorType(shape=tuple(value.shape), dtype=dtype)
+
+    return [made(value) for value in values]
+
+
+def first_line(error: BaseException) -> str:
+    """An exception as one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+def traced(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    """The model as a trace."""
+    trace: Any = torch.jit.trace
+    return trace(model, args, check_trace=False, strict=False)
+
+
+def exported(model: nn.Module, args: tuple[Any, ...]) -> Any:
+    """The model as an exported program, not decomposed yet."""
+    return torch.export.export(model, args)
+
+
+def convert(program: Any, target: str | None, types: list[Any] | None) -> Any:
+    """The full conversion."""
+    options: dict[str, Any] = {} if types is None else {"inputs": types}
+    if target is not None:
+        options["minimum_deployment_target"] = ct.target[target]
+    return ct.convert(program, skip_model_load=True, **options)
+
+
+def truth(model: nn.Module, args: tuple[Any, ...], route: str, target: str | None, seconds: int = 600) -> dict[str, Any]:
+    """Whether a route captures and converts the model, with what is said where it does not, and the seconds of both."""
+    row: dict[str, Any] = {"captured": False, "converts": False}
+    start = time.perf_counter()
+    try:
+        with quiet(), limited(seconds):
+            if route == "trace":
+                plain: Callable[[], Any] = lambda: traced(model, args)  # noqa: E731
+                program, types = plain(), tensor_types(args)
+            else:
+                whole = exported(model, args)
+                program, types = whole.run_decompositions({}), None
+    except (Exception, TooSlow) as error:
+        return {**row, "message": first_line(error), "seconds": [time.perf_counter() - start, 0.0]}
+    row["captured"] = True
+    captured = time.perf_counter() - start
+    row.update(_converted(program, target, types, seconds))
+    row["seconds"] = [captured, row["seconds"]]
+    if route == "export" and not row["converts"]:
+        start = time.perf_counter()
+        try:
+            with quiet(), limited(seconds):
+                program = whole.run_decompositions()
+        except (Exception, TooSlow) as error:
+            return {**row, "core": first_line(error)}
+        captured += time.perf_counter() - start
+        core = _converted(program, target, None, seconds)
+        if core["converts"]:
+            # What the decompositions mend is no failure of the route.
+            return {**row, **core, "decomposed": True, "seconds": [captured, core["seconds"]], "plain": row["message"]}
+        row["core"] = core["message"]
+    return row
+
+
+def _converted(program: Any, target: str | None, types: list[Any] | None, seconds: int) -> dict[str, Any]:
+    start = time.perf_counter()
+    try:
+        with quiet(), limited(seconds):
+            convert(program, target, types)
+    except (Exception, TooSlow) as error:
+        return {"converts": False, "message": first_line(error), "seconds": time.perf_counter() - start}
+    return {"converts": True, "seconds": time.perf_counter() - start}
+
+
+def predicted(model: nn.Module, args: tuple[Any, ...], route: str, target: str | None, seconds: int = 600) -> dict[str, Any]:
+    """The dry run's verdict, with the seconds that it took in all, and for capture and front end."""
+    from modellint.coreml.dryrun import dry_run
+
+    start = time.perf_counter()
+    try:
+        with limited(seconds):
+            verdict = dry_run(model, Inputs(args), route, Destination(target or "iOS15"), Project(Path.cwd()))
+    except (Exception, TooSlow) as error:
+        import traceback
+
+        return {"raised": first_line(error), "traceback": traceback.format_exc()[-1500:], "took": time.perf_counter() - start}
+    return {
+        "convertible": verdict.convertible,
+        "decomposed": verdict.decomposed,
+        "blockers": [[one.kind, one.operator, one.message[:300], one.count] for one in verdict.blockers],
+        "seconds": list(verdict.seconds),
+        "took": time.perf_counter() - start,
+    }
+
+
+def judged(model: nn.Module, args: tuple[Any, ...], target: str | None) -> dict[str, Any]:
+    """Verdict and truth by each route. The verdict comes first: it must not need what the conversion leaves behind."""
+    model.eval()
+    found: dict[str, Any] = {}
+    for route in ROUTES:
+        said = predicted(model, args, route, target)
+        found[route] = {"dry": said, "truth": truth(model, args, route, target)}
+    return found
