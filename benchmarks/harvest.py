@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 import torch
-from ledger import Ledger
 from torch import nn
+
+from ledger import Ledger
 from truth import judged
 
 _CONVERSION = ("backend", "compute_unit", "frontend", "minimum_deployment_target")
@@ -26,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("harvest")
     group.addoption("--harvest", type=Path, help="the file for results, lines of JSON")
     group.addoption("--pairs", type=int, default=2000, help="how many pairs to judge")
+    group.addoption("--truth", type=Path, help="results of an earlier run, for what the conversion says")
     group.addoption("--sample-seed", type=int, default=0, help="of the choice of tests")
 
 
@@ -42,6 +44,8 @@ class Harvest:
     def __init__(self, config: pytest.Config, testing_utils: Any) -> None:
         self._config = config
         self._ledger = Ledger(config.getoption("--harvest"))
+        earlier = config.getoption("--truth")
+        self._known = {} if earlier is None else Ledger(earlier).rows
         self._models: dict[int, tuple[nn.Module, Any]] = {}
         self._test = ""
         self._count = 0
@@ -70,7 +74,7 @@ class Harvest:
         """Leave out what was judged before, and stop when there are enough."""
         if sum("lost" not in row for row in self._ledger.rows.values()) >= self._config.getoption("--pairs"):
             pytest.exit("enough pairs", 0)
-        self._test = item.nodeid.rpartition("test/")[2]
+        self._test = f"{item.path.stem}::{item.nodeid.partition('::')[2]}"
         self._count = 0
         self._models.clear()
         if f"{self._test} #1" in self._ledger.begun:
@@ -95,6 +99,6 @@ class Harvest:
         name = f"{self._test} #{self._count}"
         self._ledger.begin(name)
         row = {"name": name, "set": "harvest", "target": None if target is None else target.name}
-        self._ledger.finish({**row, **judged(model_spec, args, row["target"])})
+        self._ledger.finish({**row, **judged(model_spec, args, row["target"], self._known.get(name))})
         # What the tests look at afterwards is not there.
         return SimpleNamespace(input_description=(), is_package=True)

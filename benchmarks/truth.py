@@ -7,8 +7,9 @@ import io
 import logging
 import signal
 import time
+import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -101,15 +102,16 @@ def convert(program: Any, target: str | None, types: list[Any] | None) -> Any:
     return ct.convert(program, skip_model_load=True, **options)
 
 
-def truth(model: nn.Module, args: tuple[Any, ...], route: str, target: str | None, seconds: int = 600) -> dict[str, Any]:
+def truth(
+    model: nn.Module, args: tuple[Any, ...], route: str, target: str | None, seconds: int = 600
+) -> dict[str, Any]:
     """Whether a route captures and converts the model, with what is said where it does not, and the seconds of both."""
     row: dict[str, Any] = {"captured": False, "converts": False}
     start = time.perf_counter()
     try:
         with quiet(), limited(seconds):
             if route == "trace":
-                plain: Callable[[], Any] = lambda: traced(model, args)  # noqa: E731
-                program, types = plain(), tensor_types(args)
+                program, types = traced(model, args), tensor_types(args)
             else:
                 whole = exported(model, args)
                 program, types = whole.run_decompositions({}), None
@@ -145,7 +147,9 @@ def _converted(program: Any, target: str | None, types: list[Any] | None, second
     return {"converts": True, "seconds": time.perf_counter() - start}
 
 
-def predicted(model: nn.Module, args: tuple[Any, ...], route: str, target: str | None, seconds: int = 600) -> dict[str, Any]:
+def predicted(
+    model: nn.Module, args: tuple[Any, ...], route: str, target: str | None, seconds: int = 600
+) -> dict[str, Any]:
     """The dry run's verdict, with the seconds that it took in all, and for capture and front end."""
     from modellint.coreml.dryrun import dry_run
 
@@ -154,11 +158,11 @@ def predicted(model: nn.Module, args: tuple[Any, ...], route: str, target: str |
         with limited(seconds):
             verdict = dry_run(model, Inputs(args), route, Destination(target or "iOS15"), Project(Path.cwd()))
     except (Exception, TooSlow) as error:
-        import traceback
-
-        return {"raised": first_line(error), "traceback": traceback.format_exc()[-1500:], "took": time.perf_counter() - start}
+        where = traceback.format_exc()[-1500:]
+        return {"raised": first_line(error), "traceback": where, "took": time.perf_counter() - start}
     return {
         "convertible": verdict.convertible,
+        "reason": verdict.reason,
         "decomposed": verdict.decomposed,
         "blockers": [[one.kind, one.operator, one.message[:300], one.count] for one in verdict.blockers],
         "seconds": list(verdict.seconds),
@@ -166,11 +170,17 @@ def predicted(model: nn.Module, args: tuple[Any, ...], route: str, target: str |
     }
 
 
-def judged(model: nn.Module, args: tuple[Any, ...], target: str | None) -> dict[str, Any]:
-    """Verdict and truth by each route. The verdict comes first: it must not need what the conversion leaves behind."""
+def judged(
+    model: nn.Module, args: tuple[Any, ...], target: str | None, known: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Verdict and truth by each route; of ``known``, an earlier result, the truth is taken.
+
+    The verdict comes first: it must not need what the conversion leaves behind.
+    """
     model.eval()
     found: dict[str, Any] = {}
     for route in ROUTES:
         said = predicted(model, args, route, target)
-        found[route] = {"dry": said, "truth": truth(model, args, route, target)}
+        true = truth(model, args, route, target) if known is None or route not in known else known[route]["truth"]
+        found[route] = {"dry": said, "truth": true}
     return found

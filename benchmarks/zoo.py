@@ -50,6 +50,41 @@ TIMM = {
     "mobilevit_s": 256,
     "repvgg_a0": 224,
     "vgg11_bn": 224,
+    "inception_next_tiny": 224,
+    "edgenext_small": 256,
+    "pvt_v2_b0": 224,
+    "twins_svt_small": 224,
+    "cait_xxs24_224": 224,
+    "crossvit_9_240": 240,
+    "convit_tiny": 224,
+    "tnt_s_patch16_224": 224,
+    "visformer_tiny": 224,
+    "gmlp_s16_224": 224,
+    "volo_d1_224": 224,
+    "pit_ti_224": 224,
+    "sequencer2d_s": 224,
+    "focalnet_tiny_srf": 224,
+    "davit_tiny": 224,
+    "mvitv2_tiny": 224,
+    "repvit_m0_9": 224,
+    "tiny_vit_5m_224": 224,
+    "efficientvit_b0": 224,
+    "res2net50_26w_4s": 224,
+    "skresnet18": 224,
+    "mobileone_s0": 224,
+    "hiera_tiny_224": 224,
+    "botnet26t_256": 256,
+    "halonet26t": 256,
+    "lambda_resnet26t": 256,
+    "eca_nfnet_l0": 224,
+    "tf_efficientnetv2_b0": 192,
+    "starnet_s1": 224,
+    "swiftformer_xs": 224,
+    "mambaout_femto": 224,
+    "convmixer_768_32": 64,
+    "nest_tiny_jx": 224,
+    "hardcorenas_a": 224,
+    "resnest14d": 224,
 }
 
 TORCHVISION = {
@@ -67,6 +102,15 @@ TORCHVISION = {
     "segmentation.lraspp_mobilenet_v3_large": 128,
     "optical_flow.raft_small": 0,
     "video.r3d_18": 0,
+    "efficientnet_v2_s": 224,
+    "regnet_x_400mf": 224,
+    "maxvit_t": 224,
+    "segmentation.fcn_resnet50": 128,
+    "video.s3d": 0,
+    "video.mvit_v1_b": 0,
+    "video.swin3d_t": 0,
+    "vgg11": 64,
+    "resnext50_32x4d": 96,
 }
 
 _TEXT: dict[str, object] = {
@@ -76,6 +120,7 @@ _TEXT: dict[str, object] = {
     "intermediate_size": 64,
     "vocab_size": 99,
 }
+_IMAGE = {key: value for key, value in _TEXT.items() if key != "vocab_size"}
 TRANSFORMERS: dict[str, tuple[str, dict[str, object]]] = {
     "bert": ("BertModel BertConfig", _TEXT),
     "roberta": ("RobertaModel RobertaConfig", _TEXT),
@@ -113,13 +158,94 @@ TRANSFORMERS: dict[str, tuple[str, dict[str, object]]] = {
     "mamba": ("MambaForCausalLM MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}),
     "vit": (
         "ViTModel ViTConfig",
-        {**{key: _TEXT[key] for key in _TEXT if key != "vocab_size"}, "image_size": 32, "patch_size": 8},
+        {**_IMAGE, "image_size": 32, "patch_size": 8},
     ),
     "segformer": (
         "SegformerModel SegformerConfig",
         {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 1, 2, 2]},
     ),
+    "gpt_neo": (
+        "GPTNeoForCausalLM GPTNeoConfig",
+        {
+            "hidden_size": 32,
+            "num_layers": 2,
+            "num_heads": 4,
+            "vocab_size": 99,
+            "attention_types": [[["global", "local"], 1]],
+        },
+    ),
+    "gptj": (
+        "GPTJForCausalLM GPTJConfig",
+        {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "vocab_size": 99},
+    ),
+    "falcon": ("FalconForCausalLM FalconConfig", _TEXT),
+    "stablelm": ("StableLmForCausalLM StableLmConfig", {**_TEXT, "num_key_value_heads": 2}),
+    "starcoder2": ("Starcoder2ForCausalLM Starcoder2Config", {**_TEXT, "num_key_value_heads": 2}),
+    "phi3": ("Phi3ForCausalLM Phi3Config", {**_TEXT, "num_key_value_heads": 2, "pad_token_id": 0}),
+    "olmo": ("OlmoForCausalLM OlmoConfig", {**_TEXT, "num_key_value_heads": 2}),
+    "mixtral": ("MixtralForCausalLM MixtralConfig", {**_TEXT, "num_key_value_heads": 2, "num_local_experts": 2}),
+    "xlm_roberta": ("XLMRobertaModel XLMRobertaConfig", _TEXT),
+    "layoutlm": ("LayoutLMModel LayoutLMConfig", _TEXT),
+    "convbert": ("ConvBertModel ConvBertConfig", {**_TEXT, "embedding_size": 32}),
+    "squeezebert": ("SqueezeBertModel SqueezeBertConfig", {**_TEXT, "embedding_size": 32}),
+    "mobilebert": (
+        "MobileBertModel MobileBertConfig",
+        {**_TEXT, "embedding_size": 32, "intra_bottleneck_size": 16, "num_feedforward_networks": 1},
+    ),
+    "fnet": ("FNetModel FNetConfig", {key: _TEXT[key] for key in _TEXT if key != "num_attention_heads"}),
+    "nystromformer": ("NystromformerModel NystromformerConfig", _TEXT),
+    "longformer": ("LongformerModel LongformerConfig", {**_TEXT, "attention_window": 4}),
+    "funnel": (
+        "FunnelModel FunnelConfig",
+        {"d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 64, "block_sizes": [1, 1], "vocab_size": 99},
+    ),
+    "xlnet": ("XLNetModel XLNetConfig", {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64, "vocab_size": 99}),
+    "rwkv": ("RwkvModel RwkvConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}),
+    "bart": (
+        "BartModel BartConfig",
+        {
+            "d_model": 32,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 64,
+            "decoder_ffn_dim": 64,
+            "vocab_size": 99,
+        },
+    ),
+    "deit": ("DeiTModel DeiTConfig", {**_IMAGE, "image_size": 32, "patch_size": 8}),
+    "dinov2": ("Dinov2Model Dinov2Config", {**_IMAGE, "image_size": 32, "patch_size": 8}),
+    "siglip_vision": ("SiglipVisionModel SiglipVisionConfig", {**_IMAGE, "image_size": 32, "patch_size": 8}),
+    "clip_vision": ("CLIPVisionModel CLIPVisionConfig", {**_IMAGE, "image_size": 32, "patch_size": 8}),
+    "swin": (
+        "SwinModel SwinConfig",
+        {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
+    ),
+    "convnext": ("ConvNextModel ConvNextConfig", {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}),
+    "mobilevit": (
+        "MobileViTModel MobileViTConfig",
+        {"hidden_sizes": [16, 24, 32], "neck_hidden_sizes": [8, 8, 16, 16, 24, 32, 64], "image_size": 64},
+    ),
+    "wav2vec2": (
+        "Wav2Vec2Model Wav2Vec2Config",
+        {
+            **{key: _TEXT[key] for key in _TEXT if key != "vocab_size"},
+            "conv_dim": (16, 16),
+            "conv_stride": (5, 2),
+            "conv_kernel": (10, 3),
+            "num_feat_extract_layers": 2,
+            "num_conv_pos_embeddings": 16,
+            "num_conv_pos_embedding_groups": 4,
+        },
+    ),
 }
+_INPUTS = {
+    **dict.fromkeys(("vit", "deit", "dinov2", "siglip_vision", "clip_vision", "swin"), "image(32)"),
+    **dict.fromkeys(("segformer", "convnext", "mobilevit"), "image(64)"),
+    "wav2vec2": "(torch.randn(1, 2000),)",
+}
+"""Where they are not tokens."""
 
 _OWN = {
     "cyclegan_generator": """\
@@ -196,6 +322,9 @@ def files() -> dict[str, str]:
         inputs = {
             "optical_flow.raft_small": "(torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128))",
             "video.r3d_18": "(torch.randn(1, 3, 4, 64, 64),)",
+            "video.s3d": "(torch.randn(1, 3, 16, 224, 224),)",
+            "video.mvit_v1_b": "(torch.randn(1, 3, 16, 224, 224),)",
+            "video.swin3d_t": "(torch.randn(1, 3, 4, 64, 64),)",
         }.get(name, f"image({size})")
         keywords = "weights=None"
         if name.startswith("segmentation"):
@@ -206,7 +335,7 @@ def files() -> dict[str, str]:
         found[f"torchvision_{name.rpartition('.')[2]}"] = _HEAD + made
     for name, (classes, settings) in TRANSFORMERS.items():
         model, config = classes.split()
-        inputs = {"vit": "image(32)", "segformer": "image(64)"}.get(name, "(tokens(),)")
+        inputs = _INPUTS.get(name, "(tokens(),)")
         made = (
             f"def make():\n    from transformers import {config}, {model}\n\n"
             f"    return {model}({config}(**{settings!r})).eval(), {inputs}\n"
