@@ -40,6 +40,7 @@ def main() -> int:
 
 def _made(name: str) -> tuple[Any, tuple[Any, ...]]:
     import torch
+
     from zoo import files
 
     torch.manual_seed(0)
@@ -51,6 +52,7 @@ def _made(name: str) -> tuple[Any, tuple[Any, ...]]:
 
 def _times(names: list[str]) -> bool:
     import torch
+
     from truth import ROUTES, predicted, truth
 
     torch.set_num_threads(1)
