@@ -20,7 +20,7 @@ def live_rules(rules: Mapping[str, Rule]) -> list[Rule]:
 
 def needs_of(rules: Mapping[str, Rule]) -> frozenset[str]:
     """What the live sides of the rules ask of a subject."""
-    return frozenset(rule.live_needs for rule in live_rules(rules))
+    return frozenset(need for rule in live_rules(rules) for need in rule.live_needs.split())
 
 
 class Examined(NamedTuple):
@@ -55,7 +55,8 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
     found: list[Diagnostic] = []
     asked: set[str] = set()
     for rule in live_rules(rules):
-        if rule.live_needs not in met:
+        needs = rule.live_needs.split()
+        if not met.issuperset(needs):
             continue
         try:
             found.extend(rule.live(subject))  # type: ignore[attr-defined]
@@ -65,18 +66,18 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
             found.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
             continue
         # Of a run that ended early nobody saw the rest.
-        if _is_seen(rule.live_needs, subject):
+        if all(_is_seen(need, subject) for need in needs):
             asked.add(rule.code)
     ordered = sorted(united(_most_specific(found, rules)), key=lambda finding: finding.sort_key)
     verdicts = subject.verdicts if "conversion" in met & needs_of(rules) else ()
     return Examined(ordered, frozenset(asked), verdicts)
 
 
-def _is_seen(needs: str, subject: Subject) -> bool:
-    """Whether a rule with these needs saw all that there is to see."""
-    if needs == "run":
+def _is_seen(need: str, subject: Subject) -> bool:
+    """Whether a rule with this need saw all that there is to see."""
+    if need == "run":
         return subject.run is not None and subject.run.failure is None
-    if needs == "conversion":
+    if need == "conversion":
         return bool(subject.verdicts) and all(verdict.is_complete for verdict in subject.verdicts)
     return True
 

@@ -5,25 +5,47 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from modellint.source.fates import ends_in_python, only_for_a_loss
 from modellint.source.tensors import Tensor
 from modellint.source.values import Instance, alternatives
 
 if TYPE_CHECKING:
+    from modellint.source.calls import Arguments
     from modellint.source.code import Code
-    from modellint.source.operators import Operator
     from modellint.source.records import Call
     from modellint.source.values import Value
 
 _LOSS = re.compile("(?:Loss|Losses|Criterion)(?![a-z])")
 
 
-def calls_in_forward(code: Code, ask: Callable[[str], Operator | None]) -> Iterator[tuple[Call, list[Operator], bool]]:
+class HasKind(Protocol):
+    """What is known of a use of PyTorch's API."""
+
+    @property
+    def kind(self) -> str:
+        """The operator that the front end looks up (``aten::fmod``)."""
+
+
+Known = TypeVar("Known", bound=HasKind)
+
+
+class Use(NamedTuple):
+    """One thing of PyTorch's API that a call runs."""
+
+    name: str
+    """Of a function, method or layer."""
+    arguments: Arguments
+    """What it is called with; for a layer, what it was built with."""
+    node: ast.Call
+    """Where these stand."""
+
+
+def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator[tuple[Call, list[Known], bool]]:
     """Every call that ``forward`` makes and that, however it is read, runs something ``ask`` knows; whether in training only.
 
-    ``ask`` is given the names of torch's functions, methods and layers. A call whose value only becomes a Python number is left
+    ``ask`` is given the uses of torch's functions, methods and layers. A call whose value only becomes a Python number is left
     out, since a trace keeps the number, and so is what runs for a loss only. Of several calls of one operator in one line the
     first is given.
     """
@@ -58,7 +80,7 @@ def shown(name: str) -> str:
     return name
 
 
-def _asked(code: Code, readings: list[Call], ask: Callable[[str], Operator | None]) -> Iterator[Operator | None]:
+def _asked(code: Code, readings: list[Call], ask: Callable[[Use], Known | None]) -> Iterator[Known | None]:
     """What ``ask`` says of each thing that is called in any reading."""
     # What a module that was not followed gives may be anything; beside a reading in which it is a tensor, it is one.
     seen = any(isinstance(reading.receiver, Tensor) and reading.receiver.origin != "unseen" for reading in readings)
@@ -69,13 +91,13 @@ def _asked(code: Code, readings: list[Call], ask: Callable[[str], Operator | Non
             # It builds a layer, and what runs is where that is called.
             yield None
         elif reading.name:
-            yield ask(reading.name)
+            yield ask(Use(reading.name, reading.arguments, reading.node))
         else:
             for part in alternatives(reading.callee):
                 yield next(_layers(code, part, ask), None)
 
 
-def _layers(code: Code, value: Value, ask: Callable[[str], Operator | None]) -> Iterator[Operator]:
+def _layers(code: Code, value: Value, ask: Callable[[Use], Known | None]) -> Iterator[Known]:
     """What ``ask`` says of torch's layers that calling a module runs, as far as this code builds them."""
     if not (isinstance(value, Instance) and value.kind == "module" and isinstance(value.node, ast.Call)):
         return
@@ -83,9 +105,11 @@ def _layers(code: Code, value: Value, ask: Callable[[str], Operator | None]) -> 
         for held in value.held:
             yield from _layers(code, held, ask)
         return
-    row = ask(value.name)
     called = value.node.func
     # Under another name, or in another file, whoever woke the rule did not see the class.
     own = value.name.rpartition(".")[2] in (getattr(called, "attr", ""), getattr(called, "id", ""))
-    if row is not None and own and code.holds(value.node):
-        yield row
+    if not own or not code.holds(value.node):
+        return
+    built = [ask(Use(value.name, made.arguments, made.node)) for made in code.flow.calls.get(value.node, ())]
+    if built and built[0] is not None and None not in built:
+        yield built[0]

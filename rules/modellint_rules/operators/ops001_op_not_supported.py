@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from modellint.settings import Destination
     from modellint.source.code import Code
     from modellint.source.operators import Operator
+    from modellint_rules.operators.apis import Use
 
 
 class OpNotSupported(Rule):
@@ -96,8 +97,8 @@ class OpNotSupported(Rule):
 
         version = code.destination.coremltools
 
-        def lacking(name: str) -> Operator | None:
-            row = operator(name, version)
+        def lacking(use: Use) -> Operator | None:
+            row = operator(use.name, version)
             return row if row is not None and not (row.trace and row.exported) else None
 
         for call, rows, training in calls_in_forward(code, lacking):

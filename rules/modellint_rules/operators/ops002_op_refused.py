@@ -11,6 +11,9 @@ from modellint.rule import Rule
 if TYPE_CHECKING:
     from modellint.coreml.verdict import Blocker
     from modellint.live.subject import Subject
+    from modellint.settings import Destination
+    from modellint.source.code import Code
+    from modellint_rules.operators.refusals import Refusal
 
 
 class OpRefused(Rule):
@@ -19,8 +22,10 @@ class OpRefused(Rule):
     ## What it does
     Runs coremltools' own front end on the captured model, and goes on past each failure. It reports what a converter exists for
     and refuses in this use — a padding mode, an argument, a matrix that is no constant — at the statement that asks for it,
-    in coremltools' own words. What no other rule names is told here too: inputs and outputs that `ct.convert` refuses, a model
-    that cannot be captured, and a converter that crashes.
+    in coremltools' own words. In source it looks for literals that are known to be refused: modes of padding and resampling,
+    forms of `einsum`, pooling with indices or dilation, projections of an LSTM and others; it is an error where neither
+    `torch.jit.trace` nor `torch.export` leads to a program, a warning where one does. What no other rule names is told here too:
+    inputs and outputs that `ct.convert` refuses, a model that cannot be captured, and a converter that crashes.
 
     ## Why
     The conversion stops there, and names a scope without a line.
@@ -67,7 +72,8 @@ class OpRefused(Rule):
     There is no fix: what to write instead depends on what is refused.
 
     ## Known limits
-    It is the use with the example inputs that is judged, for the deployment target and by the route that is set.
+    In source an argument counts only where the call spells it out. Live it is the use with the example inputs that is judged,
+    for the deployment target and by the route that is set.
 
     ## References
     - <https://github.com/apple/coremltools/issues/1747>
@@ -78,8 +84,35 @@ class OpRefused(Rule):
     code = "OPS002"
     name = "op-refused"
     severity = Severity.ERROR
+    supersedes = ("OPS001",)
     live_needs = "conversion"
     withdraws = True
+    only_modules = True
+
+    def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
+        """Words of uses that are refused."""
+        from modellint_rules.operators.refusals import words
+
+        return words(destination.coremltools)
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
+        from modellint_rules.operators.apis import calls_in_forward
+        from modellint_rules.operators.refusals import refusal
+
+        version = code.destination.coremltools
+        for call, refused, training in calls_in_forward(code, lambda use: refusal(use, version)):
+            use = next((one for one in refused if one.trace or one.export), refused[0])
+            severity = Severity.WARNING if use.trace or use.export else Severity.ERROR
+            yield code.finding(
+                self,
+                call.node,
+                f"`{use.shown}` does not convert{_from(use)}: {use.why}",
+                severity=Severity.INFO if training else severity,
+                statement=call.statement,
+                advice=use.advice,
+                operator=use.kind or None,
+            )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Tell what was refused, in coremltools' words."""
@@ -90,6 +123,9 @@ class OpRefused(Rule):
         run = subject.run
         odd = run is not None and any(part.kind == "other" for part in parts_of(run.output))
         for blocker, capture in blockers(subject, "refused", "argument", "output", "crash", "capture"):
+            if blocker.operator == "aten::prelu" and "values of alpha" in blocker.message:
+                # OPS004 says so at the statement that makes the layer.
+                continue
             is_output = blocker.kind == "output" and blocker.operator is None
             if is_output and odd:
                 # SIG002 says which part of the output is no tensor.
@@ -101,6 +137,13 @@ class OpRefused(Rule):
                 modules=blocker.modules,
                 operator=blocker.operator,
             )
+
+
+def _from(use: Refusal) -> str:
+    """The route by which it does not, where the other converts it."""
+    if use.export:
+        return " from `torch.jit.trace`"
+    return " from `torch.export`" if use.trace else ""
 
 
 def _said(blocker: Blocker, capture: str) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from modellint.settings import Destination
     from modellint.source.code import Code
     from modellint.source.operators import Operator
+    from modellint_rules.operators.apis import Use
 
 
 class OpNeedsNewerTarget(Rule):
@@ -93,8 +94,8 @@ class OpNeedsNewerTarget(Rule):
 
         goal = code.destination
 
-        def too_new(name: str) -> Operator | None:
-            row = operator(name, goal.coremltools)
+        def too_new(use: Use) -> Operator | None:
+            row = operator(use.name, goal.coremltools)
             return row if row is not None and row.converts and row.ios > goal.ios else None
 
         for call, rows, training in calls_in_forward(code, too_new):

@@ -17,6 +17,10 @@ from modellint.source.values import Const, Instance, Value, alternatives
 from modellint_rules.operators.custom_prelu import custom_prelu
 
 if TYPE_CHECKING:
+    import torch
+
+    from modellint.live.capture import Call as LiveCall
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.project import IndexedFile
     from modellint.source.records import Call
@@ -28,7 +32,9 @@ class PReLUPerChannel(Rule):
     ## What it does
     Finds `nn.PReLU(n)`. It is an error where its input is known to have another rank than 4: next to `Linear`, `Conv1d`,
     `BatchNorm1d` or `Conv3d` in a `Sequential` or a list of layers, or by what `forward` gives it. Where the rank is 4 or not
-    known, it is a remark. `nn.PReLU()`, with one slope for all, is left alone.
+    known, it is a remark. `nn.PReLU()`, with one slope for all, is left alone. A live check looks at the slopes and at the rank
+    that the layer, or `F.prelu`, is given in the run: it is an error where slopes differ and coremltools does not take the rank,
+    and what was said of the source is taken back where the layer converts.
 
     ## Why
     coremltools takes slopes that differ at rank 4 only. A model converts before it is trained, while all slopes are 0.25, and no
@@ -44,9 +50,13 @@ class PReLUPerChannel(Rule):
         def __init__(self):
             super().__init__()
             self.layers = nn.Sequential(nn.Conv1d(8, 16, 1), nn.PReLU(16))
+            nn.init.uniform_(self.layers[1].weight)
 
         def forward(self, x):
             return self.layers(x)
+
+
+    inputs = (torch.randn(2, 8, 5),)
     ```
 
     ## Good
@@ -71,9 +81,13 @@ class PReLUPerChannel(Rule):
         def __init__(self):
             super().__init__()
             self.layers = nn.Sequential(nn.Conv1d(8, 16, 1), CustomPReLU(16))
+            nn.init.uniform_(self.layers[1].weight)
 
         def forward(self, x):
             return self.layers(x)
+
+
+    inputs = (torch.randn(2, 8, 5),)
     ```
 
     ## Fix safety
@@ -84,8 +98,9 @@ class PReLUPerChannel(Rule):
     condition. Under autocast an input that is not yet of the lower precision is not cast to it, as `nn.PReLU` does.
 
     ## Known limits
-    Calls by another name (`activation = nn.PReLU`), `F.prelu` and layers that the top of a file builds are not seen. Next to
-    `Linear` the channels are taken to be its features, so the rank to be 2.
+    In source, calls by another name (`activation = nn.PReLU`), `F.prelu` and layers that the top of a file builds are not seen.
+    Next to `Linear` the channels are taken to be its features, so the rank to be 2. `torch.export` with core ATen
+    decompositions converts the layer at every rank; with `--frontend export` a live check says nothing of it.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2002>
@@ -98,6 +113,8 @@ class PReLUPerChannel(Rule):
     severity = Severity.ERROR
     needs = (frozenset({"PReLU"}),)
     fixable = "`CustomPReLU`"
+    live_needs = "run values"
+    withdraws = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call of `nn.PReLU` for its slopes, and for the rank of its input."""
@@ -117,6 +134,68 @@ class PReLUPerChannel(Rule):
                 message = f"once the slopes of {shown} differ, coremltools takes an input of rank 4 only"
             fix = custom_prelu(code, call, applicability)
             yield code.finding(self, call.node, message, severity=severity, fix=fix, statement=call.statement)
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every call of `prelu` for its slopes, and for the rank of its input."""
+        from modellint.live.binding import binding_of
+
+        run = subject.run
+        if run is None or _exports(subject):
+            return
+        version, ranks = _accepted()
+        slopes = {name: state.tensor for state in subject.state for name in state.names}
+        for call in run.calls:
+            if call.name not in _FUNCTIONS or len(call.arguments) != 2:
+                continue
+            given, weight = call.arguments
+            if given.rank in ranks or not _differ(slopes.get(weight.name), call, subject):
+                continue
+            is_layer = weight.name in [f"{path}.weight" for path in _layers_at(subject, call.module)]
+            yield subject.finding(
+                self,
+                f"the slopes of `PReLU` differ and its input has rank {given.rank}: coremltools {version} takes rank "
+                + " or ".join(map(str, sorted(ranks)))
+                + " only",
+                modules=[call.module],
+                advice="`CustomPReLU` converts at every rank; so does `torch.export` with core ATen decompositions",
+                **(binding_of(subject, call.module).keywords() if is_layer else {"at": call.place}),
+            )
+
+
+_FUNCTIONS = frozenset({"torch.nn.functional.prelu", "torch.prelu", "torch.Tensor.prelu"})
+
+
+def _accepted() -> tuple[str, frozenset[int]]:
+    """The installed coremltools, or else the newest that is known, and the ranks at which it takes slopes that differ."""
+    from modellint.coreml import installed
+    from modellint.source.operators import RELEASED
+
+    version = installed.version("coremltools") or RELEASED[-1]
+    # Ranks 2 and 3 came after 9.0.
+    return version, frozenset({4} if installed.release(version) <= (9,) else {2, 3, 4})
+
+
+def _differ(slopes: torch.Tensor | None, call: LiveCall, subject: Subject) -> bool:
+    """Whether the slopes of a call are not all the same; of computed ones coremltools knows."""
+    if slopes is not None:
+        return bool((slopes != slopes.flatten()[0]).any())
+    from modellint.coreml.verdict import blockers
+
+    return any(one.operator == "aten::prelu" and one.place == call.place for one, _ in blockers(subject, "refused"))
+
+
+def _exports(subject: Subject) -> bool:
+    """Whether the model is to be captured by `torch.export`, and converts."""
+    return subject.destination.frontend == "export" and any(
+        verdict.route == "export" and verdict.convertible for verdict in subject.verdicts
+    )
+
+
+def _layers_at(subject: Subject, path: str) -> tuple[str, ...]:
+    """All paths of the `nn.PReLU` that is registered at one; none for anything else."""
+    from torch import nn
+
+    return next((e.paths for e in subject.modules if path in e.paths and isinstance(e.module, nn.PReLU)), ())
 
 
 _PRELU = frozenset({"torch.nn.PReLU", "torch.nn.modules.PReLU", "torch.nn.modules.activation.PReLU"})
