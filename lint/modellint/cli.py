@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -177,7 +177,7 @@ def check(targets: tuple[str, ...], **options: Any) -> None:
     sys.exit(status)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     click.echo(f"error: {message}", err=True)
     sys.exit(2)
 
@@ -681,6 +681,39 @@ def _pages(rules: Sequence[Rule], output_format: str, everything: bool) -> str:
         parts.extend(f"## {title}\n{body}" for title, body in page.sections.items())
         texts.append("\n\n".join(parts) + "\n")
     return "\n\n".join(texts)
+
+
+@cli.command("ops")
+@click.argument("names", nargs=-1, metavar="[NAMES]...")
+@click.option(
+    "--coreml-version", metavar="VERSION", help="The version of coremltools to ask about (default: the newest known)."
+)
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="How to print it.")
+def ops_command(names: tuple[str, ...], coreml_version: str | None, output_format: str) -> None:
+    """Tell which operators convert: by which route, since which coremltools, for which target (default: all operators).
+
+    A name is an operator (aten::fmod, fmod), or a function, method or layer (torch.fmod, Tensor.fmod, nn.Hardshrink).
+    """
+    from modellint import ops
+    from modellint.report import ops as report
+    from modellint.run import all_rules
+    from modellint.settings import SettingsError, check_version
+
+    rules = all_rules().values()
+    try:
+        if coreml_version is not None:
+            check_version(coreml_version, "--coreml-version")
+        if names:
+            found = [ops.support(name, coreml_version, rules) for name in dict.fromkeys(names)]
+        else:
+            found = list(ops.everything(coreml_version, rules))
+    except (ops.Unknown, SettingsError) as error:
+        _fail(str(error))
+    if output_format == "json":
+        shown = report.render_json(found, coreml_version)
+    else:
+        shown = report.render(found, coreml_version, _colored(sys.stdout))
+    _write(shown, {"output_file": None}, False)
 
 
 @cli.command("config")

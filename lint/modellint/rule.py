@@ -10,9 +10,9 @@ import importlib
 import inspect
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from modellint.diagnostic import Severity
 
@@ -54,6 +54,16 @@ class RuleError(Exception):
     """A rule that cannot be used; the message names it and says why."""
 
 
+class Hint(NamedTuple):
+    """What a rule knows of one operator, for `modellint ops`."""
+
+    kind: str
+    """``rewrite``: what to write instead; ``refused``: a use that does not convert; ``issue``: nothing but the issue."""
+    text: str
+    issue: str | None = None
+    """The address of the issue upstream."""
+
+
 class Rule:
     """Base of all rules.
 
@@ -87,6 +97,10 @@ class Rule:
     with a space between them."""
     withdraws: ClassVar[bool] = False
     """Whether a live check that finds nothing takes back what source said of a statement that ran for every instance."""
+
+    def hints(self, operator: str) -> Iterable[Hint]:
+        """What the rule knows of an operator (``aten::fmod``) beside whether it converts."""
+        return ()
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """``needs`` for a model that goes there."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.rule import Hint, Rule
 from modellint_rules.operators.apis import calls_in_forward, shown
 from modellint_rules.operators.conversions import FAST_PATH, PYTHON, coremltools
 
@@ -90,6 +90,18 @@ class OpNotSupported(Rule):
         from modellint.source.operators import words_of_missing
 
         return (words_of_missing(destination.coremltools),)
+
+    def hints(self, operator: str) -> Iterator[Hint]:
+        """What to write instead of it, and where it was asked for."""
+        from modellint_rules.operators.issues import issue
+        from modellint_rules.operators.rewrites import REWRITES
+
+        name = operator.removeprefix("aten::").rstrip("_")
+        asked = issue(name)
+        if name in REWRITES:
+            yield Hint("rewrite", REWRITES[name], asked)
+        elif asked is not None:
+            yield Hint("issue", "", asked)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up every call that `forward` makes."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.rule import Hint, Rule
 
 if TYPE_CHECKING:
     from modellint.coreml.verdict import Blocker
@@ -94,6 +94,14 @@ class OpRefused(Rule):
         from modellint_rules.operators.refusals import words
 
         return words(destination.coremltools)
+
+    def hints(self, operator: str) -> Iterator[Hint]:
+        """Its uses that are refused."""
+        from modellint_rules.operators.refusals import REFUSALS
+
+        for use in REFUSALS:
+            if operator in use.kinds or operator in use.names:
+                yield Hint("refused", f"`{use.shown}` does not convert{_from(use)}: {use.why}", use.url)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.source.operator_table import VERSIONS
 from modellint.source.operators import table_version
 from modellint.source.values import Const, Value
+from modellint_rules.operators.issues import address
 
 if TYPE_CHECKING:
     from modellint_rules.operators.apis import Use
@@ -54,6 +55,16 @@ class Refusal(NamedTuple):
     """One of them stands wherever this use does."""
     distinct: bool = True
     """Whether the words are seldom enough to look for them alone."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The operators that are captured, of all its names."""
+        return frozenset(self.kind.format(rank=name[-2:-1]) for name in self.names) - {""}
+
+    @property
+    def url(self) -> str | None:
+        """The address of its issue."""
+        return None if self.issue is None else address(self.issue)
 
     @property
     def advice(self) -> str | None:
