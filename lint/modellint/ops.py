@@ -52,7 +52,7 @@ def support(name: str, version: str | None, rules: Iterable[Rule] = ()) -> Suppo
     """What is known of a name: an operator, or a function, method or layer. Raises ``Unknown``."""
     text, listed = _long(name), list(rules)
     kind = _kind(text)
-    rows = [text] if text in ROWS else _by_kind().get(kind, ())
+    rows = [text] if text in ROWS else _rows_of(kind)
     if rows:
         found = _of_rows(rows, version)
     elif kind in _converters()[0]:
@@ -69,7 +69,7 @@ def everything(version: str | None, rules: Iterable[Rule] = ()) -> Iterator[Supp
     """All operators that there is something to say about, by name."""
     listed = list(rules)
     for kind in sorted({*_by_kind(), *_converters()[0]}):
-        rows = _by_kind().get(kind, ())
+        rows = _rows_of(kind)
         one = _of_rows(rows, version) if rows else _of_converter(kind, version)
         yield one._replace(hints=tuple(_hints(one.operator, listed)))
 
@@ -92,6 +92,19 @@ def _by_kind() -> Mapping[str, tuple[str, ...]]:
     for name, row in ROWS.items():
         found[row[0]] = (*found.get(row[0], ()), name)
     return found
+
+
+def _rows_of(kind: str) -> Sequence[str]:
+    """The names that run an operator; where it has a converter, those that run little else."""
+    names = _by_kind().get(kind, ())
+    if kind not in _converters()[0]:
+        return names
+    return [name for name in names if _snake(name).rstrip("_") in (kind, kind.removeprefix("linalg_"))]
+
+
+def _snake(name: str) -> str:
+    """`torch.nn.LayerNorm` as `layer_norm`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name.rpartition(".")[2]).lower()
 
 
 def _of_rows(names: Sequence[str], version: str | None) -> Support:
@@ -152,7 +165,7 @@ def _kind(name: str) -> str:
     last = name.rpartition("::")[2].removeprefix("torch.ops.aten.")
     kinds = [last, last.removesuffix(".default"), last.partition(".")[0]]
     word = last.rpartition(".")[2]
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", word).lower()
+    snake = _snake(last)
     kinds += [word, word.rstrip("_"), snake, snake.replace("_", ""), re.sub(r"_?[123]d$", "", snake)]
     known = {*_by_kind(), *_converters()[0]}
     if not name.startswith(("torch.", "aten::")) and "." in name and last not in known:

@@ -364,7 +364,7 @@ REFUSALS = (
     Refusal(
         ("torch.einsum",),
         (Literal(0, "equation", is_implicit),),
-        "torch.einsum without `->`",
+        "torch.einsum without ->",
         "aten::einsum",
         "coremltools reads equations that say what the result is",
         trace=False,
@@ -376,7 +376,7 @@ REFUSALS = (
     Refusal(
         ("torch.einsum",),
         (Literal(0, "equation", has_ellipsis),),
-        "torch.einsum with `...`",
+        "torch.einsum with ...",
         "aten::einsum",
         "coremltools takes each dot for an index",
         trace=False,
@@ -527,7 +527,7 @@ REFUSALS = (
     Refusal(
         (f"{_F}one_hot",),
         (Literal(1, "num_classes", one_of(-1), default=-1),),
-        "F.one_hot without `num_classes`",
+        "F.one_hot without num_classes",
         "aten::one_hot",
         "the number of classes would hang on the values",
         trace=False,
