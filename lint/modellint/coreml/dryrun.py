@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Blocker", "Verdict", "choose", "dry_run"]
 
-_NO_OUTPUT = "Only tensors, lists, tuples of tensors"
-"""How torch says that it does not trace what a model returns."""
+_NO_OUTPUT = ("Only tensors, lists, tuples of tensors", "Tracer cannot infer type of", "Found <class")
+"""How torch begins to say that it does not capture what a model returns."""
+_VALUE = re.compile(r"^(Tracer cannot infer type of \w+)\(.*", re.DOTALL)
+_OP = re.compile(r'\bOp "[^"]*" ')
+_INPUT = re.compile(r'\b(Input \w+)="[^"]*"')
 SMALL = 256 * 1024**2
 """Bytes of parameters up to which their numbers are kept and restored."""
 
@@ -38,8 +42,12 @@ def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destinati
     reason = unknown_version() or (_numpy_is_too_new() if route == "trace" else None)
     if reason is not None:
         return Verdict(route, None, reason=reason)
-    with _undisturbed(model, inputs):
-        return _Attempt(model, inputs, destination, project).judged(route)
+    try:
+        with _undisturbed(model, inputs):
+            return _Attempt(model, inputs, destination, project).judged(route)
+    except Exception as error:
+        # A model may do anything, and a check of it has more to tell than this.
+        return Verdict(route, None, reason=f"the dry run failed: {type(error).__name__}: {_first_line(str(error))}")
 
 
 def _numpy_is_too_new() -> str | None:
@@ -126,14 +134,15 @@ class _Attempt:
             failures += self._wide(program, front_end)
         taken = time.perf_counter() - ready
         blockers = tuple(_grouped(self._blocker(failure, captured) for failure in failures))
-        return Verdict(route, not blockers, blockers, seconds=(ready - began, taken))
+        return Verdict(route, not blockers, blockers, seconds=(ready - began, taken), complete=program is not None)
 
     def _not_captured(self, route: str, error: Exception, seconds: float) -> Verdict:
         trouble = self._trouble()
         if trouble is not None:
             return Verdict(route, None, reason=f"the model does not run: {trouble}")
         kind = "argument" if isinstance(error, routes.Refused) else "capture"
-        if str(error).startswith(_NO_OUTPUT):
+        message = _first_line(_VALUE.sub(r"\1", str(error))) or type(error).__name__
+        if message.startswith(_NO_OUTPUT):
             kind = "output"
         frames = []
         trace = error.__traceback__
@@ -141,8 +150,7 @@ class _Attempt:
             frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
             trace = trace.tb_next
         place = self._project.place_of_rows(routes.since_capture(frames)) or self._class_place()
-        message = _first_line(str(error)) or type(error).__name__
-        return Verdict(route, False, (Blocker(kind, None, message, place),), seconds=(seconds, 0.0))
+        return Verdict(route, False, (Blocker(kind, None, message, place),), seconds=(seconds, 0.0), complete=False)
 
     def _trouble(self) -> str | None:
         """Why the model does not run at all."""
@@ -204,7 +212,7 @@ def _cleaned(failure: Failure) -> tuple[str, str]:
         message, _, detail = message[:-1].rpartition(" [")
     if failure.node is not None:
         message = message.replace(f"node {failure.node} (", "node (").replace(f"fx node {failure.node},", "fx node,")
-    return _first_line(message), detail
+    return _first_line(_INPUT.sub(r"\1", _OP.sub("Op ", message))), detail
 
 
 def _first_line(message: str) -> str:

@@ -295,6 +295,8 @@ class FrontEnd:
             yield api.graph, "_expand_and_optimize_ir", self._lowered
             assign = api.converter.generate_tensor_assignment_ops
             yield api.converter, "generate_tensor_assignment_ops", lambda graph: self._assign(graph, assign)
+            remove = api.converter.remove_getattr_nodes
+            yield api.converter, "remove_getattr_nodes", lambda graph: self._forget_weights(graph, remove)
 
     def _lowered(self, program: Any) -> Any:
         from coremltools.converters.mil.frontend.torch.torchscript_utils import _expand_and_optimize_ir
@@ -327,6 +329,14 @@ class FrontEnd:
         self._renamed.update(
             (node.name, name) for node, name in zip(graph.nodes, names, strict=True) if node.name != name
         )
+
+    def _forget_weights(self, graph: Any, remove: Any) -> None:
+        """Run the pass that refuses a model that returns a weight as it is; such an output is noted and left out."""
+        returned = [node.name for node in graph.nodes if node.kind == "getattr" and node.name in graph.outputs]
+        for name in returned:
+            self.note("output", None, f"{name} should not be in the graph outputs.", name)
+        graph.outputs[:] = [name for name in graph.outputs if name not in returned] or [graph.nodes[-1].name]
+        remove(graph)
 
     def _graph_of_export(self, exir: Any, cut_at_symbols: Any = None) -> Any:
         """coremltools' graph of an exported program, with nodes that it refuses to read left in."""

@@ -50,11 +50,8 @@ class Verdict(NamedTuple):
     """For the capture, and for coremltools' front end."""
     reason: str = ""
     """Why it could not be judged."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every operator was looked at, so that what is not reported converts."""
-        return self.convertible is not None and not any(one.kind == "capture" for one in self.blockers)
+    complete: bool = True
+    """Whether every operator was looked at, so that what is not reported converts."""
 
 
 def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:

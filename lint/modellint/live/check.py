@@ -78,7 +78,9 @@ def _is_seen(need: str, subject: Subject) -> bool:
     if need == "run":
         return subject.run is not None and subject.run.failure is None
     if need == "conversion":
-        return bool(subject.verdicts) and all(verdict.is_complete for verdict in subject.verdicts)
+        return bool(subject.verdicts) and all(
+            verdict.convertible is not None and verdict.complete for verdict in subject.verdicts
+        )
     return True
 
 
