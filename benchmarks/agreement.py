@@ -4,6 +4,7 @@
     python benchmarks/agreement.py zoo zoo.jsonl             real architectures
     python benchmarks/agreement.py operators operators.jsonl  one operator each
     python benchmarks/agreement.py report FILE...            recall, precision, and every disagreement
+    python benchmarks/agreement.py source operators.jsonl    what source checks say of the same modules of one operator
 
 What is judged already is not judged again. ``--truth FILE`` takes what the conversion says from an earlier run, so that only
 the verdicts are made anew.
@@ -56,9 +57,12 @@ def main() -> int:
         command.add_argument("--pairs", type=int, default=2000, help="of the tests; default: 2000")
         command.add_argument("--only", nargs="*", default=[], help="parts of names")
     commands.add_parser("report").add_argument("results", nargs="+", type=Path)
+    commands.add_parser("source").add_argument("results", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "report":
         return report(arguments.results)
+    if arguments.command == "source":
+        return report_source(arguments.results)
     if arguments.child:
         work(arguments)
         return 0
@@ -188,6 +192,38 @@ def _compared(rows: Iterable[dict[str, Any]], route: str) -> tuple[Count, list[t
             if said["convertible"]:
                 differing.append(("MISSED", row))
     return Count(*(found.count(what) for what in ("found", "false", "missed", "fine"))), differing
+
+
+def report_source(path: Path) -> int:
+    """Compare the source findings on the probes with the conversion: errors with both routes, warnings with either."""
+    import modellint
+    from operators import probes
+
+    rows = Ledger(path).rows
+    right = wrong = silent = 0
+    failing = 0
+    for probe in probes():
+        row = rows.get(probe.name)
+        if row is None or "trace" not in row:
+            continue
+        fails = [not row[route]["truth"]["converts"] for route in ("trace", "export")]
+        failing += any(fails)
+        found = [one for one in modellint.check_source(probe.text).diagnostics if one.code[:3] in ("OPS", "SHP")]
+        found = [one for one in found if one.severity.label != "info"]
+        for one in found:
+            is_right = all(fails) if one.severity.label == "error" else any(fails)
+            right, wrong = right + is_right, wrong + (not is_right)
+            if not is_right:
+                print(f"false: {probe.name}: {one.code} {one.severity.label}: {one.message}; fails by {fails}")
+        if any(fails) and not found:
+            silent += 1
+            said = row["trace"]["truth"].get("message") or row["export"]["truth"].get("message")
+            print(f"silent: {probe.name}: {said}")
+    print(
+        f"{right + wrong} findings on {len(rows)} modules, {wrong} false: precision {right / max(1, right + wrong):.4f}"
+    )
+    print(f"{failing} modules fail by a route, {silent} without a finding: recall {1 - silent / max(1, failing):.4f}")
+    return int(right < 0.98 * (right + wrong))
 
 
 def _print_times(rows: list[dict[str, Any]], name: str) -> None:

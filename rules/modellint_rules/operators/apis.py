@@ -40,6 +40,8 @@ class Use(NamedTuple):
     """What it is called with; for a layer, what it was built with."""
     node: ast.Call
     """Where these stand."""
+    receiver: Value | None = None
+    """The tensor whose method it is."""
 
 
 def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator[tuple[Call, list[Known], bool]]:
@@ -91,7 +93,7 @@ def _asked(code: Code, readings: list[Call], ask: Callable[[Use], Known | None])
             # It builds a layer, and what runs is where that is called.
             yield None
         elif reading.name:
-            yield ask(Use(reading.name, reading.arguments, reading.node))
+            yield ask(Use(reading.name, reading.arguments, reading.node, reading.receiver))
         else:
             for part in alternatives(reading.callee):
                 yield next(_layers(code, part, ask), None)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.operator_table import VERSIONS
 from modellint.source.operators import table_version
-from modellint.source.values import Const, Value
+from modellint.source.tensors import Tensor
+from modellint.source.values import Const, Value, alternatives
 from modellint_rules.operators.issues import address
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Refusal(NamedTuple):
     """One of them stands wherever this use does."""
     distinct: bool = True
     """Whether the words are seldom enough to look for them alone."""
+    of_input: bool = False
+    """Whether it is refused only where its tensor hangs on what the model is given."""
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -93,6 +96,11 @@ def other_than(*values: object) -> Callable[[object], bool]:
 def is_given(value: object) -> bool:
     """Whether there is a value at all."""
     return True
+
+
+def has_negative(sizes: object) -> bool:
+    """Whether one of several numbers is negative."""
+    return isinstance(sizes, tuple | list) and any(isinstance(size, int) and size < 0 for size in sizes)
 
 
 def is_implicit(equation: object) -> bool:
@@ -546,6 +554,96 @@ REFUSALS = (
         example=("3x4", "torch.unique(x, dim=0)", ""),
         words=frozenset({"unique"}),
     ),
+    Refusal(
+        (f"{_F}pad",),
+        (Literal(1, "pad", has_negative), Literal(2, "mode", one_of("constant"), default="constant")),
+        "F.pad with negative sizes",
+        "aten::pad",
+        "coremltools pads, and does not crop",
+        trace=False,
+        export=False,
+        example=("2x3x8x8", "F.pad(x, (-1, -1))", ""),
+        words=frozenset({"pad"}),
+    ),
+    Refusal(
+        ("torch.multinomial", "torch.Tensor.multinomial"),
+        (Literal(1, "num_samples", other_than(1)), Literal(2, "replacement", one_of(False), default=False)),
+        "multinomial without replacement",
+        "aten::multinomial",
+        "coremltools draws more than one sample with replacement only",
+        trace=False,
+        export=False,
+        example=("2x3", "torch.multinomial(x, 2)", ""),
+        words=frozenset({"multinomial"}),
+    ),
+    Refusal(
+        ("torch.multinomial", "torch.Tensor.multinomial"),
+        (),
+        "torch.multinomial",
+        "aten::multinomial",
+        "coremltools does not find its arguments",
+        trace=True,
+        export=False,
+        example=("2x3", "torch.multinomial(x, 2, replacement=True)", ""),
+        words=frozenset({"multinomial"}),
+    ),
+    Refusal(
+        ("torch.linalg.inv", "torch.inverse", "torch.Tensor.inverse"),
+        (),
+        "torch.linalg.inv of what the model computes",
+        "",
+        "coremltools inverts constants only",
+        trace=False,
+        export=False,
+        example=("3x3", "torch.linalg.inv(x + torch.eye(3))", ""),
+        issue="958",
+        words=frozenset({"inv", "inverse"}),
+        of_input=True,
+    ),
+    Refusal(
+        ("torch.fft.fft", "torch.fft.rfft", "torch.fft.irfft", "torch.fft.ifft"),
+        (Literal(3, "norm", one_of(None), default=None),),
+        "torch.fft without norm",
+        "",
+        "coremltools wants the arguments that an export leaves out",
+        trace=True,
+        export=False,
+        example=("8", "torch.fft.fft(x).real", ""),
+        words=frozenset({"fft", "rfft", "irfft", "ifft"}),
+    ),
+    Refusal(
+        tuple(f"torch.nn.FractionalMaxPool{rank}d" for rank in (2, 3)),
+        (),
+        "nn.FractionalMaxPool",
+        "aten::fractional_max_pool{rank}d",
+        "coremltools has no converter for it",
+        trace=False,
+        export=False,
+        example=("2x3x8x8", "self.layer(x)", "nn.FractionalMaxPool2d(2, output_size=4)"),
+        words=frozenset({"FractionalMaxPool2d", "FractionalMaxPool3d"}),
+    ),
+    Refusal(
+        ("torch.polygamma", "torch.special.polygamma"),
+        (),
+        "torch.polygamma",
+        "aten::polygamma",
+        "coremltools has no converter for it",
+        trace=False,
+        export=False,
+        example=("2x3", "torch.polygamma(1, x)", ""),
+        words=frozenset({"polygamma"}),
+    ),
+    Refusal(
+        ("torch.unique", "torch.Tensor.unique"),
+        (Literal(99, "dim", one_of(None), default=None),),
+        "torch.unique",
+        "",
+        "coremltools wants the arguments that an export leaves out",
+        trace=True,
+        export=False,
+        example=("6", "torch.unique(x)", ""),
+        words=frozenset({"unique"}),
+    ),
 )
 """Each with the words without which it cannot stand, since rules are woken by words."""
 
@@ -585,7 +683,7 @@ def _public(name: str) -> str:
 
 def _holds(one: Refusal, use: Use) -> bool:
     arguments = use.arguments
-    if arguments.spread or None in arguments.keywords:
+    if arguments.spread or None in arguments.keywords or (one.of_input and not _hangs_on_input(use)):
         return False
     # A tensor's method has its tensor before the dot.
     shift = int(use.name.startswith("torch.Tensor."))
@@ -595,6 +693,13 @@ def _holds(one: Refusal, use: Use) -> bool:
         if found is _ABSENT or not literal.is_refused(found):
             return False
     return True
+
+
+def _hangs_on_input(use: Use) -> bool:
+    """Whether the tensor that is used is computed from what the caller of `forward` gives."""
+    given = use.receiver or use.arguments.get(0, "A") or use.arguments.get(0, "input")
+    parts = alternatives(given) if given is not None else ()
+    return bool(parts) and all(isinstance(part, Tensor) and part.certain and part.batch is not None for part in parts)
 
 
 def _literal(value: Value, call: ast.Call, literal: Literal, shift: int) -> object:
