@@ -18,10 +18,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ledger import Ledger, supervise
+from ledger import MORE, Ledger, supervise
 
 HERE = Path(__file__).parent
 TESTS = "coremltools.converters.mil.frontend.torch.test.test_torch_ops"
+BATCH = {"zoo": 1, "operators": 200}
+"""How many models one process judges: what coremltools and torch keep of large ones adds up."""
 SILENCE = 1800
 """Seconds without a result after which a worker is taken for dead; every step of it has a limit of its own."""
 
@@ -92,9 +94,14 @@ def work(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     ledger = Ledger(arguments.results)
     known = {} if arguments.truth is None else Ledger(arguments.truth).rows
+    most = BATCH[arguments.command]
+    done = 0
     for name, make, target in _models(arguments.command):
         if name in ledger.begun or (arguments.only and not any(part in name for part in arguments.only)):
             continue
+        if done == most:
+            sys.exit(MORE)
+        done += 1
         ledger.begin(name)
         row: dict[str, Any] = {"name": name, "set": arguments.command, "target": target}
         try:

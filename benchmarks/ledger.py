@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 
+MORE = 3
+"""The exit status of a worker that wants to go on in a fresh process."""
+
+
 class Ledger:
     """A file with a line for each thing begun and each result."""
 
@@ -70,6 +74,8 @@ def supervise(command: Sequence[str], path: Path, silence: float) -> None:
                 process.wait()
         if process.returncode == 0:
             return
+        if process.returncode == MORE:
+            continue
         ledger = Ledger(path)
         lost = ledger.lost
         if not lost:

@@ -699,7 +699,7 @@ def _hangs_on_input(use: Use) -> bool:
     """Whether the tensor that is used is computed from what the caller of `forward` gives."""
     given = use.receiver or use.arguments.get(0, "A") or use.arguments.get(0, "input")
     parts = alternatives(given) if given is not None else ()
-    return bool(parts) and all(isinstance(part, Tensor) and part.certain and part.batch is not None for part in parts)
+    return bool(parts) and all(isinstance(part, Tensor) and part.batch is not None for part in parts)
 
 
 def _literal(value: Value, call: ast.Call, literal: Literal, shift: int) -> object:
