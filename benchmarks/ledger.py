@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-
 MORE = 3
 """The exit status of a worker that wants to go on in a fresh process."""
 
