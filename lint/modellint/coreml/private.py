@@ -551,6 +551,9 @@ class FrontEnd:
                 return like.dtype(value)
             if isinstance(like, Like):
                 return torch.as_tensor(value).to(like.dtype)
+            if getattr(value, "size", 0) > _LONGEST or getattr(value, "ndim", 0) > 1:
+                # No list of sizes but numbers, such as weights that a fused operator takes.
+                return torch.as_tensor(value)
             return value.tolist() if hasattr(value, "tolist") else value
         if not isinstance(like, Like) or like.dtype in (bool, int, float) or None in like.shape:
             raise LookupError
@@ -653,6 +656,8 @@ class FrontEnd:
 _NOTHING: Any = object()
 _LARGEST = 1 << 22
 """Elements of a constant that is computed by PyTorch."""
+_LONGEST = 64
+"""Up to so many numbers in a row may be a list that an operator takes, as sizes are."""
 _COMPLEX = "MIL doesn't support complex data as model's output, please extract real and imaginary parts explicitly."
 _UNBOUND = re.compile(r"Torch var (\S+) not found in context")
 _PYTHON = re.compile(r"(not enough|too many) values to unpack")
