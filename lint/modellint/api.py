@@ -93,7 +93,7 @@ def check_model(
     Raises ``TypeError`` for what is no model, ``ValueError`` for unknown codes and words, and for a checkpoint that cannot be read, which
     is refused where it holds anything but tensors, and ``OSError`` for one that cannot be opened.
     """
-    from modellint.live.session import examine
+    from modellint.live_session import examine
 
     chosen = _chosen(frontend, deployment_target, precision)
     found, verdict = examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, chosen)

@@ -27,7 +27,7 @@ from modellint.settings import Destination
 _LARGEST_RESULT = 64 * 1024**2
 _MOST_OUTPUT = 256 * 1024
 _TICK = 0.05
-_START = "import sys; del sys.path[0]; sys.path += sys.argv[1:]; from modellint.live.child import main; main()"
+_START = "import sys; del sys.path[0]; sys.path += sys.argv[1:]; from modellint.live_child import main; main()"
 
 
 class UsageError(Exception):
