@@ -1,0 +1,1 @@
+"""One function for each operation of MIL, in modules grouped as coremltools groups them."""
