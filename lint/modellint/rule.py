@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from modellint.diagnostic import Severity
+from modellint.diagnostic import Diagnostic, Fix, Severity, Span
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -97,6 +97,35 @@ class Rule:
     with a space between them."""
     withdraws: ClassVar[bool] = False
     """Whether a live check that finds nothing takes back what source said of a statement that ran for every instance."""
+
+    def found(
+        self,
+        message: str,
+        span: Span | None,
+        *,
+        severity: Severity | None = None,
+        fix: Fix | None = None,
+        class_name: str | None = None,
+        attribute: str | None = None,
+        noqa_row: int | None = None,
+        advice: str | None = None,
+        operator: str | None = None,
+    ) -> Diagnostic:
+        """A finding of this rule; ``noqa_row`` is the last line that may suppress it, by default the span's."""
+        return Diagnostic(
+            code=self.code,
+            name=self.name,
+            severity=self.severity if severity is None else severity,
+            message=message,
+            path=None,
+            span=span,
+            fix=fix,
+            class_name=class_name,
+            attribute=attribute,
+            noqa_row=span.end_row if noqa_row is None and span is not None else noqa_row,
+            help=advice,
+            operator=operator,
+        )
 
     def hints(self, operator: str) -> Iterable[Hint]:
         """What the rule knows of an operator (``aten::fmod``) beside whether it converts."""

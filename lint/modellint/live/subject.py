@@ -216,21 +216,17 @@ class Subject:
         advice: str | None = None,
     ) -> Diagnostic:
         """A finding of ``rule``; ``modules`` are the paths of all instances that show it."""
-        return Diagnostic(
-            code=rule.code,
-            name=rule.name,
-            severity=rule.severity if severity is None else severity,
-            message=message,
-            path=None if at is None else at.path,
-            span=None if at is None else at.span,
-            help=advice,
+        found = rule.found(
+            message,
+            None if at is None else at.span,
+            severity=severity,
             class_name=class_name,
             attribute=attribute,
-            evidence="live",
-            modules=tuple(dict.fromkeys(modules)),
+            advice=advice,
             operator=operator,
-            noqa_row=None if at is None else at.span.end_row,
         )
+        path = None if at is None else at.path
+        return found._replace(path=path, evidence="live", modules=tuple(dict.fromkeys(modules)))
 
 
 def _names_in(value: Any) -> Iterator[str]:

@@ -294,18 +294,15 @@ class Code:
         last = (
             self.rewriter.span(statement).end_row if statement is not None and _is_simple(statement) else span.end_row
         )
-        return Diagnostic(
-            code=rule.code,
-            name=rule.name,
-            severity=rule.severity if severity is None else severity,
-            message=message,
-            path=None,
-            span=span,
+        return rule.found(
+            message,
+            span,
+            severity=severity,
             fix=fix,
             class_name=self.name,
             attribute=attribute,
             noqa_row=last,
-            help=advice,
+            advice=advice,
             operator=operator,
         )
 

@@ -159,18 +159,7 @@ class ModuleClass:
     ) -> Diagnostic:
         """A finding of ``rule`` at a statement of the class's file."""
         span = self.rewriter.span(statement)
-        return Diagnostic(
-            code=rule.code,
-            name=rule.name,
-            severity=rule.severity if severity is None else severity,
-            message=message,
-            path=None,
-            span=span,
-            fix=fix,
-            class_name=self.name,
-            attribute=attribute,
-            noqa_row=span.end_row,
-        )
+        return rule.found(message, span, severity=severity, fix=fix, class_name=self.name, attribute=attribute)
 
     def place(self, hidden: Hidden) -> ast.stmt | None:
         """The statement at which a hidden attribute is reported: what binds it, or else fills it, in the class's file."""
