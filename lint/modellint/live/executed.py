@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import sys
 import weakref
@@ -82,9 +81,8 @@ class Executed:
         Code of no module's class counts where it ran at all. A copy of a module has not run ``__init__`` itself, and is not
         asked to have.
         """
-        gc.collect()
         present = {id(module): module for module in modules}
-        owned = {type(module): _codes_of(type(module)) for module in present.values()}
+        owned = {cls: _codes_of(cls) for cls in {type(module) for module in present.values()}}
         found: dict[str, set[int]] = {}
         for key, ran in self._ran.items():
             rows = set(ran.others)

@@ -351,7 +351,10 @@ def _restore_array(array: Any, saved: Any) -> None:
 def _restore_storage(storage: torch.UntypedStorage, saved: torch.UntypedStorage) -> None:
     if storage.nbytes() != saved.nbytes():
         storage.resize_(saved.nbytes())
-    now, before = (torch.empty(0, dtype=torch.uint8, device=one.device).set_(one) for one in (storage, saved))
+    # Words compare several times as fast as bytes.
+    whole = storage.nbytes() % 8 == 0 and storage.data_ptr() % 8 == 0
+    dtype = torch.int64 if whole else torch.uint8
+    now, before = (torch.empty(0, dtype=dtype, device=one.device).set_(one) for one in (storage, saved))
     if not torch.equal(now, before):
         now.copy_(before)
 
