@@ -107,21 +107,23 @@ class _Attempt:
         try:
             program = routes.exported(self._model, self._inputs)
         except Exception as error:
-            return self._not_captured(route, error, time.perf_counter() - began)
-        plain = self._verdict(route, lambda: routes.decomposed(program, core=False), began)
+            return self._not_captured(route, error, (time.perf_counter() - began, 0.0))
+        taken = time.perf_counter() - began, 0.0
+        plain = self._verdict(route, lambda: routes.decomposed(program, core=False), taken)
         if plain.convertible:
             return plain
-        core = self._verdict(route, lambda: routes.decomposed(program, core=True), began)
-        if core.convertible or len(core.blockers) < len(plain.blockers):
+        core = self._verdict(route, lambda: routes.decomposed(program, core=True), plain.seconds)
+        if core.convertible or (core.complete and len(core.blockers) < len(plain.blockers)):
             return core._replace(decomposed=True)
-        return plain
+        return plain._replace(seconds=core.seconds)
 
-    def _verdict(self, route: str, capture: Any, began: float | None = None) -> Verdict:
-        began = time.perf_counter() if began is None else began
+    def _verdict(self, route: str, capture: Any, before: tuple[float, float] = (0.0, 0.0)) -> Verdict:
+        """What the front end says of one capture; ``before`` is what earlier ones took."""
+        began = time.perf_counter()
         try:
             captured = capture()
         except Exception as error:
-            return self._not_captured(route, error, time.perf_counter() - began)
+            return self._not_captured(route, error, (before[0] + time.perf_counter() - began, before[1]))
         ready = time.perf_counter()
         front_end = FrontEnd(
             captured.program, captured.types, captured, self._target, self._half and self._target >= ct.target.iOS16
@@ -132,11 +134,11 @@ class _Attempt:
         failures = list(front_end.failures)
         if program is not None:
             failures += self._wide(program, front_end)
-        taken = time.perf_counter() - ready
+        seconds = before[0] + ready - began, before[1] + time.perf_counter() - ready
         blockers = tuple(_grouped(self._blocker(failure, captured) for failure in failures))
-        return Verdict(route, not blockers, blockers, seconds=(ready - began, taken), complete=program is not None)
+        return Verdict(route, not blockers, blockers, seconds=seconds, complete=program is not None)
 
-    def _not_captured(self, route: str, error: Exception, seconds: float) -> Verdict:
+    def _not_captured(self, route: str, error: Exception, seconds: tuple[float, float]) -> Verdict:
         trouble = self._trouble()
         if trouble is not None:
             return Verdict(route, None, reason=f"the model does not run: {trouble}")
@@ -150,7 +152,7 @@ class _Attempt:
             frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
             trace = trace.tb_next
         place = self._project.place_of_rows(routes.since_capture(frames)) or self._class_place()
-        return Verdict(route, False, (Blocker(kind, None, message, place),), seconds=(seconds, 0.0), complete=False)
+        return Verdict(route, False, (Blocker(kind, None, message, place),), seconds=seconds, complete=False)
 
     def _trouble(self) -> str | None:
         """Why the model does not run at all."""
