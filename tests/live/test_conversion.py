@@ -305,6 +305,47 @@ def test_fast_path_and_autograd_function_have_codes_of_their_own(load: Load) -> 
     assert automatic.ok
 
 
+PRELU = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = nn.PReLU(3)
+        self.slopes = nn.Parameter(torch.tensor([0.1, 0.2, 0.3]))
+        nn.init.uniform_(self.act.weight)
+
+    def forward(self, x):
+        {}
+"""
+
+
+@pytest.mark.parametrize("rank", [2, 3, 5])
+def test_slopes_are_told_of_where_the_route_refuses_them(load: Load, rank: int) -> None:
+    module = load(PRELU.format("return self.act(x) + 1"))
+    x = torch.rand(2, 3, 4, 4, 4)[(..., *[0] * (5 - rank))]
+    for frontend in ("auto", "export"):
+        report = checked(module, x, frontend=frontend)
+        assert not report.diagnostics
+        assert report.verdict == "Core ML: will convert · --frontend export"
+    traced = checked(module, x, frontend="trace")
+    assert told(traced) == [("OPS004", None, "self.act = nn.PReLU(3)")]
+    assert traced.convertible is False
+    assert traced.verdict.endswith("converts with --frontend export")
+
+
+def test_slopes_are_no_matter_for_a_route_that_fails_elsewhere(load: Load) -> None:
+    module = load(PRELU.format("return torch.nanmedian(self.act(x))"))
+    report = checked(module, torch.rand(2, 3, 4))
+    assert told(report) == [("OPS001", "aten::nanmedian", "return torch.nanmedian(self.act(x))")]
+    assert report.verdict == "Core ML: will not convert · 1 operator at 1 place"
+
+
+def test_slopes_beside_torchs_functions(load: Load) -> None:
+    line = "return torch.ops.aten.prelu(x, self.slopes) if x.sum() > -99 else x"
+    report = checked(load(PRELU.format(line)), torch.rand(2, 3, 4), frontend="trace")
+    assert told(report) == [("OPS004", None, line)]
+    assert report.convertible is False
+
+
 def test_flexible_dimensions_are_kept(load: Load, tmp_path: Path) -> None:
     load(forward("y = torch.hypot(x, x)", "return y.reshape(x.shape[0], 2, 2) + torch.ones(x.shape[0], 1, 1)"))
     found = run(tmp_path, "--input", "1..8x4", "--frontend", "trace")

@@ -148,7 +148,7 @@ def test_hint_of_source(name: str, expected: list[tuple[str, str]], tmp_path: Pa
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "model.py").write_text(MODEL)
     arguments = ["check", f"{tmp_path / 'model.py'}:{name}", "--select", "OPS004", "--output-format", "json", "-n"]
-    result = CliRunner().invoke(cli, arguments)
+    result = CliRunner().invoke(cli, [*arguments, "--frontend", "trace"])
     assert [(one["severity"], one["evidence"]) for one in json.loads(result.stdout)] == expected
     source = CliRunner().invoke(cli, ["check", str(tmp_path / "model.py"), *arguments[2:]])
     assert [one["severity"] for one in json.loads(source.stdout)] == ["error"] or expected == []

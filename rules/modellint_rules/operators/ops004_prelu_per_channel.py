@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Severity
@@ -14,11 +14,13 @@ from modellint.source.project import Imported
 from modellint.source.tensors import ACTIVATIONS, Tensor
 from modellint.source.uses import class_functions
 from modellint.source.values import Const, Instance, Value, alternatives
+from modellint_rules.operators.conversions import is_refusal_of_slopes
 from modellint_rules.operators.custom_prelu import custom_prelu
 
 if TYPE_CHECKING:
     import torch
 
+    from modellint.coreml.verdict import Blocker
     from modellint.live.capture import Call as LiveCall
     from modellint.live.subject import Subject
     from modellint.source.code import Code
@@ -140,16 +142,21 @@ class PReLUPerChannel(Rule):
         from modellint.live.binding import binding_of
 
         run = subject.run
-        if run is None or _exports(subject):
+        if run is None:
+            return
+        refused = _refused(subject)
+        if refused is not None and not refused:
             return
         version, ranks = _accepted()
         slopes = {name: state.tensor for state in subject.state for name in state.names}
+        told = set()
         for call in run.calls:
             if call.name not in _FUNCTIONS or len(call.arguments) != 2:
                 continue
             given, weight = call.arguments
-            if given.rank in ranks or not _differ(slopes.get(weight.name), call, subject):
+            if given.rank in ranks or not _differ(slopes.get(weight.name), call, refused or ()):
                 continue
+            told.update({call.place, call.module})
             is_layer = weight.name in [f"{path}.weight" for path in _layers_at(subject, call.module)]
             yield subject.finding(
                 self,
@@ -157,11 +164,22 @@ class PReLUPerChannel(Rule):
                 + " or ".join(map(str, sorted(ranks)))
                 + " only",
                 modules=[call.module],
-                advice="`CustomPReLU` converts at every rank; so does `torch.export` with core ATen decompositions",
+                advice=_ADVICE,
                 **(binding_of(subject, call.module).keywords() if is_layer else {"at": call.place}),
             )
+        for blocker in refused or ():
+            # A call that the run did not come to, or that goes past torch's functions.
+            if told.isdisjoint({blocker.place, *blocker.modules}):
+                yield subject.finding(
+                    self,
+                    f"the slopes of `PReLU` differ: {blocker.message}",
+                    at=blocker.place,
+                    modules=blocker.modules,
+                    advice=_ADVICE,
+                )
 
 
+_ADVICE = "`CustomPReLU` converts at every rank; so does `torch.export` with core ATen decompositions"
 _FUNCTIONS = frozenset({"torch.nn.functional.prelu", "torch.prelu", "torch.Tensor.prelu"})
 
 
@@ -175,20 +193,23 @@ def _accepted() -> tuple[str, frozenset[int]]:
     return version, frozenset({4} if installed.release(version) <= (9,) else {2, 3, 4})
 
 
-def _differ(slopes: torch.Tensor | None, call: LiveCall, subject: Subject) -> bool:
+def _refused(subject: Subject) -> tuple[Blocker, ...] | None:
+    """Where the route that counts refuses slopes; None where no route has been tried as far as there."""
+    from modellint.coreml.verdict import choose
+
+    verdict = choose(subject.verdicts, subject.destination.frontend)
+    if verdict is None or verdict.convertible is None:
+        return None
+    found = tuple(one for one in verdict.blockers if is_refusal_of_slopes(one))
+    # What cannot be exported otherwise could be with slopes that differ.
+    return found if found or verdict.complete or verdict.route == "export" else None
+
+
+def _differ(slopes: torch.Tensor | None, call: LiveCall, refused: Iterable[Blocker]) -> bool:
     """Whether the slopes of a call are not all the same; of computed ones coremltools knows."""
     if slopes is not None:
         return bool((slopes != slopes.flatten()[0]).any())
-    from modellint.coreml.verdict import blockers
-
-    return any(one.operator == "aten::prelu" and one.place == call.place for one, _ in blockers(subject, "refused"))
-
-
-def _exports(subject: Subject) -> bool:
-    """Whether the model is to be captured by `torch.export`, and converts."""
-    return subject.destination.frontend == "export" and any(
-        verdict.route == "export" and verdict.convertible for verdict in subject.verdicts
-    )
+    return any(one.place == call.place for one in refused)
 
 
 def _layers_at(subject: Subject, path: str) -> tuple[str, ...]:
