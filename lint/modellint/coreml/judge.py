@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
+from modellint.coreml import installed
 from modellint.coreml.verdict import ROUTES, Verdict
 
 if TYPE_CHECKING:
@@ -20,7 +21,15 @@ def judge(subject: Subject) -> tuple[Verdict, ...]:
         return ()
     if importlib.util.find_spec("coremltools") is None:
         return (Verdict(ROUTES[0], None, reason="coremltools is not installed: pip install 'modellint[coreml]'"),)
-    from modellint.coreml.dryrun import dry_run
+    try:
+        from modellint.coreml.dryrun import dry_run
+    except Exception as error:
+        # One that does not go together with what else is installed breaks in many ways.
+        said = " ".join(str(error).split())[:200]
+        reason = (
+            f"coremltools {installed.version('coremltools') or ''} cannot be imported: {type(error).__name__}: {said}"
+        )
+        return (Verdict(ROUTES[0], None, reason=" ".join(reason.split())),)
 
     found: list[Verdict] = []
     asked = subject.destination.frontend

@@ -25,7 +25,7 @@ with contextlib.redirect_stderr(io.StringIO()):
 ct = coremltools
 """The public package, imported in silence."""
 
-KNOWN = ((9,),)
+KNOWN = ("9.0",)
 """The releases of coremltools whose insides are as this module takes them to be."""
 
 _LOG = logging.getLogger("coremltools")
@@ -131,11 +131,9 @@ class Failure(NamedTuple):
 
 def unknown_version() -> str | None:
     """Why the installed coremltools cannot be asked whether a model converts; None where it can."""
-    if release(coremltools.__version__) in KNOWN:
+    if release(coremltools.__version__) in map(release, KNOWN):
         return None
-    return (
-        f"coremltools {coremltools.__version__} is not known to this version of modellint: the conversion was not tried"
-    )
+    return f"coremltools {coremltools.__version__} is not known to this version of modellint, which knows {' and '.join(KNOWN)}"
 
 
 def specification(ios: int) -> Any:
