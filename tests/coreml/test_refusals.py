@@ -61,8 +61,12 @@ def converts(program: Any, types: list[Any] | None) -> bool:
 
 
 def converts_traced(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> bool:
-    with torch.no_grad():
-        program = torch.jit.trace(model, inputs, check_trace=False)
+    try:
+        with torch.no_grad():
+            program = torch.jit.trace(model, inputs, check_trace=False)
+    except RuntimeError:
+        # Nothing is captured where torch has no operator for it.
+        return False
     kinds = [int if value.dtype is torch.int64 else float for value in inputs]
     import numpy as np
 

@@ -156,9 +156,77 @@ def test_code_that_forward_does_not_reach_is_clean() -> None:
 
 def test_help_names_a_rewrite_or_what_comes() -> None:
     (lerp,) = modellint.check_source(net("return torch.lerp(x, y, w)")).diagnostics
-    assert lerp.help == "Write `x + weight * (y - x)`"
+    assert lerp.help == "Write `x + z * (y - x)` for `torch.lerp(x, y, z)`; it may round differently"
+    (select,) = modellint.check_source(net("return torch.masked_scatter(x, x > 0, y)")).diagnostics
+    assert select.help == "The next coremltools has a converter"
     (prod,) = modellint.check_source(net("return x.prod()")).diagnostics
-    assert prod.help == "The next coremltools has a converter"
+    assert prod.help == (
+        "Write `torch.cumprod(x, 1)[:, -1]` for `torch.prod(x, dim=1)`; it may round differently. "
+        "The next coremltools has a converter"
+    )
+
+
+SIGNS = {
+    "or": ("return (x > 0) | (y > 0)", "aten::__or__"),
+    "or of masks": ("mask = torch.isnan(x)\nreturn w | mask", "aten::__or__"),
+    "or in place": ("mask = x > 0\nmask |= y > 0\nreturn mask", "aten::__ior__"),
+    "xor": ("return x ^ y", "aten::__xor__"),
+    "shift": ("return (x.long() + 1) >> 2", "aten::__rshift__"),
+}
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_signs_between_tensors(name: str) -> None:
+    forward, kind = SIGNS[name]
+    text = net(forward).replace("x, y, w", "x: torch.Tensor, y: torch.Tensor, w: torch.Tensor")
+    assert found(text) == [("OPS001", "error", kind)]
+
+
+OTHER_SIGNS = {
+    "and": "return (x > 0) & (y > 0)",
+    "numbers": "n = x.shape[0] >> 1\nreturn x * (1 << n)",
+    "sets": "names = {1} | {2}\nreturn x * len(names)",
+    "dicts": "extra = dict(w) | {'a': 1}\nreturn x * len(extra)",
+    "unknown": "return self.lin.mask(x) | 1",
+    "condition": "if ((x > 0) | (y > 0)).any():\n    return x\nreturn y",
+    "functions": "return torch.logical_or(x > 0, y > 0)",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SIGNS)
+def test_other_signs(name: str) -> None:
+    assert found(net(OTHER_SIGNS[name])) == []
+
+
+FLAGS = {
+    "argument": ("wide: bool = False", "", "if wide:\n    return torch.cdist(x, x)\nreturn x"),
+    "none": ("wide: int | None = None", "", "if wide is not None:\n    return torch.cdist(x, x)\nreturn x"),
+    "word": ("mode='near'", "", "if mode == 'far':\n    x = torch.cdist(x, x)\nreturn x"),
+    "number": ("count: int = 0", "", "return torch.cdist(x, x) if count else x"),
+    "exit": ("wide=False", "", "if not wide:\n    return x\nreturn torch.cdist(x, x)"),
+    "both": ("wide=False, y=None", "", "if wide and y is not None:\n    return torch.cdist(x, x)\nreturn x"),
+    "else": ("plain=True", "", "if plain:\n    x = x * 2\nelse:\n    x = torch.cdist(x, x)\nreturn x"),
+    "method": ("wide=False", "", "return self.more(x) if wide else x"),
+    "option of the class": ("", "wide=False", "if self.wide:\n    return torch.cdist(x, x)\nreturn x"),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_what_no_default_asks_for_is_for_information(name: str) -> None:
+    given, option, forward = FLAGS[name]
+    extra = "\n    def more(self, x):\n        return torch.cdist(x, x)\n"
+    text = net(forward, "self.wide = wide" if option else "pass", extra=extra)
+    text = text.replace("x, y, w", f"x, {given}").replace("__init__(self)", f"__init__(self, {option})")
+    assert found(text) == [("OPS001", "info", "aten::cdist")]
+    usual = text.replace("=False", "=True").replace("bool = False", "bool = True").replace("'near'", "'far'")
+    usual = usual.replace("plain=True", "plain=False").replace("int = 0", "int = 1")
+    if name not in ("none", "both"):
+        assert found(usual) == [("OPS001", "error", "aten::cdist")]
+
+
+def test_a_tensor_that_need_not_be_given_is_no_flag() -> None:
+    text = net("if y is not None:\n    x = torch.cdist(x, y)\nreturn x").replace("x, y, w", "x, y=None")
+    assert found(text) == [("OPS001", "error", "aten::cdist")]
 
 
 def test_deployment_target() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from modellint.source.interpret import Interpreter
 from modellint.source.tensors import Tensor
 from modellint.source.values import (
+    Argument,
     Const,
     Method,
     Number,
@@ -42,6 +43,8 @@ class Modes(Interpreter):
         self._early_exits: list[int] = []
         self._switches = 0
         self._switches_left: list[int] = []
+        self._unusual = 0
+        self._usual_exits: list[int] = []
 
     def _is_quiet(self) -> bool:
         return self._quiet > 0
@@ -51,14 +54,17 @@ class Modes(Interpreter):
         decided = self._decided(node.test, frame)
         guard = self._guard(node.test, frame)
         switch = guard is None and self._is_switch(node.test, frame)
+        usual = self._by_default(node.test, frame)
         before = self._state(frame)
         after: list[State] = []
         # What runs in evaluation only is meant to.
         self._switches += switch or guard is False
         self._training += guard is True
+        self._unusual += usual is False
         if decided is not False and self._block(node.body, frame):
             after.append((frame.locals, self.attributes))
         self._training -= guard is True
+        self._unusual += (usual is True) - (usual is False)
         self._switches += (guard is True) - (guard is False)
         leaves_early = not after and decided is not False
         self._restore(before, frame)
@@ -66,6 +72,7 @@ class Modes(Interpreter):
         if decided is not True and self._block(node.orelse, frame):
             after.append((frame.locals, self.attributes))
         self._training -= guard is False
+        self._unusual -= usual is True
         self._switches -= switch or guard is True
         if switch and leaves_early and not node.orelse:
             self._switches_left[-1] += 1
@@ -74,6 +81,9 @@ class Modes(Interpreter):
             # `if not self.training: return x`: what follows runs in training only.
             self._early_exits[-1] += 1
             self._training += 1
+        if usual is True and leaves_early and not node.orelse:
+            self._usual_exits[-1] += 1
+            self._unusual += 1
         return self._join(after, frame)
 
     def _decided(self, test: ast.expr, frame: Frame) -> bool | None:
@@ -87,13 +97,46 @@ class Modes(Interpreter):
                     return isinstance(op, ast.IsNot)
         return None
 
+    def _by_default(self, test: ast.expr, frame: Frame) -> bool | None:
+        """What a condition is where every flag that it asks has its default, as far as it asks nothing else."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self._by_default(operand, frame)
+                return None if inner is None else not inner
+            case ast.BoolOp(op=op, values=values):
+                # One that is false makes `and` false, whatever the others are.
+                ends = isinstance(op, ast.Or)
+                found = {self._by_default(value, frame) for value in values}
+                return ends if ends in found else None if None in found else not ends
+            case ast.Compare(
+                left=left,
+                ops=[ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot() as op],
+                comparators=[ast.Constant(value=None | bool() | int() | str() as wanted)],
+            ):
+                held = self._defaults(left, frame)
+                alike = {type(one) is type(wanted) and one == wanted for one in held}
+                return next(iter(alike)) != isinstance(op, (ast.NotEq, ast.IsNot)) if len(alike) == 1 else None
+            case ast.Name() | ast.Attribute(value=ast.Name(id="self")):
+                truths = {bool(one) for one in self._defaults(test, frame)}
+                return next(iter(truths)) if len(truths) == 1 else None
+        return None
+
+    def _defaults(self, node: ast.expr, frame: Frame) -> list[object]:
+        """The defaults of what a caller may set, where an expression is nothing else; empty where it may be anything."""
+        parts = alternatives(self.value(node, frame))
+        if not all(isinstance(part, Const) or (isinstance(part, Argument) and not part.element) for part in parts):
+            return []
+        return [part.value for part in parts if isinstance(part, Const)]
+
     def _block(self, statements: list[ast.stmt], frame: Frame) -> bool:
         self._early_exits.append(0)
+        self._usual_exits.append(0)
         self._switches_left.append(0)
         try:
             return super()._block(statements, frame)
         finally:
             self._training -= self._early_exits.pop()
+            self._unusual -= self._usual_exits.pop()
             self._switches -= self._switches_left.pop()
 
     def _is_switch(self, test: ast.expr, frame: Frame) -> bool:
@@ -117,12 +160,15 @@ class Modes(Interpreter):
 
     def _conditional(self, node: ast.IfExp, frame: Frame) -> Value:
         self.value(node.test, frame)
-        guard = self._guard(node.test, frame)
+        guard, usual = self._guard(node.test, frame), self._by_default(node.test, frame)
         self._training += guard is True
+        self._unusual += usual is False
         body = self.value(node.body, frame)
         self._training += (guard is False) - (guard is True)
+        self._unusual += (usual is True) - (usual is False)
         other = self.value(node.orelse, frame)
         self._training -= guard is False
+        self._unusual -= usual is True
         return union((body, other))
 
     def _boolean(self, node: ast.BoolOp, frame: Frame) -> Value:

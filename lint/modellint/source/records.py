@@ -31,7 +31,8 @@ class Call:
     ``name``: the dotted name of what is called, outside the project (``torch.nn.functional.dropout``);
     ``torch.Tensor.view`` for a method of a tensor; else empty. ``callee``: the value that is called. ``method``: the name
     behind the last dot. ``receiver``: whose method it is. ``training``: it is reached in training only; ``quiet``: under
-    `no_grad`. ``building``: it is made while the object is built.
+    `no_grad`. ``building``: it is made while the object is built. ``unusual``: it is reached only where a flag of ``forward``, of
+    the class or of what is called has another value than its default.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Call:
         "result",
         "statement",
         "training",
+        "unusual",
     )
 
     def __init__(
@@ -63,6 +65,7 @@ class Call:
         training: bool,
         quiet: bool,
         building: bool,
+        unusual: bool,
     ) -> None:
         self.node = node
         self.callee = callee
@@ -76,6 +79,7 @@ class Call:
         self.training = training
         self.quiet = quiet
         self.building = building
+        self.unusual = unusual
 
     @property
     def refused(self) -> bool:
@@ -142,9 +146,12 @@ class Write:
 
 
 class Operation:
-    """One reading of a binary operation or a subscript, on tensors."""
+    """One reading of a binary operation or a subscript, on tensors.
 
-    __slots__ = ("function", "node", "operands", "result")
+    ``aside``: it is reached in training only, or only where a flag has another value than its default.
+    """
+
+    __slots__ = ("aside", "function", "node", "operands", "result")
 
     def __init__(
         self,
@@ -152,11 +159,13 @@ class Operation:
         function: ast.AST | None,
         operands: tuple[Value, ...],
         result: Value,
+        aside: bool,
     ) -> None:
         self.node = node
         self.function = function
         self.operands = operands
         self.result = result
+        self.aside = aside
 
 
 class Recorder(Modes):
@@ -186,7 +195,7 @@ class Recorder(Modes):
                 case Method(receiver=owner, name=attribute):
                     method, receiver = attribute, owner
             function = self._functions[-1] if self._functions else None
-            state = self._training > 0, self._is_quiet(), not self.reading
+            state = self._training > 0, self._is_quiet(), not self.reading, self._unusual > 0
             self.calls.setdefault(node, []).append(
                 Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, *state)
             )
@@ -194,7 +203,8 @@ class Recorder(Modes):
     def _operate(self, node: ast.expr | ast.AugAssign, operands: tuple[Value, ...], made: Value) -> None:
         if self.reading:
             function = self._functions[-1] if self._functions else None
-            self.operations.setdefault(node, []).append(Operation(node, function, operands, made))
+            aside = self._training > 0 or self._unusual > 0
+            self.operations.setdefault(node, []).append(Operation(node, function, operands, made, aside))
 
     def _write(self, how: str, node: ast.AST, target: Value, value: Value, attribute: str | None, frame: Frame) -> None:
         if self.reading and frame.file is self.file and frame.statement is not None:

@@ -29,6 +29,10 @@ PARTIAL = "<partial index>"
 _NONE = re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]")
 NONE_INDEX = "<None index>"
 """Stands where `None` may be one of the indices of a subscript."""
+# Annotations are full of unions.
+_BITS = re.compile(r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|[\"'A-Z]))|\^|<<|>>")
+BITS = "<bits>"
+"""Stands where there is an operator on bits or truth values, but for `&`."""
 NO_FORWARD = "<no forward>"
 """Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""
 
@@ -206,6 +210,8 @@ class Words:
             found.add(PARTIAL)
         if _NONE.search(text):
             found.add(NONE_INDEX)
+        if _BITS.search(text):
+            found.add(BITS)
         chains = set(_CHAIN.findall(text))
         for chain in chains:
             words = self._of_chain.get(chain)

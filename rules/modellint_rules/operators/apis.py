@@ -14,7 +14,7 @@ from modellint.source.values import Instance, alternatives
 if TYPE_CHECKING:
     from modellint.source.calls import Arguments
     from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.records import Call, Operation
     from modellint.source.values import Value
 
 _LOSS = re.compile("(?:Loss|Losses|Criterion)(?![a-z])")
@@ -45,7 +45,9 @@ class Use(NamedTuple):
 
 
 def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator[tuple[Call, list[Known], bool]]:
-    """Every call that ``forward`` makes and that, however it is read, runs something ``ask`` knows; whether in training only.
+    """Every call that ``forward`` makes and that, however it is read, runs something ``ask`` knows; whether by no default path.
+
+    That is what runs in training only, or where a flag has another value than its default only.
 
     ``ask`` is given the uses of torch's functions, methods and layers. A call whose value only becomes a Python number is left
     out, since a trace keeps the number, and so is what runs for a loss only. Of several calls of one operator in one line the
@@ -71,7 +73,54 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
         if ends_in_python(call.node, function) or only_for_a_loss(call.node, function):
             continue
         given.add(place)
-        yield call, known, all(reading.training for reading in readings)
+        yield call, known, all(reading.training or reading.unusual for reading in readings)
+
+
+class Sign(NamedTuple):
+    """An operator that Python writes as a sign."""
+
+    text: str
+    kind: str
+    """What a trace makes of it (``aten::__or__``)."""
+    function: str
+    """torch's function for the same."""
+
+
+_SIGNS = {
+    ast.BitOr: Sign("|", "__or__", "torch.bitwise_or"),
+    ast.BitXor: Sign("^", "__xor__", "torch.bitwise_xor"),
+    ast.LShift: Sign("<<", "__lshift__", "torch.bitwise_left_shift"),
+    ast.RShift: Sign(">>", "__rshift__", "torch.bitwise_right_shift"),
+}
+
+
+def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sign, bool]]:
+    """Every operator on bits that ``forward`` applies to tensors, written as a sign; whether by no default path."""
+    if code.ref is None or _LOSS.search(code.name or ""):
+        return
+    given: set[tuple[int, str]] = set()
+    for readings in code.operations:
+        node, function = readings[0].node, readings[0].function
+        sign = _SIGNS.get(type(node.op)) if isinstance(node, (ast.BinOp, ast.AugAssign)) else None
+        if sign is None or function is None or not all(_of_tensors(reading) for reading in readings):
+            continue
+        if any(reading.function not in code.in_forward for reading in readings):
+            continue
+        if isinstance(node, ast.AugAssign):
+            sign = Sign(f"{sign.text}=", sign.kind.replace("__", "__i", 1), sign.function)
+        elif isinstance(node, ast.expr) and (ends_in_python(node, function) or only_for_a_loss(node, function)):
+            continue
+        if (node.lineno, sign.kind) not in given:
+            given.add((node.lineno, sign.kind))
+            yield node, sign, all(reading.aside for reading in readings)
+
+
+def _of_tensors(operation: Operation) -> bool:
+    """Whether an operand certainly is a tensor, or both are, if the caller gives what `forward` takes."""
+    sides = [alternatives(operand) for operand in operation.operands]
+    known = [all(isinstance(part, Tensor) and part.origin != "unseen" for part in side) for side in sides]
+    certain = any(all(isinstance(part, Tensor) and part.certain for part in side) for side in sides)
+    return all(known) or (certain and any(known))
 
 
 def shown(name: str) -> str:

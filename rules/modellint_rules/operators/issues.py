@@ -1,15 +1,21 @@
-"""Where converters were asked for upstream."""
+"""Where operators are talked about upstream: converters that are asked for, and those that are at fault."""
 
 from __future__ import annotations
 
 _ISSUES = {
+    "_native_multi_head_attention": "2311",
+    "_transformer_encoder_layer_fwd": "2311",
     "acosh": "2569",
+    "add": "2573",
+    "argmax": "pytorch/executorch#11715",
     "asinh": "2569",
     "inverse": "958",
     "linalg_inv": "958",
     "linalg_lstsq": "2084",
     "max_pool2d_with_indices": "2456",
     "max_unpool2d": "1507",
+    "prelu": "2002",
+    "sub": "2573",
     "unsafe_chunk": "1344",
     "upsample_bicubic2d": "1747",
     "upsample_trilinear3d": "1782",
@@ -17,7 +23,7 @@ _ISSUES = {
 
 
 def issue(operator: str) -> str | None:
-    """The address of the issue that asks for an operator, by its name without a namespace."""
+    """The address of the issue about an operator, by its name without a namespace."""
     number = _ISSUES.get(operator)
     return None if number is None else address(number)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Hint, Rule
-from modellint_rules.operators.apis import calls_in_forward, shown
+from modellint_rules.operators.apis import calls_in_forward, shown, signs_in_forward
 from modellint_rules.operators.conversions import FAST_PATH, PYTHON, coremltools
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ class OpNotSupported(Rule):
 
     ## What it does
     Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch that no capture turns into
-    operators with converters. It is an error where neither `torch.jit.trace` nor `torch.export` leads to a program that
-    converts, a warning where one of them does, possibly with core ATen decompositions only. In code that runs in training only
-    it is for information; in a loss (`class …Loss`, `def …_loss`, `if labels is not None`) nothing is said. The table of
-    operators was made by capturing and converting each of them; the setting `coreml-version` says which version of coremltools
-    to ask it about.
+    operators with converters, and the signs `|`, `^`, `<<` and `>>` between tensors. It is an error where neither
+    `torch.jit.trace` nor `torch.export` leads to a program that converts, a warning where one of them does, possibly with core
+    ATen decompositions only. In code that runs in training only, or only where a flag of `forward` or of the class has another
+    value than its default, it is for information; in a loss (`class …Loss`, `def …_loss`, `if labels is not None`) nothing is
+    said. The table of operators was made by capturing and converting each of them; the setting `coreml-version` says which
+    version of coremltools to ask it about.
 
     Of a live model it reports every operator that the installed coremltools has no converter for, in one run, each at the
     statement that makes it; operators that layers and decompositions of torch run included. They are those of the route
@@ -88,18 +89,19 @@ class OpNotSupported(Rule):
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""
         from modellint.source.operators import words_of_missing
+        from modellint.source.words import BITS
 
-        return (words_of_missing(destination.coremltools),)
+        return (words_of_missing(destination.coremltools) | {BITS},)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """What to write instead of it, and where it was asked for."""
         from modellint_rules.operators.issues import issue
-        from modellint_rules.operators.rewrites import REWRITES
+        from modellint_rules.operators.rewrites import advice
 
-        name = operator.removeprefix("aten::").rstrip("_")
-        asked = issue(name)
-        if name in REWRITES:
-            yield Hint("rewrite", REWRITES[name], asked)
+        asked = issue(operator.removeprefix("aten::").rstrip("_"))
+        rewrite = advice(operator)
+        if rewrite is not None:
+            yield Hint("rewrite", rewrite, asked)
         elif asked is not None:
             yield Hint("issue", "", asked)
 
@@ -113,9 +115,9 @@ class OpNotSupported(Rule):
             row = operator(use.name, version)
             return row if row is not None and not (row.trace and row.exported) else None
 
-        for call, rows, training in calls_in_forward(code, lacking):
+        for call, rows, aside in calls_in_forward(code, lacking):
             row = next((row for row in rows if row.converts), rows[0])
-            severity = Severity.INFO if training else Severity.WARNING if row.converts else Severity.ERROR
+            severity = Severity.INFO if aside else Severity.WARNING if row.converts else Severity.ERROR
             yield code.finding(
                 self,
                 call.node,
@@ -125,6 +127,18 @@ class OpNotSupported(Rule):
                 advice=_advice(row),
                 operator=row.kind,
             )
+        for node, sign, aside in signs_in_forward(code):
+            like = operator(sign.function, version)
+            if like is not None and not like.converts:
+                yield code.finding(
+                    self,
+                    node,
+                    f"`{sign.text}` of tensors does not convert: coremltools {version_shown(version)} has no converter "
+                    f"for `aten::{sign.kind}`",
+                    severity=Severity.INFO if aside else Severity.ERROR,
+                    advice=_advice(like._replace(kind=f"aten::{sign.kind}")),
+                    operator=f"aten::{sign.kind}",
+                )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the dry run for operators without a converter."""
@@ -154,15 +168,11 @@ def _failure(row: Operator) -> str:
 
 
 def _rewrite(operator: str) -> str | None:
-    from modellint_rules.operators.rewrites import REWRITES
+    from modellint_rules.operators.rewrites import advice
 
-    return REWRITES.get(operator.removeprefix("aten::").rstrip("_"))
+    return advice(operator)
 
 
 def _advice(row: Operator) -> str | None:
-    rewrite = _rewrite(row.kind)
-    if rewrite is not None:
-        return rewrite
-    if row.coming is not None:
-        return f"{row.coming} has a converter"
-    return None
+    parts = (_rewrite(row.kind), row.coming and f"{row.coming} has a converter")
+    return ". ".join(part for part in parts if part) or None

@@ -25,8 +25,10 @@ class OpRefused(Rule):
     and refuses in this use — a padding mode, an argument, a matrix that is no constant — at the statement that asks for it,
     in coremltools' own words. In source it looks for literals that are known to be refused: modes of padding and resampling,
     forms of `einsum`, pooling with indices or dilation, projections of an LSTM and others; it is an error where neither
-    `torch.jit.trace` nor `torch.export` leads to a program, a warning where one does. What no other rule names is told here too:
-    inputs and outputs that `ct.convert` refuses, a model that cannot be captured, and a converter that crashes.
+    `torch.jit.trace` nor `torch.export` leads to a program, a warning where one does, and for information in code that runs in
+    training only, or only where a flag of `forward` or of the class has another value than its default. What no other rule
+    names is told here too: inputs and outputs that `ct.convert` refuses, a model that cannot be captured, and a converter that
+    crashes.
 
     ## Why
     The conversion stops there, and names a scope without a line.
@@ -108,18 +110,19 @@ class OpRefused(Rule):
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
         from modellint_rules.operators.apis import calls_in_forward
         from modellint_rules.operators.refusals import refusal
+        from modellint_rules.operators.rewrites import advice
 
-        version = code.destination.coremltools
-        for call, refused, training in calls_in_forward(code, lambda use: refusal(use, version)):
+        goal = code.destination
+        for call, refused, aside in calls_in_forward(code, lambda use: refusal(use, goal.coremltools, goal.ios)):
             use = next((one for one in refused if one.trace or one.export), refused[0])
             severity = Severity.WARNING if use.trace or use.export else Severity.ERROR
             yield code.finding(
                 self,
                 call.node,
                 f"`{use.shown}` does not convert{_from(use)}: {use.why}",
-                severity=Severity.INFO if training else severity,
+                severity=Severity.INFO if aside else severity,
                 statement=call.statement,
-                advice=use.advice,
+                advice=use.advice or advice(use.kind),
                 operator=use.kind or None,
             )
 

@@ -23,7 +23,8 @@ class OpNeedsNewerTarget(Rule):
     ## What it does
     Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch whose converter asks for a newer
     deployment target than the one that is set (`deployment-target`; by default iOS 15, what `ct.convert` takes by itself).
-    In code that runs in training only it is for information; in a loss nothing is said.
+    In code that runs in training only, or only where a flag has another value than its default, it is for information; in a loss
+    nothing is said.
 
     Of a live model it reports every operator that the installed coremltools converts for a newer target only, and buffers that
     are written to, which it makes states of iOS 18 of what `torch.export` captures.
@@ -98,13 +99,13 @@ class OpNeedsNewerTarget(Rule):
             row = operator(use.name, goal.coremltools)
             return row if row is not None and row.converts and row.ios > goal.ios else None
 
-        for call, rows, training in calls_in_forward(code, too_new):
+        for call, rows, aside in calls_in_forward(code, too_new):
             row = min(rows, key=lambda one: one.ios)
             yield code.finding(
                 self,
                 call.node,
                 f"`{shown(row.name)}` converts for iOS {row.ios} and newer; the deployment target is {goal.target}",
-                severity=Severity.INFO if training else None,
+                severity=Severity.INFO if aside else None,
                 statement=call.statement,
                 advice=f"Set `deployment-target` to iOS{row.ios} or its equal on other systems, here and in `ct.convert`",
                 operator=row.kind,

@@ -6,14 +6,16 @@ Tests convert every example.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.operator_table import VERSIONS
 from modellint.source.operators import table_version
+from modellint.source.project import External
 from modellint.source.tensors import Tensor
-from modellint.source.values import Const, Value, alternatives
+from modellint.source.values import Const, Named, Value, alternatives
 from modellint_rules.operators.issues import address
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ class Literal(NamedTuple):
     is_refused: Callable[[object], bool]
     default: object = _ABSENT
     """What counts where the argument is not given; without one it must be given."""
+    form: str = "literal"
+    """``literal``: the call spells its value out; ``name``: it is a name of torch's (``torch.int32``), and that is what counts;
+    ``tensor``: it is a tensor, and nothing else counts."""
 
 
 class Refusal(NamedTuple):
@@ -56,6 +61,8 @@ class Refusal(NamedTuple):
     """One of them stands wherever this use does."""
     distinct: bool = True
     """Whether the words are seldom enough to look for them alone."""
+    ios: int | None = None
+    """The iOS for which it converts."""
     of_input: bool = False
     """Whether it is refused only where its tensor hangs on what the model is given."""
 
@@ -72,6 +79,8 @@ class Refusal(NamedTuple):
     @property
     def advice(self) -> str | None:
         """What else would convert."""
+        if self.ios is not None:
+            return f"It converts for iOS {self.ios} and newer"
         if self.lifted is not None:
             return (
                 "The next coremltools takes it"
@@ -96,6 +105,14 @@ def other_than(*values: object) -> Callable[[object], bool]:
 def is_given(value: object) -> bool:
     """Whether there is a value at all."""
     return True
+
+
+def is_type(name: object) -> bool:
+    """Whether a name is that of a dtype."""
+    return (
+        isinstance(name, str)
+        and re.fullmatch(r"torch\.(?:bool|b?float|u?int|half|double|long|short)\d*", name) is not None
+    )
 
 
 def has_negative(sizes: object) -> bool:
@@ -127,6 +144,15 @@ _POOLS = tuple(f"{_F}max_pool{rank}d" for rank in (1, 2, 3))
 _POOL_LAYERS = tuple(f"torch.nn.MaxPool{rank}d" for rank in (1, 2, 3))
 _SORTS = ("torch.sort", "torch.Tensor.sort", "torch.argsort", "torch.Tensor.argsort")
 _LINEAR = "coremltools has no such resampling"
+_TYPES = frozenset(
+    mark + name
+    for mark in ".~"
+    for name in (
+        *("bool", "uint8", "int8", "int16", "int32", "int64", "short", "int", "long"),
+        *("float16", "bfloat16", "float32", "float64", "half", "float", "double"),
+    )
+)
+
 
 REFUSALS = (
     Refusal(
@@ -644,15 +670,107 @@ REFUSALS = (
         example=("6", "torch.unique(x)", ""),
         words=frozenset({"unique"}),
     ),
+    Refusal(
+        (f"{_F}pad",),
+        (Literal(1, "pad", has_negative), Literal(2, "mode", one_of("reflect", "replicate"))),
+        "F.pad with negative sizes",
+        "aten::pad",
+        "coremltools pads, and does not crop",
+        trace=False,
+        export=True,
+        example=("2x3x8", 'F.pad(x, (-1, 1), mode="reflect")', ""),
+        words=frozenset({"pad"}),
+    ),
+    Refusal(
+        ("torch.topk", "torch.Tensor.topk"),
+        (Literal(4, "sorted", one_of(False)),),
+        "topk(sorted=False)",
+        "aten::topk",
+        "coremltools always sorts before iOS 17",
+        trace=False,
+        export=False,
+        example=("2x5", "torch.topk(x, 2, sorted=False)[0]", ""),
+        words=frozenset({"topk"}),
+        ios=17,
+    ),
+    Refusal(
+        ("torch.repeat_interleave", "torch.Tensor.repeat_interleave"),
+        (Literal(1, "repeats", is_given, form="tensor"),),
+        "repeat_interleave with a tensor of repeats",
+        "aten::repeat_interleave",
+        "the size would hang on the values",
+        trace=False,
+        export=False,
+        example=("2x3", "torch.repeat_interleave(x, torch.tensor([1, 2, 1]), dim=1)", ""),
+        words=frozenset({"repeat_interleave"}),
+    ),
+    Refusal(
+        ("torch.Tensor.view",),
+        (Literal(1, "dtype", is_type, form="name"),),
+        "Tensor.view(dtype)",
+        "aten::view",
+        "coremltools does not read memory as another type",
+        trace=False,
+        export=False,
+        example=("2x4", "x.view(torch.int32).float()", ""),
+        words=_TYPES,
+    ),
+    Refusal(
+        ("torch.Tensor.bfloat16",),
+        (),
+        "Tensor.bfloat16()",
+        "",
+        "coremltools has no bfloat16",
+        trace=False,
+        export=False,
+        example=("2x3", "(x.bfloat16() * 2).float()", ""),
+        words=frozenset({".bfloat16"}),
+    ),
+    Refusal(
+        ("torch.Tensor.to", "torch.Tensor.type"),
+        (Literal(1, "dtype", one_of("torch.bfloat16"), form="name"),),
+        "Tensor.to(torch.bfloat16)",
+        "",
+        "coremltools has no bfloat16",
+        trace=False,
+        export=False,
+        example=("2x3", "x.to(torch.bfloat16).float()", ""),
+        words=frozenset({".bfloat16", "~bfloat16"}),
+    ),
+    Refusal(
+        ("torch.stft", "torch.Tensor.stft"),
+        (Literal(8, "return_complex", one_of(False)),),
+        "torch.stft(return_complex=False)",
+        "aten::stft",
+        "coremltools gives complex numbers only",
+        trace=False,
+        export=False,
+        example=("64", "torch.stft(x, 16, window=torch.ones(16), return_complex=False)[..., 0]", ""),
+        words=frozenset({"return_complex"}),
+    ),
+    Refusal(
+        ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence"),
+        (),
+        "a packed sequence",
+        "",
+        "its sizes hang on the values",
+        trace=True,
+        export=False,
+        example=("2x3x4", "nn.utils.rnn.pack_padded_sequence(x, torch.tensor([3, 2]), batch_first=True).data", ""),
+        words=frozenset({"pack_padded_sequence", "pack_sequence"}),
+    ),
 )
 """Each with the words without which it cannot stand, since rules are woken by words."""
 
 
-def refusal(use: Use, version: str | None) -> Refusal | None:
-    """Why coremltools refuses a use, where it certainly does."""
+def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:
+    """Why coremltools refuses a use for the iOS of a year, where it certainly does."""
     at = table_version(version)
     for one in _by_name().get(_public(use.name), ()):
-        if (one.lifted is None or at < VERSIONS.index(one.lifted)) and _holds(one, use):
+        lifted = (one.lifted is not None and at >= VERSIONS.index(one.lifted)) or (
+            one.ios is not None and ios >= one.ios
+        )
+        if not lifted and _holds(one, use):
             return one._replace(kind=one.kind.format(rank=use.name[-2:-1]))
     return None
 
@@ -689,7 +807,12 @@ def _holds(one: Refusal, use: Use) -> bool:
     shift = int(use.name.startswith("torch.Tensor."))
     for literal in one.literals:
         value = arguments.get(literal.at - shift, literal.keyword)
-        found = literal.default if value is None else _literal(value, use.node, literal, shift)
+        if value is None:
+            found = literal.default
+        elif literal.form == "literal":
+            found = _literal(value, use.node, literal, shift)
+        else:
+            found = _name(value) if literal.form == "name" else _tensor(value)
         if found is _ABSENT or not literal.is_refused(found):
             return False
     return True
@@ -700,6 +823,20 @@ def _hangs_on_input(use: Use) -> bool:
     given = use.receiver or use.arguments.get(0, "A") or use.arguments.get(0, "input")
     parts = alternatives(given) if given is not None else ()
     return bool(parts) and all(isinstance(part, Tensor) and part.batch is not None for part in parts)
+
+
+def _name(value: Value) -> object:
+    """The name of torch's that an argument is."""
+    match value:
+        case Named(symbol=External(name=name)):
+            return name
+    return _ABSENT
+
+
+def _tensor(value: Value) -> object:
+    """Something where an argument certainly is a tensor."""
+    parts = alternatives(value)
+    return True if all(isinstance(part, Tensor) and part.certain for part in parts) else _ABSENT
 
 
 def _literal(value: Value, call: ast.Call, literal: Literal, shift: int) -> object:
