@@ -62,7 +62,8 @@ def support(name: str, version: str | None, rules: Iterable[Rule] = ()) -> Suppo
         found = Support(text, (), True, Route(VERSIONS[0]), Route(VERSIONS[EXPORT_SINCE]), 15)
     else:
         raise Unknown(_unknown(name))
-    return found._replace(hints=tuple(_hints(found.operator, listed)))
+    named = () if text == found.operator else _hints(text, listed)
+    return found._replace(hints=tuple(dict.fromkeys((*_hints(found.operator, listed), *named))))
 
 
 def everything(version: str | None, rules: Iterable[Rule] = ()) -> Iterator[Support]:
