@@ -182,6 +182,10 @@ def test_signs_between_tensors(name: str) -> None:
     assert found(text) == [("OPS001", "error", kind)]
 
 
+def test_and_in_place_converts_by_one_route() -> None:
+    assert found(net("mask = x > 0\nmask &= y > 0\nreturn mask")) == [("OPS001", "warning", "aten::__iand__")]
+
+
 OTHER_SIGNS = {
     "and": "return (x > 0) & (y > 0)",
     "numbers": "n = x.shape[0] >> 1\nreturn x * (1 << n)",

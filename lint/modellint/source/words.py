@@ -30,9 +30,9 @@ _NONE = re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[
 NONE_INDEX = "<None index>"
 """Stands where `None` may be one of the indices of a subscript."""
 # Annotations are full of unions.
-_BITS = re.compile(r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|[\"'A-Z]))|\^|<<|>>")
+_BITS = re.compile(r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|[\"'A-Z]))|\^|<<|>>|&=")
 BITS = "<bits>"
-"""Stands where there is an operator on bits or truth values, but for `&`."""
+"""Stands where there is an operator on bits or truth values, but for `&` between two."""
 NO_FORWARD = "<no forward>"
 """Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""
 

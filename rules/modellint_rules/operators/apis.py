@@ -90,18 +90,24 @@ _SIGNS = {
     ast.BitOr: Sign("|", "__or__", "torch.bitwise_or"),
     ast.BitXor: Sign("^", "__xor__", "torch.bitwise_xor"),
     ast.LShift: Sign("<<", "__lshift__", "torch.bitwise_left_shift"),
+    ast.BitAnd: Sign("&", "__and__", "torch.bitwise_and"),
     ast.RShift: Sign(">>", "__rshift__", "torch.bitwise_right_shift"),
 }
 
 
 def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sign, bool]]:
-    """Every operator on bits that ``forward`` applies to tensors, written as a sign; whether by no default path."""
+    """Every operator on bits that ``forward`` applies to tensors, written as a sign; whether by no default path.
+
+    Of `&`, which converts, only the form that writes in place.
+    """
     if code.ref is None or _LOSS.search(code.name or ""):
         return
     given: set[tuple[int, str]] = set()
     for readings in code.operations:
         node, function = readings[0].node, readings[0].function
         sign = _SIGNS.get(type(node.op)) if isinstance(node, (ast.BinOp, ast.AugAssign)) else None
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd):
+            continue
         if sign is None or function is None or not all(_of_tensors(reading) for reading in readings):
             continue
         if any(reading.function not in code.in_forward for reading in readings):

@@ -23,7 +23,7 @@ class OpNotSupported(Rule):
 
     ## What it does
     Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch that no capture turns into
-    operators with converters, and the signs `|`, `^`, `<<` and `>>` between tensors. It is an error where neither
+    operators with converters, and the signs `|`, `^`, `<<`, `>>` and `&=` between tensors. It is an error where neither
     `torch.jit.trace` nor `torch.export` leads to a program that converts, a warning where one of them does, possibly with core
     ATen decompositions only. In code that runs in training only, or only where a flag of `forward` or of the class has another
     value than its default, it is for information; in a loss (`class …Loss`, `def …_loss`, `if labels is not None`) nothing is
@@ -129,16 +129,19 @@ class OpNotSupported(Rule):
             )
         for node, sign, aside in signs_in_forward(code):
             like = operator(sign.function, version)
-            if like is not None and not like.converts:
-                yield code.finding(
-                    self,
-                    node,
-                    f"`{sign.text}` of tensors does not convert: coremltools {version_shown(version)} has no converter "
-                    f"for `aten::{sign.kind}`",
-                    severity=Severity.INFO if aside else Severity.ERROR,
-                    advice=_advice(like._replace(kind=f"aten::{sign.kind}")),
-                    operator=f"aten::{sign.kind}",
-                )
+            if like is None or (like.converts and sign.text != "&="):
+                continue
+            # A trace keeps an operator in place, whatever it is; an export does not.
+            route, worst = (" from `torch.jit.trace`", Severity.WARNING) if like.converts else ("", Severity.ERROR)
+            yield code.finding(
+                self,
+                node,
+                f"`{sign.text}` of tensors does not convert{route}: coremltools {version_shown(version)} has no converter for "
+                f"`aten::{sign.kind}`",
+                severity=Severity.INFO if aside else worst,
+                advice=_advice(like._replace(kind=f"aten::{sign.kind}")),
+                operator=f"aten::{sign.kind}",
+            )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the dry run for operators without a converter."""
