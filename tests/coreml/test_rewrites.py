@@ -130,7 +130,7 @@ def test_converts(group: tuple[Rewrite, ...], route: str) -> None:
         ct.convert(program.run_decompositions(), skip_model_load=True)
 
 
-# A sign between what may be numbers, slices, and what converts in some uses or by some versions.
+# Slices, and what converts in some uses or by some versions.
 SILENT = {
     "alias",
     "outer",

@@ -172,6 +172,7 @@ SIGNS = {
     "or in place": ("mask = x > 0\nmask |= y > 0\nreturn mask", "aten::__ior__"),
     "xor": ("return x ^ y", "aten::__xor__"),
     "shift": ("return (x.long() + 1) >> 2", "aten::__rshift__"),
+    "shift by a number": ("return x << 2", "aten::__lshift__"),
 }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from modellint.source.fates import ends_in_python, only_for_a_loss
 from modellint.source.tensors import Tensor
-from modellint.source.values import Instance, alternatives
+from modellint.source.values import Const, Instance, Number, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.calls import Arguments
@@ -126,7 +126,10 @@ def _of_tensors(operation: Operation) -> bool:
     sides = [alternatives(operand) for operand in operation.operands]
     known = [all(isinstance(part, Tensor) and part.origin != "unseen" for part in side) for side in sides]
     certain = any(all(isinstance(part, Tensor) and part.certain for part in side) for side in sides)
-    return all(known) or (certain and any(known))
+    # A number is shifted by a tensor at times; by a number it is a tensor that is shifted.
+    shifted = isinstance(operation.node, ast.BinOp) and isinstance(operation.node.op, (ast.LShift, ast.RShift))
+    by_number = shifted and known[0] and all(isinstance(part, (Const, Number)) for part in sides[1])
+    return all(known) or (certain and any(known)) or by_number
 
 
 def shown(name: str) -> str:

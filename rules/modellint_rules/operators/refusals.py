@@ -738,6 +738,21 @@ REFUSALS = (
         words=frozenset({".bfloat16", "~bfloat16"}),
     ),
     Refusal(
+        ("torch.Tensor.to", "torch.Tensor.type"),
+        (
+            Literal(
+                1, "dtype", one_of("torch.complex64", "torch.complex128", "torch.cfloat", "torch.cdouble"), form="name"
+            ),
+        ),
+        "Tensor.to(torch.complex64)",
+        "",
+        "coremltools casts to real types only",
+        trace=False,
+        export=False,
+        example=("2x3", "x.to(torch.complex64).real", ""),
+        words=frozenset(f"{mark}{name}" for mark in ".~" for name in ("complex64", "complex128", "cfloat", "cdouble")),
+    ),
+    Refusal(
         ("torch.stft", "torch.Tensor.stft"),
         (Literal(8, "return_complex", one_of(False)),),
         "torch.stft(return_complex=False)",
