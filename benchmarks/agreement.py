@@ -7,12 +7,14 @@
     python benchmarks/agreement.py source operators.jsonl    what source checks say of the same modules of one operator
 
 What is judged already is not judged again. ``--truth FILE`` takes what the conversion says from an earlier run, so that only
-the verdicts are made anew.
+the verdicts are made anew. Architectures and operators are converted at the default target and precision and with sizes that
+are fixed, unless ``--target``, ``--precision`` or ``--flexible`` say otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -58,6 +60,11 @@ def main() -> int:
         command.add_argument("--seed", type=int, default=0, help="of the choice of tests")
         command.add_argument("--pairs", type=int, default=2000, help="of the tests; default: 2000")
         command.add_argument("--only", nargs="*", default=[], help="parts of names")
+        if name != "harvest":
+            command.add_argument("--target", help="the deployment target, as in iOS18")
+            command.add_argument("--precision", choices=("fp16", "fp32"), default="fp16")
+            command.add_argument("--flexible", type=int, metavar="DIM", help="let this dimension of all inputs vary")
+            command.add_argument("--every", type=int, default=1, metavar="N", help="judge one in N")
     commands.add_parser("report").add_argument("results", nargs="+", type=Path)
     commands.add_parser("source").add_argument("results", type=Path)
     arguments = parser.parse_args()
@@ -79,31 +86,38 @@ def _command(arguments: argparse.Namespace) -> list[str]:
         options = ["--harvest", results, "--pairs", str(arguments.pairs), "--sample-seed", str(arguments.seed), *truth]
         quiet = ["-q", "-q", "--tb=no", "-p", "no:warnings", "-p", "no:cacheprovider", "--no-header", "--no-summary"]
         # A failing test of theirs is no failure of the worker's.
-        code = "import sys, pytest; status = pytest.main(sys.argv[1:]); sys.exit(0 if status in (0, 1) else status)"
+        code = "import sys, pytest; status = pytest.main(sys.argv[1:]); sys.exit(status not in (0, 1))"
         return [sys.executable, "-c", code, "-p", "harvest", *quiet, *options, "--pyargs", TESTS]
     only = ["--only", *arguments.only] if arguments.only else []
-    return [sys.executable, __file__, arguments.command, results, "--child", *truth, *only]
+    options = ["--precision", arguments.precision, "--every", str(arguments.every)]
+    if arguments.target is not None:
+        options += ["--target", arguments.target]
+    if arguments.flexible is not None:
+        options.append(f"--flexible={arguments.flexible}")
+    return [sys.executable, __file__, arguments.command, results, "--child", *truth, *options, *only]
 
 
 def work(arguments: argparse.Namespace) -> None:
     """Judge what is not judged yet."""
     import torch
 
-    from truth import judged
+    from truth import Conditions, judged
 
     torch.set_num_threads(1)
     ledger = Ledger(arguments.results)
     known = {} if arguments.truth is None else Ledger(arguments.truth).rows
     most = BATCH[arguments.command]
     done = 0
-    for name, make, target in _models(arguments.command):
+    chosen = itertools.islice(_models(arguments.command), None, None, arguments.every)
+    for name, make, target in chosen:
+        conditions = Conditions(arguments.target or target, arguments.precision, arguments.flexible)
         if name in ledger.begun or (arguments.only and not any(part in name for part in arguments.only)):
             continue
         if done == most:
             sys.exit(MORE)
         done += 1
         ledger.begin(name)
-        row: dict[str, Any] = {"name": name, "set": arguments.command, "target": target}
+        row: dict[str, Any] = {"name": name, "set": arguments.command, **conditions._asdict()}
         try:
             torch.manual_seed(0)
             model, inputs = make()
@@ -112,7 +126,7 @@ def work(arguments: argparse.Namespace) -> None:
         except Exception as error:
             ledger.finish({**row, "skipped": f"{type(error).__name__}: {error}"[:300]})
             continue
-        ledger.finish({**row, **judged(model, inputs, target, known.get(name))})
+        ledger.finish({**row, **judged(model, inputs, conditions, known.get(name))})
 
 
 def _models(kind: str) -> Iterator[tuple[str, Any, str | None]]:

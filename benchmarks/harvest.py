@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from ledger import Ledger
-from truth import judged
+from truth import Conditions, judged
 
 _CONVERSION = ("backend", "compute_unit", "frontend", "minimum_deployment_target")
 
@@ -99,6 +99,6 @@ class Harvest:
         name = f"{self._test} #{self._count}"
         self._ledger.begin(name)
         row = {"name": name, "set": "harvest", "target": None if target is None else target.name}
-        self._ledger.finish({**row, **judged(model_spec, args, row["target"], self._known.get(name))})
+        self._ledger.finish({**row, **judged(model_spec, args, Conditions(row["target"]), self._known.get(name))})
         # What the tests look at afterwards is not there.
         return SimpleNamespace(input_description=(), is_package=True)
