@@ -234,9 +234,10 @@ def _walking_converter() -> Any:
 class FrontEnd:
     """coremltools' own torch front end, walked node by node.
 
-    It runs as `ct.convert` would run it, with no pass over the result. A node that cannot be converted is noted, and its
-    outputs are stood in for by values of the shape and type that PyTorch knows, or by PyTorch's own constants, so that the
-    nodes behind it are seen too. What only follows from an earlier failure is not noted.
+    It runs as `ct.convert` would run it, with no pass over the result but the one that makes real numbers of complex ones. A
+    node that cannot be converted is noted, and its outputs are stood in for by values of the shape and type that PyTorch knows,
+    or by PyTorch's own constants, so that the nodes behind it are seen too. What only follows from an earlier failure is not
+    noted.
     """
 
     def __init__(self, program: Any, types: Sequence[Any] | None, guide: Guide, target: Any, fp16_io: bool) -> None:
@@ -278,6 +279,7 @@ class FrontEnd:
                     self.note("crash", None, _described(error))
             if program is not None:
                 self._check_outputs(program)
+                self._lower_complex(program)
             return program
 
     def _replacements(self) -> Iterator[tuple[Any, str, Any]]:
@@ -642,6 +644,25 @@ class FrontEnd:
             for held in function.outputs:
                 if self._api.types.is_complex(held.dtype):
                     self.note("output", self.origin(held.op), _COMPLEX, held.name)
+
+    def _lower_complex(self, program: Any) -> None:
+        """Do what coremltools' first pass does, which refuses some sizes that the converters let through."""
+        from coremltools.converters.mil.mil.passes.defs import lower_complex_dialect_ops as lowering
+
+        api = self._api
+        for function in program.functions.values():
+            with function:
+                for operation in list(function.operations):
+                    given = operation.get_flattened_inputs()
+                    # What became of a stand-in, or of what was refused, says nothing.
+                    doubtful = any(api.types.is_complex(one.dtype) and one.real is None for one in given)
+                    if doubtful or not lowering.LowerComplex.has_lower_func(operation.op_type):
+                        continue
+                    try:
+                        lowering._match_and_replace_dialect_op(function, operation)
+                    except Exception as error:
+                        self._unlink_half_built()
+                        self.note("refused" if _speaks(error) else "crash", self.origin(operation), _described(error))
 
     def origin(self, operation: Any) -> str | None:
         """The node of the captured program that an operation was made of."""
