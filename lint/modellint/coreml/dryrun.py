@@ -30,6 +30,8 @@ _NO_OUTPUT = ("Only tensors, lists, tuples of tensors", "Tracer cannot infer typ
 _VALUE = re.compile(r"^(Tracer cannot infer type of \w+)\(.*", re.DOTALL)
 _OP = re.compile(r'\bOp "[^"]*" ')
 _INPUT = re.compile(r'\b(Input \w+)="[^"]*"')
+_RAISED = (Exception, SystemExit)
+"""What a model may raise while it is captured: a call of `sys.exit` ends no check."""
 SMALL = 256 * 1024**2
 """Bytes of parameters up to which their numbers are kept and restored."""
 
@@ -45,7 +47,7 @@ def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destinati
     try:
         with _undisturbed(model, inputs):
             return _Attempt(model, inputs, destination, project).judged(route)
-    except Exception as error:
+    except _RAISED as error:
         # A model may do anything, and a check of it has more to tell than this.
         return Verdict(route, None, reason=f"the dry run failed: {type(error).__name__}: {_first_line(str(error))}")
 
@@ -106,7 +108,7 @@ class _Attempt:
         began = time.perf_counter()
         try:
             program = routes.exported(self._model, self._inputs)
-        except Exception as error:
+        except _RAISED as error:
             return self._not_captured(route, error, (time.perf_counter() - began, 0.0))
         taken = time.perf_counter() - began, 0.0
         plain = self._verdict(route, lambda: routes.decomposed(program, core=False), taken)
@@ -122,7 +124,7 @@ class _Attempt:
         began = time.perf_counter()
         try:
             captured = capture()
-        except Exception as error:
+        except _RAISED as error:
             return self._not_captured(route, error, (before[0] + time.perf_counter() - began, before[1]))
         ready = time.perf_counter()
         front_end = FrontEnd(
@@ -138,7 +140,7 @@ class _Attempt:
         blockers = tuple(_grouped(self._blocker(failure, captured) for failure in failures))
         return Verdict(route, not blockers, blockers, seconds=seconds, complete=program is not None)
 
-    def _not_captured(self, route: str, error: Exception, seconds: tuple[float, float]) -> Verdict:
+    def _not_captured(self, route: str, error: BaseException, seconds: tuple[float, float]) -> Verdict:
         trouble = self._trouble()
         if trouble is not None:
             return Verdict(route, None, reason=f"the model does not run: {trouble}")
@@ -158,7 +160,7 @@ class _Attempt:
         """Why the model does not run at all."""
         try:
             self._model(*self._inputs.args, **self._inputs.kwargs)
-        except Exception as error:
+        except _RAISED as error:
             return f"{type(error).__name__}: {_first_line(str(error))}"
         return None
 
