@@ -352,6 +352,59 @@ def test_flexible_dimensions_are_kept(load: Load, tmp_path: Path) -> None:
     assert [one["operator"] for one in found["diagnostics"]] == ["aten::hypot"]
 
 
+@pytest.mark.parametrize(
+    "inputs", [["3x4", "2..8x4"], ["x=3x4", "y=2..8x4"], ["y=2..8x4", "x=3x4"], ["3x4", "y=2..8x4"]]
+)
+def test_what_converts_at_fixed_sizes_only_is_refused(load: Load, tmp_path: Path, inputs: list[str]) -> None:
+    load(
+        """
+        class Net(nn.Module):
+            def forward(self, x, y):
+                x = torch.fft.fft(x, dim=0)
+                y = torch.fft.fft(y, dim=0)
+                return x.real, y.real
+        """
+    )
+    fixed = [word.replace("2..8", "2") for word in inputs]
+
+    def refused(words: list[str]) -> list[tuple[str, int]]:
+        options = [part for word in words for part in ("--input", word)]
+        found = run(tmp_path, *options, "--frontend", "trace")["diagnostics"]
+        return [(one["operator"], one["location"]["row"]) for one in found]
+
+    assert refused(fixed) == []
+    assert refused(inputs) == [("aten::fft_fft", 10)]
+
+
+@pytest.mark.parametrize("inputs", [["3x4", "2..8x4"], ["y=2..8x4", "x=3x4"], ["3x4", "y=2..8x4"]])
+def test_sizes_that_the_code_fixes_are_no_flexible_ones_for_export(
+    load: Load, tmp_path: Path, inputs: list[str]
+) -> None:
+    load(
+        """
+        class Net(nn.Module):
+            def forward(self, x, y):
+                return x.reshape(3, -1), y.reshape(y.shape[0] if FREE else 2, -1)
+
+
+        FREE = True
+        """
+    )
+    options = [part for word in inputs for part in ("--input", word)]
+    path = tmp_path / "model.py"
+    for free in (True, False):
+        path.write_text(path.read_text("utf-8").replace("FREE = True", f"FREE = {free}"), "utf-8")
+        (target,) = run(tmp_path, *options, "--frontend", "export")["targets"]
+        assert target["convertible"] is free
+
+
+def test_leaving_while_captured_ends_no_check(load: Load) -> None:
+    module = load(forward("if torch.jit.is_tracing():", "    raise SystemExit(3)", "return torch.fmod(x, 2.0)"))
+    report = checked(module, torch.rand(2, 3), frontend="trace")
+    assert report.convertible is False
+    assert told(report) == [("OPS002", None, "raise SystemExit(3)")]
+
+
 def test_everything_is_left_as_it_was(load: Load, capfd: pytest.CaptureFixture[str]) -> None:
     net = load(STATE).Net()
     x = torch.rand(2, 3)

@@ -181,24 +181,29 @@ Captured = Traced | Exported
 
 def traced(model: nn.Module, inputs: Inputs, target: Any) -> Traced:
     """Trace a model. Raises ``Refused`` for inputs that coremltools has no types for, and whatever tracing raises."""
+    bounds = _bounds(inputs)
     given = _by_position(model, inputs)
     options: dict[str, Any] = {"check_trace": False, "strict": False}
     trace: Any = torch.jit.trace
     if given is None:
-        values = _named(model, inputs)
-        types, problems, flexible = _types(values.values(), list(values), inputs, target)
+        names = list(inspect.signature(model.forward).parameters)
+        bounds = {names[key] if isinstance(key, int) else key: limits for key, limits in bounds.items()}
+        values = _named(names, inputs)
+        types, problems, flexible = _types(values, bounds, target)
         program = trace(model, example_kwarg_inputs=values, **options)
     else:
-        types, problems, flexible = _types(given, list(range(len(given))), inputs, target)
-        program = trace(model, tuple(given), **options)
+        bounds = {given.index(key): limits for key, limits in bounds.items()}
+        args = tuple(inputs.args[key] if isinstance(key, int) else inputs.kwargs[key] for key in given)
+        types, problems, flexible = _types(dict(enumerate(args)), bounds, target)
+        program = trace(model, args, **options)
     return Traced(program, types, problems, flexible)
 
 
 def exported(model: nn.Module, inputs: Inputs) -> Any:
     """Export a model. Raises whatever `torch.export` raises."""
-    args, kwargs = _widened(inputs)
-    shapes = _dynamic_shapes(inputs)
-    return torch.export.export(model, args, kwargs, dynamic_shapes=shapes)
+    bounds = _bounds(inputs)
+    args, kwargs = _widened(inputs, bounds)
+    return torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
 
 
 def decomposed(program: Any, core: bool) -> Exported:
@@ -206,30 +211,41 @@ def decomposed(program: Any, core: bool) -> Exported:
     return Exported(program.run_decompositions() if core else program.run_decompositions({}))
 
 
-def _by_position(model: nn.Module, inputs: Inputs) -> list[Any] | None:
-    """The inputs in the order of `forward`; None where names leave gaps."""
+def _bounds(inputs: Inputs) -> dict[int | str, dict[int, tuple[int, int]]]:
+    """The dimensions that may vary, each counted from the front, of the arguments by position and name that have such."""
+    found: dict[int | str, dict[int, tuple[int, int]]] = {}
+    given: list[tuple[int | str, Any]] = [*enumerate(inputs.args), *inputs.kwargs.items()]
+    for key, value in given:
+        # `--input` counts in words, as all that it names.
+        limits = inputs.flexible.get(key) or inputs.flexible.get(str(key))
+        rank = value.dim() if isinstance(value, torch.Tensor) else 0
+        if limits:
+            found[key] = {which % rank: ends for which, ends in limits.items() if -rank <= which < rank}
+    return found
+
+
+def _by_position(model: nn.Module, inputs: Inputs) -> list[int | str] | None:
+    """The inputs' positions and names in the order of `forward`; None where names leave gaps."""
+    positions: list[int | str] = [*range(len(inputs.args))]
     if not inputs.kwargs:
-        return list(inputs.args)
+        return positions
     names = [
         name
         for name, parameter in inspect.signature(model.forward).parameters.items()
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    rest = names[len(inputs.args) : len(inputs.args) + len(inputs.kwargs)]
-    if set(rest) != set(inputs.kwargs):
-        return None
-    return [*inputs.args, *(inputs.kwargs[name] for name in rest)]
+    rest = names[len(positions) : len(positions) + len(inputs.kwargs)]
+    return [*positions, *rest] if set(rest) == set(inputs.kwargs) else None
 
 
-def _named(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
-    names = list(inspect.signature(model.forward).parameters)
+def _named(names: Sequence[str], inputs: Inputs) -> dict[str, Any]:
     given = {**dict(zip(names, inputs.args, strict=False)), **inputs.kwargs}
     # The graph takes them in the order of the signature.
     return {name: given[name] for name in [*names, *given] if name in given}
 
 
 def _types(
-    values: Any, keys: Sequence[int | str], inputs: Inputs, target: Any
+    values: Mapping[Any, Any], bounds: Mapping[Any, Mapping[int, tuple[int, int]]], target: Any
 ) -> tuple[list[Any], list[tuple[str, str]], dict[int, Any]]:
     problems: list[tuple[str, str]] = []
     symbols: dict[int, Any] = {}
@@ -251,10 +267,7 @@ def _types(
             problems.append((name, problem))
         return made
 
-    types = [
-        type_of(value, str(key), inputs.flexible.get(key, {}) if inputs.flexible else {})
-        for key, value in zip(keys, values, strict=True)
-    ]
+    types = [type_of(value, str(key), bounds.get(key, {})) for key, value in values.items()]
     return types, problems, symbols
 
 
@@ -269,12 +282,14 @@ def _dtype_of(dtype: torch.dtype) -> Any:
     return None if dtype.is_floating_point or dtype.is_complex else np.int32
 
 
-def _widened(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _widened(
+    inputs: Inputs, bounds: Mapping[int | str, Mapping[int, tuple[int, int]]]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The inputs, with flexible dimensions of one repeated: `torch.export` takes a size of one for a constant."""
 
     def wide(key: int | str, value: Any) -> Any:
-        for at, (_, high) in inputs.flexible.get(key, {}).items():
-            if isinstance(value, torch.Tensor) and value.shape[at] == 1 and high > 1:
+        for at, (_, high) in bounds.get(key, {}).items():
+            if value.shape[at] == 1 and high > 1:
                 value = value.repeat_interleave(2, at)
         return value
 
@@ -282,18 +297,19 @@ def _widened(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return args, {name: wide(name, value) for name, value in inputs.kwargs.items()}
 
 
-def _dynamic_shapes(inputs: Inputs) -> Any:
-    if not inputs.flexible:
+def _dynamic_shapes(
+    model: nn.Module, inputs: Inputs, bounds: Mapping[int | str, Mapping[int, tuple[int, int]]]
+) -> dict[str, Any] | None:
+    """Which sizes may vary, in the form of the arguments as `forward` binds them."""
+    if not bounds:
         return None
 
     def shape_of(key: int | str) -> Any:
-        return {
-            at: torch.export.Dim.DYNAMIC(min=low, max=high) for at, (low, high) in inputs.flexible.get(key, {}).items()
-        }
+        return {at: torch.export.Dim.DYNAMIC(min=low, max=high) for at, (low, high) in bounds.get(key, {}).items()}
 
-    args = tuple(shape_of(at) or None for at in range(len(inputs.args)))
+    args = [shape_of(at) or None for at in range(len(inputs.args))]
     kwargs = {name: shape_of(name) or None for name in inputs.kwargs}
-    return (*args, *kwargs.values())
+    return dict(inspect.signature(model.forward).bind(*args, **kwargs).arguments)
 
 
 def _nodes_in(graph: Any) -> Iterator[Any]:
