@@ -40,13 +40,13 @@ class Count(NamedTuple):
 
     @property
     def recall(self) -> float:
-        """Of what fails, the share that was predicted."""
-        return self.true_failing / max(1, self.true_failing + self.missed)
+        """Of what fails, the share that was predicted; 1 where nothing fails."""
+        return 1 - self.missed / max(1, self.true_failing + self.missed)
 
     @property
     def precision(self) -> float:
-        """Of what was predicted to fail, the share that does."""
-        return self.true_failing / max(1, self.true_failing + self.false_failing)
+        """Of what was predicted to fail, the share that does; 1 where nothing was."""
+        return 1 - self.false_failing / max(1, self.true_failing + self.false_failing)
 
 
 def main() -> int:
@@ -202,7 +202,9 @@ def _compared(rows: Iterable[dict[str, Any]], route: str) -> tuple[Count, list[t
             what = "missed" if truth["captured"] and not truth["converts"] else "false" if truth["captured"] else ""
             found.append(what)
         elif not truth["captured"]:
-            if said["convertible"] or any(blocker[0] not in ("capture", "argument") for blocker in said["blockers"]):
+            if said["convertible"] or any(
+                blocker[0] not in ("capture", "argument", "output") for blocker in said["blockers"]
+            ):
                 differing.append(("CAPTURE", row))
         elif truth["converts"]:
             found.append("fine" if said["convertible"] else "false")

@@ -246,6 +246,9 @@ _INPUTS = {
     "wav2vec2": "(torch.randn(1, 2000),)",
 }
 """Where they are not tokens."""
+_CACHING = (*(name for name, (classes, _) in TRANSFORMERS.items() if "ForCausalLM" in classes), "bart", "rwkv")
+_PLAIN = {"use_cache": False, "return_dict": False}
+"""A cache among the outputs is captured by no route."""
 
 _OWN = {
     "cyclegan_generator": """\
@@ -336,6 +339,8 @@ def files() -> dict[str, str]:
     for name, (classes, settings) in TRANSFORMERS.items():
         model, config = classes.split()
         inputs = _INPUTS.get(name, "(tokens(),)")
+        if name in _CACHING:
+            settings = {**settings, **_PLAIN}
         made = (
             f"def make():\n    from transformers import {config}, {model}\n\n"
             f"    return {model}({config}(**{settings!r})).eval(), {inputs}\n"
