@@ -141,10 +141,13 @@ class Work:
 
     def answer(self) -> dict[str, Any]:
         """What to tell the parent: ``usage`` for a wrong request, or ``diagnostics`` and what they rest on."""
+        gc.disable()
         try:
             import torch  # noqa: F401
         except BaseException as error:
             return {"usage": f"PyTorch cannot be imported: {failed.described(error)}"}
+        finally:
+            gc.enable()
         # What PyTorch has made so far is no garbage, and is too much to be gone through again and again.
         gc.freeze()
         if self._request["memory"] is not None:

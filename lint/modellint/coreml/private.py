@@ -19,7 +19,20 @@ import torch
 
 from modellint.coreml.installed import release
 
-with contextlib.redirect_stderr(io.StringIO()):
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+# Nothing that an import makes is garbage, but the collector would look for some again and again.
+with contextlib.redirect_stderr(io.StringIO()), _without_collection():
     import coremltools
 
 ct = coremltools
@@ -779,17 +792,6 @@ def _node_of(operation: Any) -> Any:
         return numbers[0]
     names = operation.scopes.get(source.TORCHSCRIPT_MODULE_NAME)
     return names[-1] if names else None
-
-
-@contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextlib.contextmanager
