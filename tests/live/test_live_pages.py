@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 from modellint.coreml import installed
@@ -36,12 +37,14 @@ def executed(text: str, folder: Path) -> Iterator[dict[str, Any]]:
     module = ModuleType("modellint_page_block")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
+    fast_path = torch.backends.mha.get_fastpath_enabled()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(compile(text, str(path), "exec"), vars(module))
             yield vars(module)
     finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
         del sys.modules[module.__name__]
 
 

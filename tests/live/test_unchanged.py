@@ -157,7 +157,9 @@ ACTIONS: dict[str, Callable[[Net, Tensor], Any]] = {
     "the threads": lambda net, x: torch.set_num_threads(torch.get_num_threads() + 1),
     "autocast": lambda net, x: torch.set_autocast_enabled("cpu", True),
     "deterministic algorithms": lambda net, x: torch.use_deterministic_algorithms(True, warn_only=True),
-    "the fast path": lambda net, x: torch.backends.mha.set_fastpath_enabled(False),
+    "the fast path": lambda net, x: torch.backends.mha.set_fastpath_enabled(
+        not torch.backends.mha.get_fastpath_enabled()
+    ),
     "cudnn": lambda net, x: torch._C._set_cudnn_benchmark(True),
     "mkldnn": lambda net, x: torch._C._set_mkldnn_enabled(False),
     "the precision": lambda net, x: torch.set_float32_matmul_precision("medium"),
