@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import coremltools as ct
+from coremltools.converters.mil.frontend.milproto import load as milproto
 from coremltools.converters.mil.mil import types
+from coremltools.models.utils import _try_get_weights_dir_path
 
 
 def dtype_name(variable: Any) -> str:
@@ -33,7 +39,7 @@ def is_state(variable: Any) -> bool:
 def declared_shape(variable: Any) -> tuple[int | None, ...] | None:
     """A variable's sizes as its program declares them, ``None`` for a size that is not known before a run.
 
-    ``None`` for what is no tensor.
+    ``None`` for what is no tensor, and where not even the number of axes is known.
     """
     kind = variable.sym_type
     if types.is_state(kind):
@@ -41,4 +47,96 @@ def declared_shape(variable: Any) -> tuple[int | None, ...] | None:
     if types.is_list(kind):
         return None
     sizes = kind.get_shape() if types.is_tensor(kind) else ()
+    if types.symbolic.any_variadic(sizes):
+        return None
     return tuple(None if types.symbolic.is_symbolic(size) else int(size) for size in sizes)
+
+
+class PackageError(Exception):
+    """A saved model holds no program that could be read; the message says why."""
+
+
+def read_package(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """The program of a saved ``.mlpackage``, and the model's specification (a protobuf message).
+
+    Names of variables and operations are kept; where they come from in a PyTorch model is not saved.
+
+    Raises:
+        PackageError: For a path without a model, a model that is no ML Program, and a program that coremltools cannot read.
+    """
+    if not Path(path).exists():
+        raise PackageError(f"{os.fspath(path)} does not exist")
+    try:
+        spec = ct.utils.load_spec(os.fspath(path))
+    except Exception as error:
+        # coremltools raises what its C++ reader of packages and protobuf happen to raise.
+        raise PackageError(f"{os.fspath(path)} is no saved Core ML model: {_first_line(error)}") from error
+    return _program_of(spec, _try_get_weights_dir_path(os.fspath(path)), os.fspath(path)), spec
+
+
+def program_of(mlmodel: Any) -> Any:
+    """The program of a `coremltools.models.MLModel`: the one it was converted to, or else read from its package.
+
+    Raises:
+        PackageError: For a model that is no ML Program, and a program that coremltools cannot read.
+    """
+    if mlmodel._mil_program is not None:
+        return mlmodel._mil_program
+    return _program_of(mlmodel.get_spec(), mlmodel.weights_dir, "the model")
+
+
+def _program_of(spec: Any, weights: str | None, name: str) -> Any:
+    kind = spec.WhichOneof("Type")
+    if kind != "mlProgram":
+        raise PackageError(f"{name} is of kind {kind}, and no ML Program")
+    try:
+        program = milproto.load(spec, spec.specificationVersion, weights or "")
+    except Exception as error:
+        raise PackageError(f"coremltools cannot read the program of {name}: {_first_line(error)}") from error
+    if spec.description.defaultFunctionName:
+        program.default_function_name = spec.description.defaultFunctionName
+    return program
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An input that Core ML takes as an image: the program's tensor has its pixels, 0 to 255, as (1, channels, h, w).
+
+    Args:
+        layout: ``"RGB"``, ``"BGR"``, ``"GRAYSCALE"`` or ``"GRAYSCALE_FLOAT16"``, the order of the channels.
+        height: In pixels, the default where sizes are flexible.
+        width: In pixels.
+    """
+
+    layout: str
+    height: int
+    width: int
+
+
+def images(spec: Any, function: str | None = None) -> dict[str, Image]:
+    """The image inputs of a specification, by name; of its default function, or of the one named."""
+    found = {}
+    for one in _description(spec, function).input:
+        if one.type.WhichOneof("Type") == "imageType":
+            kind = one.type.imageType
+            layout = kind.DESCRIPTOR.enum_types_by_name["ColorSpace"].values_by_number[kind.colorSpace].name
+            found[one.name] = Image(layout, kind.height, kind.width)
+    return found
+
+
+def _description(spec: Any, function: str | None) -> Any:
+    wanted = function or spec.description.defaultFunctionName
+    for one in spec.description.functions:
+        if one.name == wanted:
+            return one
+    return spec.description
+
+
+def function_names(program: Any) -> tuple[str, ...]:
+    """The names of a program's functions, the one that runs by default first."""
+    default = program.default_function_name
+    return tuple(sorted(program.functions, key=lambda name: name != default))

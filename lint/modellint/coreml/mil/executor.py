@@ -11,7 +11,7 @@ from torch import Tensor
 
 from modellint.coreml.mil.operation import Declared, Operation, Refusal, operations
 from modellint.coreml.mil.values import DTYPES, as_dtype, rounded_to_half, tensor_of
-from modellint.coreml.private_mil import declared_shape, dtype_name, is_state
+from modellint.coreml.private_mil import declared_shape, dtype_name, function_names, is_state
 
 Observer = Callable[[Any, Any, Any], None]
 """Called after an operation with it, its output variable, and the value."""
@@ -42,7 +42,10 @@ class _Step:
     kind: str
     definition: Operation | None
     inputs: dict[str, Any]
-    context: dict[str, Any]
+    fixed: dict[str, Any]
+    """The arguments that are the same at every run."""
+    varying: tuple[tuple[str, Any, bool], ...]
+    """The others: name, variable or variables, and whether tensors are wanted."""
     outputs: tuple[Any, ...]
     declared: tuple[Declared, ...]
     dead: tuple[Any, ...]
@@ -64,16 +67,21 @@ class Executor:
 
     Args:
         program: A `coremltools` MIL program, of a conversion's result or read from a package.
-        function: Which of its functions.
+        function: Which of its functions; default: the one that runs by default.
 
     Raises:
         UnknownOperations: For a program with operations that are not known.
+        ExecutionError: Where compressed weights cannot be expanded.
+        KeyError: For a function that the program does not have; the message names those it has.
     """
 
-    def __init__(self, program: Any, function: str = "main") -> None:
-        self._function = program.functions[function]
+    def __init__(self, program: Any, function: str | None = None) -> None:
+        names = function_names(program)
+        if function is not None and function not in names:
+            raise KeyError(f"the program has no function {function!r}, but {', '.join(names)}")
+        self._function = program.functions[function or names[0]]
         self._constants: dict[Any, Any] = {}
-        self._python: dict[Any, Any] = {}
+        self._fixed: set[Any] = set()
         unknown = sorted(set(_unknown(self._function)))
         if unknown:
             raise UnknownOperations(unknown)
@@ -107,11 +115,15 @@ class Executor:
         return {variable.name: result for variable, result in zip(self._function.outputs, results, strict=True)}
 
     def _planned(self, block: Any, inputs: tuple[Any, ...]) -> _Plan:
-        """Constants become tensors here, and each variable's last reader is found."""
-        held = [one for one in block.operations if one.op_type != "const"]
+        """Constants are found here, compressed weights expanded, and each variable's last reader is found."""
+        held = []
         for one in block.operations:
             if one.op_type == "const":
-                self._keep(one.outputs[0])
+                self._fixed.add(one.outputs[0])
+            elif one.op_type.startswith("constexpr_"):
+                self._expand(one)
+            else:
+                held.append(one)
         last: dict[Any, int] = {}
         for at, one in enumerate(held):
             for variable in _read(one):
@@ -125,23 +137,48 @@ class Executor:
         steps = tuple(self._step(one, tuple(dying.get(at, ()))) for at, one in enumerate(held))
         return _Plan(inputs, steps, tuple(block.outputs))
 
-    def _step(self, one: Any, dead: tuple[Any, ...]) -> _Step:
+    def _step(self, one: Any, dead: tuple[Any, ...] = ()) -> _Step:
         definition = operations().get(one.op_type)
         declared = tuple(_declared(variable) for variable in one.outputs)
-        given = {name: variable for name, variable in one.inputs.items() if variable is not None}
-        context: dict[str, Any] = {}
+        given = {name: held for name, held in one.inputs.items() if held is not None}
+        fixed: dict[str, Any] = {}
+        varying = []
         if definition is not None:
             if "opset" in definition.context:
-                context["opset"] = _opset(one)
+                fixed["opset"] = _opset(one)
             if "declared" in definition.context:
-                context["declared"] = declared
+                fixed["declared"] = declared
+            for name, held in given.items():
+                wants = name in definition.tensors
+                if all(variable in self._fixed for variable in (held if isinstance(held, (tuple, list)) else (held,))):
+                    fixed[name] = self._tensors(held, {}) if wants else self._plain(held, {})
+                else:
+                    varying.append((name, held, wants))
         blocks = tuple(self._planned(block, tuple(block.inputs)) for block in one.blocks)
-        return _Step(one, one.op_type, definition, given, context, tuple(one.outputs), declared, dead, blocks)
+        outputs = tuple(one.outputs)
+        return _Step(one, one.op_type, definition, given, fixed, tuple(varying), outputs, declared, dead, blocks)
 
-    def _keep(self, variable: Any) -> None:
-        dtype = dtype_name(variable)
-        value = variable.val
-        self._constants[variable] = tensor_of(value, dtype) if dtype in DTYPES else _text(value)
+    def _expand(self, one: Any) -> None:
+        """Compute compressed weights, once; what they are computed from is not kept."""
+        before = set(self._constants)
+        step = self._step(one)
+        with torch.no_grad():
+            for variable, declared, result in zip(
+                step.outputs, step.declared, self._results(step, {}, None), strict=True
+            ):
+                self._constants[variable] = self._settled(step, declared, result)
+                self._fixed.add(variable)
+        for variable in set(self._constants) - before - set(step.outputs):
+            del self._constants[variable]
+
+    def _constant(self, variable: Any) -> Any:
+        """A constant's value, a tensor that shares its numbers with the program where their type allows it."""
+        if variable not in self._constants:
+            # Not only those of const operations: coremltools knows values of operations that a pass removed.
+            dtype = dtype_name(variable)
+            value = variable.val
+            self._constants[variable] = tensor_of(value, dtype) if dtype in DTYPES else _text(value)
+        return self._constants[variable]
 
     def _run(self, plan: _Plan, values: dict[Any, Any], observe: Observer | None) -> list[Any]:
         for step in plan.steps:
@@ -167,14 +204,14 @@ class Executor:
                 return [written]
         definition = step.definition
         assert definition is not None
-        arguments = {}
-        for name, held in step.inputs.items():
-            arguments[name] = self._tensors(held, values) if name in definition.tensors else self._plain(held, values)
+        arguments = dict(step.fixed)
+        for name, held, wants in step.varying:
+            arguments[name] = self._tensors(held, values) if wants else self._plain(held, values)
         try:
-            result = definition.compute(**arguments, **step.context)
+            result = definition.compute(**arguments)
         except Refusal as error:
             raise ExecutionError(step.kind, step.operation.name, str(error)) from None
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             text = str(error).partition("\n")[0]
             raise ExecutionError(step.kind, step.operation.name, f"{type(error).__name__}: {text}") from error
         return result if isinstance(result, (tuple, list)) else (result,)
@@ -190,12 +227,7 @@ class Executor:
             carried = self._run(body, values, observe)
 
     def _value(self, variable: Any, values: dict[Any, Any]) -> Any:
-        if variable in values:
-            return values[variable]
-        if variable not in self._constants:
-            # A value that coremltools knows of an operation which a pass removed.
-            self._keep(variable)
-        return self._constants[variable]
+        return values[variable] if variable in values else self._constant(variable)
 
     def _tensors(self, held: Any, values: dict[Any, Any]) -> Any:
         if isinstance(held, (tuple, list)):
@@ -205,13 +237,8 @@ class Executor:
     def _plain(self, held: Any, values: dict[Any, Any]) -> Any:
         if isinstance(held, (tuple, list)):
             return [self._plain(variable, values) for variable in held]
-        if held not in values and held in self._python:
-            return self._python[held]
         value = self._value(held, values)
-        plain = value.tolist() if isinstance(value, Tensor) else value
-        if held not in values:
-            self._python[held] = plain
-        return plain
+        return value.tolist() if isinstance(value, Tensor) else value
 
     def _settled(self, step: _Step, declared: Declared, result: Any) -> Any:
         """A result held against what the program declares, and rounded where that is fp16."""
