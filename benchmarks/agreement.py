@@ -108,7 +108,7 @@ def work(arguments: argparse.Namespace) -> None:
     known = {} if arguments.truth is None else Ledger(arguments.truth).rows
     most = BATCH[arguments.command]
     done = 0
-    chosen = itertools.islice(_models(arguments.command), None, None, arguments.every)
+    chosen = itertools.islice(models(arguments.command), None, None, arguments.every)
     for name, make, target in chosen:
         conditions = Conditions(arguments.target or target, arguments.precision, arguments.flexible)
         if name in ledger.begun or (arguments.only and not any(part in name for part in arguments.only)):
@@ -129,7 +129,7 @@ def work(arguments: argparse.Namespace) -> None:
         ledger.finish({**row, **judged(model, inputs, conditions, known.get(name))})
 
 
-def _models(kind: str) -> Iterator[tuple[str, Any, str | None]]:
+def models(kind: str) -> Iterator[tuple[str, Any, str | None]]:
     """Names, what makes model and inputs, and the deployment target."""
     if kind == "zoo":
         from zoo import files

@@ -53,14 +53,14 @@ def _made(name: str) -> tuple[Any, tuple[Any, ...]]:
 def _times(names: list[str]) -> bool:
     import torch
 
-    from truth import ROUTES, predicted, truth
+    from truth import ROUTES, Conditions, predicted, truth
 
     torch.set_num_threads(1)
     small = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
     for route in ROUTES:
         # The first of each pays for what later ones find done.
-        predicted(small, (torch.randn(1, 3, 8, 8),), route, None)
-        truth(small, (torch.randn(1, 3, 8, 8),), route, None)
+        predicted(small, (torch.randn(1, 3, 8, 8),), route, Conditions())
+        truth(small, (torch.randn(1, 3, 8, 8),), route, Conditions())
     found: dict[str, list[tuple[float, float]]] = {route: [] for route in ROUTES}
     print(f"{'':40} {'route':6} {'verdict':>8} {'convert':>8} {'share':>6}")
     for name in names:
@@ -70,8 +70,8 @@ def _times(names: list[str]) -> bool:
             print(f"{name:40} does not run here: {type(error).__name__}: {error}"[:120])
             continue
         for route in ROUTES:
-            said = predicted(model, inputs, route, None)
-            full = truth(model, inputs, route, None)
+            said = predicted(model, inputs, route, Conditions())
+            full = truth(model, inputs, route, Conditions())
             if not full["converts"] or not said.get("convertible"):
                 continue
             ours, theirs = said["took"] - said["seconds"][0], full["seconds"][1]
@@ -89,13 +89,13 @@ def _times(names: list[str]) -> bool:
 
 def _peak(name: str, route: str) -> str:
     """Bytes of weights, the peak of the process before the verdict and after it."""
-    from truth import predicted
+    from truth import Conditions, predicted
 
     model, inputs = _made(name)
     weights = sum(one.numel() * one.element_size() for one in (*model.parameters(), *model.buffers()))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     start = time.perf_counter()
-    predicted(model, inputs, route, None)
+    predicted(model, inputs, route, Conditions())
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return f"{weights} {before} {after} {time.perf_counter() - start}"
 

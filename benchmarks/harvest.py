@@ -28,6 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--harvest", type=Path, help="the file for results, lines of JSON")
     group.addoption("--pairs", type=int, default=2000, help="how many pairs to judge")
     group.addoption("--truth", type=Path, help="results of an earlier run, for what the conversion says")
+    group.addoption("--executed", action="store_true", help="convert, execute and compare, instead of judging")
+    group.addoption("--precisions", nargs="*", default=["fp32", "fp16"], help="of what is executed")
     group.addoption("--sample-seed", type=int, default=0, help="of the choice of tests")
 
 
@@ -99,6 +101,19 @@ class Harvest:
         name = f"{self._test} #{self._count}"
         self._ledger.begin(name)
         row = {"name": name, "set": "harvest", "target": None if target is None else target.name}
-        self._ledger.finish({**row, **judged(model_spec, args, Conditions(row["target"]), self._known.get(name))})
+        if self._config.getoption("--executed"):
+            self._ledger.finish({**row, "set": "corpora", "of": "harvest", **self._executed(model_spec, args, row)})
+        else:
+            self._ledger.finish({**row, **judged(model_spec, args, Conditions(row["target"]), self._known.get(name))})
         # What the tests look at afterwards is not there.
         return SimpleNamespace(input_description=(), is_package=True)
+
+    def _executed(self, model: nn.Module, args: tuple[Any, ...], row: dict[str, Any]) -> dict[str, Any]:
+        from corpora import executed
+
+        precisions = tuple(self._config.getoption("--precisions"))
+        try:
+            with torch.no_grad():
+                return executed(model.eval(), args, row["target"], precisions, self._known.get(row["name"]))
+        except Exception as error:
+            return {"skipped": f"{type(error).__name__}: {error}"[:300]}

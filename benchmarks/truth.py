@@ -26,6 +26,9 @@ with contextlib.redirect_stderr(io.StringIO()):
     import coremltools as ct
 
 ROUTES = ("trace", "export")
+Bounds = dict[int, dict[int, tuple[int, int]]]
+"""Least and largest size of each flexible dimension of an input, by the input's position."""
+NONE_FLEXIBLE: Bounds = {}
 
 
 class Conditions(NamedTuple):
@@ -36,9 +39,9 @@ class Conditions(NamedTuple):
     flexible: int | None = None
     """The dimension of every input, from the front or from the end, whose size may vary from the example's upwards."""
 
-    def bounds(self, args: tuple[Any, ...]) -> dict[int, dict[int, tuple[int, int]]]:
+    def bounds(self, args: tuple[Any, ...]) -> Bounds:
         """The flexible dimensions by the position of their input."""
-        found: dict[int, dict[int, tuple[int, int]]] = {}
+        found: Bounds = {}
         for at, value in enumerate(args):
             rank = value.dim() if isinstance(value, torch.Tensor) else 0
             if self.flexible is not None and -rank <= self.flexible < rank:
@@ -87,7 +90,7 @@ def quiet() -> Iterator[None]:
             logging.disable(logging.NOTSET)
 
 
-def tensor_types(values: Any, bounds: dict[int, dict[int, tuple[int, int]]]) -> list[Any]:
+def tensor_types(values: Any, bounds: Bounds = NONE_FLEXIBLE) -> list[Any]:
     """The inputs as a user tells them to `ct.convert`."""
 
     def made(value: Any, flexible: dict[int, tuple[int, int]]) -> Any:
@@ -115,7 +118,7 @@ def traced(model: nn.Module, args: tuple[Any, ...]) -> Any:
     return trace(model, args, check_trace=False, strict=False)
 
 
-def exported(model: nn.Module, args: tuple[Any, ...], bounds: dict[int, dict[int, tuple[int, int]]]) -> Any:
+def exported(model: nn.Module, args: tuple[Any, ...], bounds: Bounds = NONE_FLEXIBLE) -> Any:
     """The model as an exported program, not decomposed yet."""
     if not bounds:
         return torch.export.export(model, args)
