@@ -152,6 +152,12 @@ def _lstm_of_torch(
     x: Tensor, h: Tensor, c: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """PyTorch's own loop, which is several times faster; its gates are stacked as i, f, z, o."""
+    # It checks nothing itself, and writes beyond its memory where a program is not well formed.
+    size = weight_hh.shape[1]
+    fits = x.dim() == 3 and weight_hh.shape == (4 * size, size) and weight_ih.shape == (4 * size, x.shape[-1])
+    if not fits or any(state.shape != (x.shape[1], size) for state in (h, c)):
+        shapes = ", ".join("x".join(map(str, one.shape)) for one in (x, h, c, weight_ih, weight_hh))
+        raise Refusal(f"the shapes of the input, the states and the weights do not fit: {shapes}")
     weights = [_as_torch(weight_ih), _as_torch(weight_hh)]
     if bias is not None:
         weights += [_as_torch(bias), torch.zeros_like(bias)]
