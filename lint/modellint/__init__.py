@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["CheckFailed", "Report", "__version__", "check_model", "check_source", "shapes"]
+__all__ = ["CheckFailed", "Report", "__version__", "check_model", "check_source", "shapes", "verify"]
 
 if TYPE_CHECKING:
     from modellint.api import CheckFailed as CheckFailed
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from modellint.api import check_model as check_model
     from modellint.api import check_source as check_source
     from modellint.api import shapes as shapes
+    from modellint.api import verify as verify
 
 
 def __getattr__(name: str) -> object:
-    if name in ("CheckFailed", "Report", "check_model", "check_source", "shapes"):
+    if name in ("CheckFailed", "Report", "check_model", "check_source", "shapes", "verify"):
         from modellint import api
 
         return getattr(api, name)

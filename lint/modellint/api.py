@@ -13,6 +13,7 @@ from modellint.diagnostic import Diagnostic, Severity
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.coreml.verification import Verification
     from modellint.live.shapes import Table
 
 
@@ -159,6 +160,36 @@ def shapes(
     subject = Subject(model, inputs, Path.cwd(), Destination(), has_values=has_values)
     with undisturbed():
         return table_of(subject, capture(subject, symbolic=True))
+
+
+def verify(
+    model: nn.Module,
+    example_inputs: Any,
+    *,
+    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+    root: str | PathLike[str] | None = None,
+    frontend: str | None = None,
+    deployment_target: str | None = None,
+    precision: str | None = None,
+    seed: int = 0,
+) -> Verification:
+    """Convert a model, execute the result on this machine, and compare it with the model, which is left as it was.
+
+    ``example_inputs`` is a tuple of arguments, a dict of keyword arguments, or the one argument; more inputs are made of its shapes
+    and kinds, from ``seed``. ``flexible`` gives, for arguments by position or name, the bounds of dimensions whose size may vary:
+    ``{0: {0: (1, 8)}}``. ``frontend``, ``deployment_target`` and ``precision`` are those of ``check_model``.
+
+    The result's ``ok`` says whether the model converts and agrees: in float32 within rounding (``outputs``, each with its
+    ``max_abs_error`` in the output's own units), and in float16 (``half``) well enough. ``first_difference`` is where it first does
+    not. What is executed is the meaning of an ML Program as this package reads it, not Apple's hardware.
+
+    Raises ``TypeError`` for what is no model or without inputs, ``ValueError`` for unknown words, ``ImportError`` without
+    coremltools. A model that does not convert raises nothing: its ``verdict`` says so.
+    """
+    from modellint.live_session import verified
+
+    chosen = _chosen(frontend, deployment_target, precision)
+    return verified(model, example_inputs, flexible or {}, root, chosen, seed)
 
 
 def check_source(text: str, filename: str = "model.py") -> Report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import importlib.util
 import json
 import os
 import random
@@ -155,6 +156,8 @@ class Work:
         if self._location.file is not None:
             place.remember(str(self._location.file))
         try:
+            if self._request["verify"]:
+                return self._verified()
             return self._shaped() if self._request["shapes"] else self._checked()
         except (target.TargetError, inputs.InputError) as error:
             return {"usage": str(error)}
@@ -207,6 +210,49 @@ class Work:
             found = [self._failed_run(run.failure)]
         return self._answer(found) | {"table": shapes.to_json(shapes.table_of(subject, run))}
 
+    def _verified(self) -> dict[str, Any]:
+        """The comparison of the converted model with the model, and the findings that it confirms."""
+        if importlib.util.find_spec("coremltools") is None:
+            raise target.TargetError("verify needs coremltools: pip install 'modellint[coreml]'")
+        from modellint.coreml import confirmed, verification
+        from modellint.coreml.verify import verify, verify_package
+        from modellint.settings import Destination
+
+        checkpoint = self._checkpoint()
+        built = self._build(True)
+        if built.inputs is None:
+            raise inputs.InputError(f"{self._target.text}: give its inputs, as in --input 1x3x224x224")
+        if not built.has_values:
+            raise target.TargetError(f"{self._target.text}: its parameters have no values")
+        if checkpoint is not None:
+            self._load(built.model, checkpoint)
+        specs = inputs.parse_all(self._request["inputs"], Path(self._request["input_folder"]))
+        destination = Destination(*self._request["destination"])
+        package = self._request["package"]
+        options: dict[str, Any] = {
+            "specs": specs,
+            "seed": self._request["seed"],
+            "with_layers": self._request["verify"] == "layers",
+        }
+        self._enter("verifying")
+        if package is None:
+            found = verify(built.model, built.inputs, destination, self._project, progress=self._enter, **options)
+        else:
+            found = verify_package(built.model, built.inputs, package, self._project, **options)
+        self._enter("checking")
+        subject = self._subject(built, execute=lambda _: found)
+        diagnostics = confirmed.findings(subject, self._rules(), found)
+        return self._answer(diagnostics) | {"verification": verification.to_json(found)}
+
+    def _load(self, model: nn.Module, checkpoint: Any) -> None:
+        from modellint.live import checkpoint as checkpoints
+
+        weights = checkpoints.weights(checkpoint, model.state_dict())
+        try:
+            model.load_state_dict(dict(weights))
+        except Exception as error:
+            raise target.TargetError(f"{self._request['checkpoint']} does not fit: {failed.described(error)}") from None
+
     def _answer(
         self,
         findings: list[Diagnostic],
@@ -223,6 +269,7 @@ class Work:
             "undecided": {name: sorted(given) for name, given in (undecided or {}).items()},
             "table": None,
             "verdict": None,
+            "verification": None,
             "notes": self._notes,
         }
 
@@ -233,7 +280,8 @@ class Work:
         wanted = set(self._request["rules"])
         return {code: rule for code, rule in rules.items() if code in wanted}
 
-    def _subject(self, built: Built, checkpoint: Any = None) -> Subject:
+    def _subject(self, built: Built, checkpoint: Any = None, execute: Any = None) -> Subject:
+        from modellint.coreml.judge import execute as convert_and_execute
         from modellint.coreml.judge import judge
         from modellint.live.subject import Subject
         from modellint.settings import Destination
@@ -246,6 +294,7 @@ class Work:
             has_values=built.has_values,
             checkpoint=checkpoint,
             judge=judge,
+            execute=execute or convert_and_execute,
         )
 
     def _checkpoint(self) -> Any:
@@ -256,7 +305,7 @@ class Work:
 
         self._enter("loading the checkpoint of")
         try:
-            return checkpoint.load(Path(path))
+            return checkpoint.load(Path(path), values=bool(self._request["verify"]))
         except BaseException as error:
             raise Failed from error
 

@@ -167,5 +167,37 @@ def shapes(
     return answer._replace(diagnostics=tuple(_shown(job, finding) for finding in answer.diagnostics))
 
 
+def verify(
+    job: Job,
+    one: Wanted,
+    limits: Limits,
+    seed: int,
+    detail: str,
+    package: Path | None = None,
+    progress: Callable[[str, str, float], None] | None = None,
+) -> Answer:
+    """What a target's conversion, or a saved package, computes against it, with files of findings as source findings name them.
+
+    ``detail`` is ``outputs``, or ``layers`` where the errors of all operations are wanted. Raises ``UsageError`` for a target that
+    names nothing or has no inputs, or without torch.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("a live target needs PyTorch: pip install 'modellint[coreml]'")
+
+    def told(stage: str, seconds: float) -> None:
+        if progress is not None:
+            progress(one.target.text, stage, seconds)
+
+    request = _request(job, one, seed, job.root)
+    ignored = job.resolver.top.ignore
+    rules = [code for code, rule in job.rules.items() if "execution" in rule.live_needs and code not in ignored]
+    request = request._replace(verify=detail, package=package, rules=[*request.rules, *rules])
+    try:
+        answer = check_target(request, limits, told)
+    except WorkerUsageError as error:
+        raise UsageError(str(error)) from None
+    return answer._replace(diagnostics=tuple(_shown(job, finding) for finding in answer.diagnostics))
+
+
 def _shown(job: Job, finding: Diagnostic) -> Diagnostic:
     return finding if finding.path is None else finding._replace(path=job.shown(Path(finding.path)))

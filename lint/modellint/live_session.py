@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     import torch
@@ -19,7 +20,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modellint import merge
-from modellint.coreml.judge import judge
+from modellint.coreml.judge import execute, judge
 from modellint.coreml.verdict import to_json
 from modellint.diagnostic import Diagnostic
 from modellint.live import check as checks
@@ -31,6 +32,9 @@ from modellint.live.unchanged import unchanged
 from modellint.rule import Rule
 from modellint.run import Checker, Job, all_rules, load_plugins
 from modellint.settings import Resolver, SettingsError, check_codes, find_root
+
+if TYPE_CHECKING:
+    from modellint.coreml.verification import Verification
 
 
 def examine(
@@ -62,6 +66,7 @@ def examine(
             has_values=not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())),
             checkpoint=held,
             judge=judge,
+            execute=execute,
         )
         found, asked, verdicts = checks.examine(subject, rules)
         found = [*_failed(subject, rules), *found]
@@ -71,6 +76,30 @@ def examine(
     settled = merge.settled(Checker(job), (), (), [merge.LiveResult("", tuple(shown), asked=asked)])
     verdict = to_json(verdicts, top.destination.frontend) if verdicts else None
     return [finding._replace(target=None) for finding in settled], verdict
+
+
+def verified(
+    model: nn.Module,
+    example_inputs: Any,
+    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]],
+    root: str | os.PathLike[str] | None,
+    chosen: Mapping[str, str],
+    seed: int,
+) -> Verification:
+    """What ``modellint.verify`` shows."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(_no_model(model))
+    inputs = _inputs(example_inputs)
+    if inputs is None:
+        raise TypeError("example_inputs must hold what the model is called with")
+    if importlib.util.find_spec("coremltools") is None:
+        raise ImportError("modellint.verify needs coremltools: pip install 'modellint[coreml]'")
+    from modellint.coreml.verify import verify
+
+    job = _job(_root(model, root), None, None, chosen)
+    inputs = inputs._replace(flexible=flexible)
+    with undisturbed(), unchanged(model, inputs, values=False):
+        return verify(model, inputs, job.resolver.top.destination, place.Project(job.root), seed=seed, with_layers=True)
 
 
 def _no_model(value: object) -> str:

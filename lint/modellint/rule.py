@@ -93,8 +93,8 @@ class Rule:
     """Whether the rule runs when the user selects nothing."""
     live_needs: ClassVar[str] = "structure"
     """What its ``live`` side asks of a subject: ``environment`` (nothing but what is installed), ``structure`` (a model on the
-    meta device will do), ``values``, ``run`` (one captured run), ``checkpoint``, or ``conversion`` (coremltools' verdict); several stand
-    with a space between them."""
+    meta device will do), ``values``, ``run`` (one captured run), ``checkpoint``, ``conversion`` (coremltools' verdict), or ``execution``
+    (the converted model, executed: see ``Subject.execution``); several stand with a space between them."""
     withdraws: ClassVar[bool] = False
     """Whether a live check that finds nothing takes back what source said of a statement that ran for every instance."""
 

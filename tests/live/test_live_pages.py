@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from modellint.coreml import installed
-from modellint.coreml.judge import judge
+from modellint.coreml.judge import execute, judge
 from modellint.live.check import check_subject, live_rules
 from modellint.live.subject import Inputs, Subject
 from modellint.rule import Page, Rule, load_rules
@@ -48,7 +48,7 @@ def executed(text: str, folder: Path) -> Iterator[dict[str, Any]]:
         del sys.modules[module.__name__]
 
 
-def subject_of(made: dict[str, Any], folder: Path) -> Subject:
+def subject_of(made: dict[str, Any], folder: Path, *, executes: bool) -> Subject:
     """The ``model`` that the block binds, or else what its last module class builds, in evaluation mode."""
     model = made.get("model")
     if model is None:
@@ -57,12 +57,17 @@ def subject_of(made: dict[str, Any], folder: Path) -> Subject:
     inputs = made.get("inputs")
     example = None if inputs is None else Inputs.of(inputs)
     destination = Destination(frontend=made.get("frontend", "auto"))
-    return Subject(model, example, folder, destination, checkpoint=made.get("checkpoint"), judge=judge)
+    checkpoint = made.get("checkpoint")
+    # To convert every page's model for rules that are off by default would take minutes.
+    return Subject(
+        model, example, folder, destination, checkpoint=checkpoint, judge=judge, execute=execute if executes else None
+    )
 
 
 def codes(rule: Rule, title: str, folder: Path) -> set[str]:
     with executed(Page.of(type(rule)).example(title), folder) as made:
-        found = check_subject(subject_of(made, folder), ABOUT_MODELS)
+        subject = subject_of(made, folder, executes="execution" in rule.live_needs)
+        found = check_subject(subject, ABOUT_MODELS)
     assert all(finding.path == str(folder / "block.py") for finding in found)
     return {finding.code for finding in found}
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from modellint.coreml.private import Like, Likes, ct, refusal_of_type
 from modellint.live.subject import Inputs
@@ -54,16 +55,21 @@ class Traced:
         """Take over the names of the graph that coremltools reads."""
         self._graph = graph
 
+    @property
+    def graph(self) -> Any:
+        """The graph that coremltools reads, once it is known."""
+        return self._graph
+
     @cached_property
     def _nodes(self) -> dict[str, Any]:
         """The nodes by the names of what they give."""
-        return {value.debugName(): node for node in _nodes_in(self._graph) for value in node.outputs()}
+        return {value.debugName(): node for node in nodes_in(self._graph) for value in node.outputs()}
 
     @cached_property
     def _values(self) -> dict[str, Any]:
         given = () if self._graph is None else self._graph.inputs()
         return {value.debugName(): value for value in given} | {
-            value.debugName(): value for node in _nodes_in(self._graph) for value in node.outputs()
+            value.debugName(): value for node in nodes_in(self._graph) for value in node.outputs()
         }
 
     def like(self, name: str) -> Likes:
@@ -145,9 +151,19 @@ class Exported:
     def __init__(self, program: Any) -> None:
         self.program = program
         self._nodes = {node.name: node for node in program.graph.nodes}
+        self._order = list(self._nodes)
 
     def lowered(self, graph: Any) -> None:
         """Nothing is lowered here."""
+
+    def number_nodes(self) -> None:
+        """Give every node its position as the number by which coremltools tells what it has made of it."""
+        for at, node in enumerate(self.program.graph.nodes):
+            node.meta["debug_handle"] = at
+
+    def name_of(self, number: int | None) -> str | None:
+        """The node with such a number."""
+        return None if number is None or number >= len(self._order) else self._order[number]
 
     def like(self, name: str) -> Likes:
         """What the export says of a value."""
@@ -193,10 +209,22 @@ def traced(model: nn.Module, inputs: Inputs, target: Any) -> Traced:
         program = trace(model, example_kwarg_inputs=values, **options)
     else:
         bounds = {given.index(key): limits for key, limits in bounds.items()}
-        args = tuple(inputs.args[key] if isinstance(key, int) else inputs.kwargs[key] for key in given)
+        args = tuple(_values(given, inputs))
         types, problems, flexible = _types(dict(enumerate(args)), bounds, target)
         program = trace(model, args, **options)
     return Traced(program, types, problems, flexible)
+
+
+def arguments(model: nn.Module, inputs: Inputs, route: str) -> list[Any]:
+    """The inputs, flat, in the order in which a captured program takes them."""
+    if route != "trace":
+        leaves: list[Any] = pytree.tree_leaves((tuple(inputs.args), dict(inputs.kwargs)))
+        return leaves
+    given = _by_position(model, inputs)
+    if given is None:
+        names = list(inspect.signature(model.forward).parameters)
+        return pytree.tree_leaves(list(_named(names, inputs).values()))
+    return pytree.tree_leaves(_values(given, inputs))
 
 
 def exported(model: nn.Module, inputs: Inputs) -> Any:
@@ -236,6 +264,10 @@ def _by_position(model: nn.Module, inputs: Inputs) -> list[int | str] | None:
     ]
     rest = names[len(positions) : len(positions) + len(inputs.kwargs)]
     return [*positions, *rest] if set(rest) == set(inputs.kwargs) else None
+
+
+def _values(keys: Sequence[int | str], inputs: Inputs) -> list[Any]:
+    return [inputs.args[key] if isinstance(key, int) else inputs.kwargs[key] for key in keys]
 
 
 def _named(names: Sequence[str], inputs: Inputs) -> dict[str, Any]:
@@ -289,7 +321,7 @@ def _widened(
 
     def wide(key: int | str, value: Any) -> Any:
         for at, (_, high) in bounds.get(key, {}).items():
-            if value.shape[at] == 1 and high > 1:
+            if isinstance(value, torch.Tensor) and value.shape[at] == 1 and high > 1:
                 value = value.repeat_interleave(2, at)
         return value
 
@@ -312,11 +344,12 @@ def _dynamic_shapes(
     return dict(inspect.signature(model.forward).bind(*args, **kwargs).arguments)
 
 
-def _nodes_in(graph: Any) -> Iterator[Any]:
+def nodes_in(graph: Any) -> Iterator[Any]:
+    """The nodes of a TorchScript graph, those in blocks behind the ones that hold them."""
     for node in graph.nodes() if graph is not None else ():
         yield node
         for block in node.blocks():
-            yield from _nodes_in(block)
+            yield from nodes_in(block)
 
 
 def _like_of(value: Any) -> Likes:
@@ -357,9 +390,7 @@ def _fresh(run: Any, arguments: Any, keywords: Any) -> Any:
     def copied(value: Any) -> Any:
         return value.clone() if isinstance(value, torch.Tensor) else value
 
-    from torch.utils import _pytree
-
-    arguments, keywords = _pytree.tree_map(copied, (tuple(arguments), dict(keywords)))
+    arguments, keywords = pytree.tree_map(copied, (tuple(arguments), dict(keywords)))
     return run(*arguments, **keywords)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modellint.live.subject import Inputs
     from modellint.settings import Destination
 
-__all__ = ["Blocker", "Verdict", "choose", "dry_run"]
+__all__ = ["Blocker", "Verdict", "at_rest", "choose", "dry_run"]
 
 _NO_OUTPUT = ("Only tensors, lists, tuples of tensors", "Tracer cannot infer type of", "Found <class")
 """How torch begins to say that it does not capture what a model returns."""
@@ -45,7 +45,7 @@ def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destinati
     if reason is not None:
         return Verdict(route, None, reason=reason)
     try:
-        with _undisturbed(model, inputs):
+        with at_rest(model, inputs):
             return _Attempt(model, inputs, destination, project).judged(route)
     except _RAISED as error:
         # A model may do anything, and a check of it has more to tell than this.
@@ -60,7 +60,7 @@ def _numpy_is_too_new() -> str | None:
 
 
 @contextmanager
-def _undisturbed(model: nn.Module, inputs: Inputs) -> Iterator[None]:
+def at_rest(model: nn.Module, inputs: Inputs) -> Iterator[None]:
     """In evaluation mode, in silence, and with everything restored.
 
     The numbers in parameters are kept where they are small; a model that writes to its own large weights in evaluation

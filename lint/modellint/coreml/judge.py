@@ -9,6 +9,7 @@ from modellint.coreml import installed
 from modellint.coreml.verdict import ROUTES, Verdict
 
 if TYPE_CHECKING:
+    from modellint.coreml.verification import Verification
     from modellint.live.subject import Subject
 
 
@@ -38,3 +39,15 @@ def judge(subject: Subject) -> tuple[Verdict, ...]:
         if found[-1].convertible:
             break
     return tuple(found)
+
+
+def execute(subject: Subject) -> Verification:
+    """Convert and execute a model on its example inputs alone, for rules that ask about that."""
+    from modellint.coreml.verification import NOT_CONVERTED, Verification
+
+    assert subject.inputs is not None
+    if importlib.util.find_spec("coremltools") is None:
+        return Verification(NOT_CONVERTED, "coremltools is not installed: pip install 'modellint[coreml]'")
+    from modellint.coreml.verify import verify
+
+    return verify(subject.model, subject.inputs, subject.destination, subject.project, budget=0.0)

@@ -80,6 +80,13 @@ def exported_operators(program: Any) -> frozenset[str]:
     return frozenset(found)
 
 
+def lowered_graph(program: Any) -> Any:
+    """The graph that the front end reads for a TorchScript module, with its names of values."""
+    from coremltools.converters.mil.frontend.torch.torchscript_utils import _expand_and_optimize_ir
+
+    return _expand_and_optimize_ir(program)[0]
+
+
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
     """Keep everything from logging, warning, and drawing progress bars."""

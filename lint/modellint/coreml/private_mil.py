@@ -140,3 +140,37 @@ def function_names(program: Any) -> tuple[str, ...]:
     """The names of a program's functions, the one that runs by default first."""
     default = program.default_function_name
     return tuple(sorted(program.functions, key=lambda name: name != default))
+
+
+def output_names(program: Any, function: str = "main") -> tuple[str, ...]:
+    """The names of a program's outputs in the order in which the model returns them; one may be there twice."""
+    return tuple(variable.name for variable in program.functions[function].outputs)
+
+
+def made_from(operation: Any) -> tuple[str | None, int | None]:
+    """What an operation of a converted program was made from.
+
+    For a trace that is the name of a node in coremltools' own lowered graph; for an export the number that its node has in
+    ``meta["debug_handle"]``.
+    """
+    from coremltools.converters.mil.mil.scope import ScopeSource
+
+    scopes = operation.scopes
+    names = scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME)
+    handles = scopes.get(ScopeSource.EXIR_DEBUG_HANDLE)
+    handle = handles[0] if handles else None
+    return (str(names[-1]) if names else None), (handle if isinstance(handle, int) else None)
+
+
+def is_top_level(operation: Any, program: Any, function: str = "main") -> bool:
+    """Whether an operation stands in the function itself, and not in a branch or the body of a loop."""
+    return operation.enclosing_block is program.functions[function]
+
+
+def is_rounded(program: Any) -> bool:
+    """Whether a program computes in float16 anywhere, or has compressed weights, so that it is no float32 program."""
+    return any(
+        one.op_type.startswith("constexpr_") or any(dtype_name(variable) == "fp16" for variable in one.outputs)
+        for function in program.functions.values()
+        for one in function.operations
+    )

@@ -52,6 +52,8 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         met.add("checkpoint")
     if subject.may_convert:
         met.add("conversion")
+    if subject.may_execute:
+        met.add("execution")
     found: list[Diagnostic] = []
     asked: set[str] = set()
     for rule in live_rules(rules):
@@ -81,6 +83,8 @@ def _is_seen(need: str, subject: Subject) -> bool:
         return bool(subject.verdicts) and all(
             verdict.convertible is not None and verdict.complete for verdict in subject.verdicts
         )
+    if need == "execution":
+        return subject.execution is not None and subject.execution.verdict in ("agrees", "differs")
     return True
 
 

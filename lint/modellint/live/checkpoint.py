@@ -34,20 +34,35 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message names the file and says why."""
 
 
-def load(path: Path) -> Mapping[str, Any]:
+def load(path: Path, values: bool = False) -> Mapping[str, Any]:
     """What a checkpoint file holds, with tensors that take no memory before they are read.
 
-    ``.safetensors`` gives tensors on the meta device: names, shapes and dtypes. Everything else is read by ``torch.load`` with
-    ``weights_only``, so that code in a pickle is refused and not run. Raises ``CheckpointError``, or ``OSError`` where the file
-    cannot be opened.
+    ``.safetensors`` gives tensors on the meta device, names, shapes and dtypes, unless ``values`` are wanted. Everything else is
+    read by ``torch.load`` with ``weights_only``, so that code in a pickle is refused and not run. Raises ``CheckpointError``, or
+    ``OSError`` where the file cannot be opened.
     """
     with path.open("rb"):
         pass
+    if values and path.suffix == ".safetensors":
+        return _safetensors_with_values(path)
     found = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
     if not isinstance(found, Mapping):
         raise CheckpointError(
             f"{path} holds a {type(found).__name__}, not a dict of tensors: save `model.state_dict()`"
         )
+    return found
+
+
+def _safetensors_with_values(path: Path) -> Mapping[str, Any]:
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError:
+        raise CheckpointError(f"reading {path} needs safetensors: pip install safetensors") from None
+    try:
+        found: Mapping[str, Any] = load_file(path)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
     return found
 
 

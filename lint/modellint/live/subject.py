@@ -18,6 +18,7 @@ from modellint.settings import Destination
 
 if TYPE_CHECKING:
     from modellint.coreml.verdict import Verdict
+    from modellint.coreml.verification import Verification
     from modellint.live.hidden import Held
     from modellint.rule import Rule
 
@@ -85,6 +86,7 @@ class Subject:
         has_values: bool = True,
         checkpoint: Mapping[str, Any] | None = None,
         judge: Callable[[Subject], tuple[Verdict, ...]] | None = None,
+        execute: Callable[[Subject], Verification] | None = None,
     ) -> None:
         self.model = model
         self.inputs = inputs
@@ -94,6 +96,7 @@ class Subject:
         """Whether parameters hold numbers; they do not on the meta device."""
         self.checkpoint = checkpoint
         self._judge = judge
+        self._execute = execute
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -102,6 +105,24 @@ class Subject:
         if self._judge is None or run is None or (run.failure is not None and run.failure.kind != "data"):
             return ()
         return self._judge(self)
+
+    @cached_property
+    def execution(self) -> Verification | None:
+        """What the converted model computes against PyTorch; None where that cannot be said."""
+        return self._execute(self) if self._execute is not None and self.may_execute else None
+
+    @property
+    def may_execute(self) -> bool:
+        """Whether there is anything to convert and execute."""
+        return self._execute is not None and self.inputs is not None and self.has_values
+
+    def is_confirmed(self, at: Place | None) -> bool:
+        """Whether the converted model, executed, first departs from PyTorch at a statement, or lacks what it writes."""
+        found = None if self.execution is None else self.execution.first_difference
+        if found is None or at is None:
+            return False
+        places = [found.place, *(one.place for one in found.lost)]
+        return any(one is not None and (one.path, one.span.row) == (at.path, at.span.row) for one in places)
 
     @property
     def may_convert(self) -> bool:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from modellint.coreml import verification
+from modellint.coreml.verification import Verification
 from modellint.diagnostic import Diagnostic
 from modellint.live import failed, place, shapes, wire
 from modellint.live.processes import MOST, Family, available_memory
@@ -55,6 +57,10 @@ class Request(NamedTuple):
     seed: int = 0
     shapes: bool = False
     """Whether the table of shapes is wanted, and not what the rules find."""
+    verify: str = ""
+    """``outputs`` or ``layers`` where the model is to be verified: how much of the comparison is wanted."""
+    package: Path | None = None
+    """The saved model that the target is to be compared with, instead of a conversion."""
 
 
 class Limits(NamedTuple):
@@ -86,6 +92,8 @@ class Answer(NamedTuple):
     """The table of shapes, where that was wanted and the target was built."""
     verdict: Mapping[str, Any] | None = None
     """On the conversion, as ``coreml.verdict.to_json`` writes it; None where nobody asked."""
+    verification: Verification | None = None
+    """Where that was asked for, and the target was built."""
     undecided: Mapping[str, frozenset[str]] = {}
     """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
 
@@ -214,6 +222,8 @@ class _Watch:
             "seed": request.seed,
             "on_meta": not self._again,
             "shapes": request.shapes,
+            "verify": request.verify,
+            "package": None if request.package is None else str(request.package),
             # Generous, as maps of checkpoints count: what really takes memory is watched from here.
             "memory": None if self._memory is None else 2 * self._memory + 4 * 1024**3,
         }
@@ -344,6 +354,7 @@ class _Watch:
                 undecided={str(name): frozenset(map(str, given)) for name, given in answer["undecided"].items()},
                 table=None if answer["table"] is None else shapes.from_json(answer["table"]),
                 verdict=answer["verdict"],
+                verification=None if answer["verification"] is None else verification.from_json(answer["verification"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return self._cannot_run("sent a result that cannot be read")

@@ -1,0 +1,31 @@
+"""Findings of rules that the executed program confirms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from modellint.live.check import examine, live_rules
+from modellint.live.place import Place
+
+if TYPE_CHECKING:
+    from modellint.coreml.verification import Verification
+    from modellint.diagnostic import Diagnostic
+    from modellint.live.subject import Subject
+    from modellint.rule import Rule
+
+CONFIRMED = "confirmed by execution"
+
+
+def findings(subject: Subject, rules: Mapping[str, Rule], found: Verification) -> list[Diagnostic]:
+    """What rules about the execution find, and of the others what stands where the program first departs."""
+    about = {rule.code for rule in live_rules(rules) if "execution" in rule.live_needs.split()}
+    wanted = rules if found.first_difference is not None else {code: rules[code] for code in about}
+    shown = []
+    for one in examine(subject, wanted).diagnostics:
+        at = None if one.path is None or one.span is None else Place(one.path, one.span)
+        if one.code in about:
+            shown.append(one)
+        elif subject.is_confirmed(at):
+            shown.append(one._replace(help=f"{one.help}\n{CONFIRMED}" if one.help else CONFIRMED))
+    return shown

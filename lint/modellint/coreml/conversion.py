@@ -1,0 +1,126 @@
+"""A live model converted by one route, in float32 or float16, with nothing printed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from modellint.coreml import capture_routes as routes
+from modellint.coreml.private import ct, lowered_graph, silence, specification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.subject import Inputs
+    from modellint.settings import Destination
+
+_TRACER_WARNING: type[Warning] = vars(torch.jit)["TracerWarning"]
+ROUTES = ("trace", "export", "decomposed")
+"""``decomposed`` is an export with core ATen decompositions."""
+
+
+class NotConverted(Exception):
+    """A model is not converted by a route; ``stage`` is ``capture`` or ``conversion``, the message says why in one line."""
+
+    def __init__(self, route: str, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.route = route
+        self.stage = stage
+
+
+class TakenNumber(NamedTuple):
+    """A statement that took a number or a branch out of a tensor while the model was traced."""
+
+    path: str
+    row: int
+    message: str
+
+
+class Captured(NamedTuple):
+    """A captured model, ready to be converted more than once."""
+
+    route: str
+    captured: routes.Captured
+    taken: tuple[TakenNumber, ...] = ()
+
+
+class Converted(NamedTuple):
+    """A conversion's result."""
+
+    route: str
+    precision: str
+    mlmodel: Any
+    """coremltools' `MLModel`, not loaded."""
+    program: Any
+    """Its MIL program."""
+
+
+@contextmanager
+def captures(model: nn.Module, inputs: Inputs, destination: Destination, route: str) -> Iterator[Sequence[Captured]]:
+    """Capture a model, which is to be in evaluation mode, by ``trace`` or ``export``, for one conversion after another.
+
+    An export comes twice: without decompositions, and with those to core ATen operators. Raises ``NotConverted``.
+    """
+    target = specification(destination.ios)
+    with silence(), torch.no_grad(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            if route == "trace":
+                traced = routes.traced(model, inputs, target)
+                if traced.problems:
+                    raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
+                traced.lowered(lowered_graph(traced.program))
+                found = [Captured(route, traced, tuple(_taken(told)))]
+            else:
+                program = routes.exported(model, inputs)
+                found = [
+                    Captured(name, routes.decomposed(program, core))
+                    for name, core in (("export", False), ("decomposed", True))
+                ]
+        except NotConverted:
+            raise
+        except Exception as error:
+            raise NotConverted(route, "capture", _said(error)) from error
+    yield found
+
+
+def _taken(told: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:
+    for one in told:
+        if issubclass(one.category, _TRACER_WARNING):
+            yield TakenNumber(one.filename, one.lineno, _first_line(str(one.message)))
+
+
+def convert(captured: Captured, destination: Destination, precision: str) -> Converted:
+    """Convert what was captured to ``fp32`` or ``fp16``. Raises ``NotConverted``."""
+    wanted = ct.precision.FLOAT32 if precision == "fp32" else ct.precision.FLOAT16
+    if isinstance(captured.captured, routes.Exported):
+        captured.captured.number_nodes()
+    try:
+        with silence(), torch.no_grad():
+            made = ct.convert(
+                captured.captured.program,
+                inputs=captured.captured.types,
+                convert_to="mlprogram",
+                compute_precision=wanted,
+                minimum_deployment_target=specification(destination.ios),
+                skip_model_load=True,
+            )
+    except Exception as error:
+        raise NotConverted(captured.route, "conversion", _said(error)) from error
+    return Converted(captured.route, precision, made, made._mil_program)
+
+
+def _said(error: BaseException) -> str:
+    text = _first_line(str(error))
+    if isinstance(error, (ValueError, NotImplementedError, RuntimeError)) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return " ".join(lines[0].split())[:300] if lines else ""

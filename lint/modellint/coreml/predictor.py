@@ -1,0 +1,77 @@
+"""A converted program that predicts as Core ML would: inputs and outputs in the order of the model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from modellint.coreml.graph_run import sanitized
+from modellint.coreml.mil.executor import Executor, Observer
+from modellint.coreml.private_mil import output_names
+
+
+class Misfit(Exception):
+    """A program takes other inputs than the model; the message says which."""
+
+
+class Predictor:
+    """A program, and the states that it starts with.
+
+    Args:
+        program: A MIL program.
+        buffers: The model's tensors by name: a state that is called like one starts with its value, others with zeros.
+
+        names: Of the model's arguments; where the program's inputs are called like them, that is their order.
+
+    Raises:
+        UnknownOperations: For a program that cannot be executed.
+    """
+
+    def __init__(self, program: Any, buffers: Mapping[str, Tensor] | None = None, names: Sequence[str] = ()) -> None:
+        self.program = program
+        self.executor = Executor(program)
+        order = [sanitized(name) for name in names]
+        self._order = order if set(order) == set(self.executor.inputs) else list(self.executor.inputs)
+        self.output_names = output_names(program)
+        known = {sanitized(name): value.detach().clone() for name, value in (buffers or {}).items()}
+        self._initial = {name: known.get(name, held) for name, held in self.executor.states.items()}
+        self.is_stateful = bool(self._initial)
+
+    def __call__(self, leaves: Sequence[Any], count: int = 1, observe: Observer | None = None) -> list[list[Tensor]]:
+        """The outputs of ``count`` predictions in a row on the same inputs, flat as the model gives them; the last is observed.
+
+        Raises ``Misfit``, and ``ExecutionError`` where the program cannot be run.
+        """
+        given = self.named(leaves)
+        for name, value in self._initial.items():
+            self.executor.states[name] = value.to(self.executor.states[name].dtype).clone()
+        found = []
+        for at in range(count):
+            results = self.executor(given, observe if at == count - 1 else None)
+            found.append([results[name] for name in self.output_names])
+        return found
+
+    def named(self, leaves: Sequence[Any]) -> dict[str, Tensor]:
+        """The inputs by the names that the program has for them. Raises ``Misfit``."""
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if len(tensors) != len(self.executor.inputs):
+            raise Misfit(f"the program takes {len(self.executor.inputs)} inputs, the model {len(tensors)}")
+        given = {}
+        for name, tensor in zip(self._order, tensors, strict=True):
+            declared = self.executor.inputs[name]
+            # A number on its own is a tensor of one element to Core ML.
+            is_wrapped = not tensor.dim() and declared.shape == (1,)
+            given[name] = tensor.reshape(1) if is_wrapped else tensor
+            shape = declared.shape
+            if shape is not None and (
+                len(shape) != given[name].dim()
+                or any(a is not None and a != b for a, b in zip(shape, given[name].shape, strict=True))
+            ):
+                raise Misfit(f"the input {name} is of the shape {_shown(shape)}, and not {_shown(tuple(tensor.shape))}")
+        return given
+
+
+def _shown(shape: Sequence[int | None]) -> str:
+    return "x".join("?" if size is None else str(size) for size in shape) or "a scalar"

@@ -1,0 +1,154 @@
+"""A verification as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from modellint.report.style import paint, visible
+
+if TYPE_CHECKING:
+    from modellint.coreml.verification import FirstDifference, Output, Verification
+    from modellint.live.place import Place
+
+Shown = Callable[[str], str]
+"""How the path of a file is shown."""
+Line = Callable[["Place"], str]
+"""The text of a statement's first row, empty where there is none."""
+
+_HEADS = ("output", "shape", "max abs error", "max rel error", "error/scale", "SNR", "cosine", "non-finite", "")
+ROUTES = {
+    "trace": "torch.jit.trace",
+    "export": "torch.export",
+    "decomposed": "torch.export with core ATen decompositions",
+}
+
+
+def render(
+    found: Verification,
+    color: bool = False,
+    *,
+    target: str = "",
+    shown: Shown = str,
+    line: Line | None = None,
+) -> str:
+    """The verdict, a table for each precision, and where the programs first depart."""
+    lines: list[str] = []
+    if found.outputs:
+        lines += _table("float32", found.outputs, color)
+    if found.half:
+        lines += _table("float16", found.half, color)
+    if found.runtime:
+        lines += _table("Core ML", found.runtime, color)
+    if found.first_difference is not None:
+        lines += [*_first(found.first_difference, shown, line), ""]
+    lines += [f"note: {visible(note)}" for note in found.notes]
+    return "\n".join([*lines, _verdict(found, target, color)]) + "\n"
+
+
+def _verdict(found: Verification, target: str, color: bool) -> str:
+    name = f"{visible(target)}: " if target else ""
+    said = f" ({visible(found.reason)})" if found.reason else ""
+    if found.verdict == "not converted":
+        return f"{name}{paint('does not convert', 'error', color)}{said}"
+    compared = [one for one in found.cases if one.error is not None]
+    by = f"converted by {ROUTES[found.route]}, " if found.route in ROUTES else ""
+    on = f"{len(compared)} sets of inputs"
+    match found.verdict:
+        case "agrees" if found.half_ok is False:
+            verdict = paint("agrees in float32, but float16 is not enough", "warning", color)
+            said = ""
+        case "agrees":
+            verdict = paint("agrees with PyTorch", "good", color)
+        case "differs":
+            verdict = paint("differs from PyTorch", "error", color)
+        case _:
+            verdict = paint("not decided", "warning", color)
+    return f"{name}{verdict}{said}: {by}{on}"
+
+
+def _table(title: str, outputs: Sequence[Output], color: bool) -> list[str]:
+    rows = [_cells(one) for one in outputs]
+    heads = (title, *_HEADS[1:])
+    wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    lines = [paint(_line(heads, wide), "bold", color)]
+    lines += [
+        paint(_line(row, wide), "error", color) if not one.ok else _line(row, wide)
+        for row, one in zip(rows, outputs, strict=True)
+    ]
+    return [*lines, ""]
+
+
+def _line(texts: Sequence[str], wide: Sequence[int]) -> str:
+    parts = [
+        text.ljust(width) if at < 2 else text.rjust(width)
+        for at, (text, width) in enumerate(zip(texts, wide, strict=True))
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def _cells(one: Output) -> tuple[str, ...]:
+    shape = sizes(one.shape) if one.got is None else f"{sizes(one.shape)}, got {sizes(one.got)}"
+    return (
+        visible(one.name),
+        shape,
+        number(one.max_abs_error),
+        number(one.max_rel_error),
+        number(one.error),
+        decibels(one.snr),
+        "-" if math.isnan(one.cosine) else f"{one.cosine:.6f}",
+        "/".join(map(str, one.non_finite)) if any(one.non_finite) else "-",
+        "ok" if one.ok else f"on {one.case}",
+    )
+
+
+def sizes(shape: Sequence[int]) -> str:
+    """A shape as the command line takes it."""
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def number(value: float) -> str:
+    """A magnitude in two digits."""
+    return "0" if value == 0 else f"{value:.1e}" if math.isfinite(value) else str(value)
+
+
+def decibels(value: float) -> str:
+    """A ratio of signal to noise; exact where there is no noise."""
+    return f"{value:.0f} dB" if math.isfinite(value) else "exact" if value > 0 else "none"
+
+
+def where(place: Place | None, shown: Shown) -> str:
+    """A place as an editor takes it."""
+    return "" if place is None else f"{shown(place.path)}:{place.span.row}"
+
+
+def _first(first: FirstDifference, shown: Shown, line: Line | None) -> Iterator[str]:
+    title = "float16 first fails" if first.kind == "precision" else "first difference"
+    yield f"{title}: {visible(first.message)}"
+    at = where(first.place, shown)
+    inside = f" in {visible(first.module)}" if first.module else ""
+    if at:
+        yield f"  at {visible(at)}{inside}, on {visible(first.case)}"
+        yield from _source(first.place, line)
+    for lost in first.lost:
+        if lost.place == first.place and lost.operator == first.operator:
+            continue
+        said = where(lost.place, shown)
+        yield f"  not in the program: {visible(lost.operator)}" + (f" at {visible(said)}" if said else "")
+        yield from _source(lost.place, line)
+
+
+def _source(place: Place | None, line: Line | None) -> Iterator[str]:
+    text = "" if place is None or line is None else line(place).strip()
+    if text and place is not None:
+        yield f"    {place.span.row} | {visible(text)}"
+
+
+def render_json(found: Verification, target: str, version: str, entries: Sequence[Any] = ()) -> str:
+    """The verification and the findings that belong to it as one object."""
+    from modellint.coreml.verification import to_json
+
+    held = {"version": version, "target": target or None, **to_json(found), "diagnostics": list(entries)}
+    return json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False)

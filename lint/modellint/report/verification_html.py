@@ -1,0 +1,183 @@
+"""A verification as one HTML page that needs nothing else: tables, the first difference, and the error of every operation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from modellint.report.style import visible
+from modellint.report.verification import ROUTES, Shown, decibels, number, sizes, where
+
+if TYPE_CHECKING:
+    from modellint.coreml.verification import FirstDifference, Layer, Output, Verification
+
+_STYLE = """
+.modellint { font: 14px/1.5 system-ui, sans-serif; max-width: 76em; }
+.modellint table { border-collapse: collapse; margin: .6em 0 1.4em; }
+.modellint th, .modellint td { text-align: left; padding: 3px 12px 3px 0; border-bottom: 1px solid rgba(128,128,128,.35); }
+.modellint td.n { text-align: right; font-variant-numeric: tabular-nums; }
+.modellint .bad { color: #b42318; } .modellint .good { color: #1a7f37; } .modellint .weak { color: #8a5a00; }
+.modellint code, .modellint td.m { font-family: ui-monospace, monospace; font-size: 13px; }
+.modellint svg { width: 100%; height: auto; } .modellint svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
+.modellint .scroll { max-height: 32em; overflow: auto; }
+""".strip()
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000, 260, 56, 12, 24
+_LOWEST, _HIGHEST = -9, 1
+_SINGLE, _HALF = "#0b5cad", "#c2570c"
+
+
+def page(found: Verification, target: str, shown: Shown = str) -> str:
+    """A whole file."""
+    title = _text(f"{target}: {found.verdict}")
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f"</head>\n<body>\n{fragment(found, target, shown)}\n</body>\n</html>\n"
+    )
+
+
+def fragment(found: Verification, target: str = "", shown: Shown = str) -> str:
+    """What stands on the page, also for a notebook's cell."""
+    parts = [f"<style>{_STYLE}</style>", _heading(found, target)]
+    if found.first_difference is not None:
+        parts.append(_first(found.first_difference, shown))
+    for title, outputs in (("float32", found.outputs), ("float16", found.half), ("Core ML", found.runtime)):
+        if outputs:
+            parts.append(_outputs(title, outputs))
+    if found.layers:
+        parts.append(_plot(found.layers, found.first_difference))
+    parts.append(_cases(found))
+    if found.overflows:
+        parts.append(_layers("Beyond float16", found.overflows, shown))
+    if found.layers:
+        parts.append(_layers("Operations", found.layers, shown))
+    parts += [f"<p>{_text(note)}</p>" for note in found.notes]
+    return f'<div class="modellint">{"".join(filter(None, parts))}</div>'
+
+
+def _text(text: str) -> str:
+    return escape(visible(text))
+
+
+def _heading(found: Verification, target: str) -> str:
+    look = "good" if found.ok else "weak" if found.verdict in ("undecided", "agrees") else "bad"
+    verdict = found.verdict if found.half_ok is not False else f"{found.verdict} in float32; float16 is not enough"
+    by = f"<p>Captured by {_text(ROUTES[found.route])}.</p>" if found.route in ROUTES else ""
+    reason = f"<p>{_text(found.reason)}</p>" if found.reason else ""
+    name = f"{_text(target)}: " if target else ""
+    return f'<h1>{name}<span class="{look}">{_text(verdict)}</span></h1>{reason}{by}'
+
+
+def _first(first: FirstDifference, shown: Shown) -> str:
+    rows = [("what", first.message), ("where", where(first.place, shown)), ("module", first.module)]
+    rows += [("PyTorch's operator", first.operator or ""), ("MIL's operation", first.operation or "")]
+    rows += [("variable", first.variable or ""), ("shape", sizes(first.shape) if first.shape else "")]
+    rows.append(("on", first.case))
+    rows += [("not in the program", f"{lost.operator} {where(lost.place, shown)}") for lost in first.lost]
+    cells = "".join(f'<tr><th>{_text(name)}</th><td class="m">{_text(text)}</td></tr>' for name, text in rows if text)
+    return f"<h2>First difference</h2><table>{cells}</table>"
+
+
+def _table(heads: Iterable[str], rows: Iterable[str]) -> str:
+    head = "".join(f"<th>{_text(one)}</th>" for one in heads)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _row(cells: Sequence[str], bad: bool = False, numbers: frozenset[int] = frozenset()) -> str:
+    held = "".join(f'<td class="{"n" if at in numbers else "m"}">{_text(text)}</td>' for at, text in enumerate(cells))
+    return f'<tr class="bad">{held}</tr>' if bad else f"<tr>{held}</tr>"
+
+
+def _outputs(title: str, outputs: Sequence[Output]) -> str:
+    heads = ("output", "shape", "max abs error", "max rel error", "error/scale", "SNR", "cosine", "non-finite", "on")
+    rows = []
+    for one in outputs:
+        shape = sizes(one.shape) if one.got is None else f"{sizes(one.shape)}, got {sizes(one.got)}"
+        cells: tuple[str, ...] = (
+            one.name,
+            shape,
+            number(one.max_abs_error),
+            number(one.max_rel_error),
+            number(one.error),
+        )
+        cells += (decibels(one.snr), f"{one.cosine:.6f}", "/".join(map(str, one.non_finite)), one.case)
+        rows.append(_row(cells, not one.ok, frozenset(range(2, 8))))
+    return f"<h2>Outputs in {title}</h2>{_table(heads, rows)}"
+
+
+def _cases(found: Verification) -> str:
+    if not found.cases:
+        return ""
+    rows = []
+    for one in found.cases:
+        single = "-" if one.error is None else number(one.error)
+        rows.append(
+            _row((one.label, single, "-" if one.half is None else number(one.half), one.note), False, frozenset({1, 2}))
+        )
+    return f"<h2>Inputs</h2>{_table(('inputs', 'float32 error/scale', 'float16 error/scale', ''), rows)}"
+
+
+def _layers(title: str, layers: Sequence[Layer], shown: Shown) -> str:
+    rows = []
+    for one in layers:
+        half = "-" if one.half is None else number(one.half)
+        cells: tuple[str, ...] = (
+            one.variable,
+            one.operation,
+            one.operator,
+            one.module,
+            where(one.place, shown),
+            sizes(one.shape),
+        )
+        cells += (number(one.largest), number(one.error), half)
+        rows.append(_row(cells, False, frozenset({6, 7, 8})))
+    heads = (
+        "variable",
+        "operation",
+        "operator",
+        "module",
+        "line",
+        "shape",
+        "largest",
+        "float32 error",
+        "float16 error",
+    )
+    return f"<h2>{title}</h2>{_table(heads, rows)}"
+
+
+def _plot(layers: Sequence[Layer], first: FirstDifference | None) -> str:
+    """The errors over the operations in their order, on a logarithmic scale."""
+    step = (_WIDTH - _LEFT) / max(len(layers), 1)
+
+    def high(error: float) -> float:
+        level = _LOWEST if error <= 0 else math.log10(error) if math.isfinite(error) else _HIGHEST
+        share = (min(max(level, _LOWEST), _HIGHEST) - _LOWEST) / (_HIGHEST - _LOWEST)
+        return round(_TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - share), 1)
+
+    marks = []
+    for level in range(_LOWEST, _HIGHEST + 1, 2):
+        y = high(10.0**level)
+        marks.append(
+            f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}" stroke="currentColor" stroke-opacity=".15"/>'
+            f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">1e{level}</text>'
+        )
+    for at, one in enumerate(layers):
+        x = round(_LEFT + step * (at + 0.5), 1)
+        about = _text(f"{one.variable}: {one.operation} of {one.operator} {one.module}, {sizes(one.shape)}")
+        for error, color in ((one.half, _HALF), (one.error, _SINGLE)):
+            if error is not None:
+                said = f"{about}, {number(error)} of its scale"
+                marks.append(
+                    f'<circle cx="{x}" cy="{high(error)}" r="2.6" fill="{color}"><title>{said}</title></circle>'
+                )
+        if first is not None and one.variable == first.variable:
+            marks.append(
+                f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="#b42318" stroke-dasharray="4 3"/>'
+            )
+    legend = (
+        f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{len(layers)} operations in order; error over the scale of PyTorch’s value: '
+        f'<tspan fill="{_SINGLE}">float32</tspan>, <tspan fill="{_HALF}">float16</tspan></text>'
+    )
+    return f'<h2>Error by operation</h2><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(marks)}{legend}</svg>'
