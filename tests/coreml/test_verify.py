@@ -1,0 +1,609 @@
+"""What `modellint verify` and `modellint.verify` say of conversions that are right, wrong, and neither."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import modellint
+from modellint.coreml.private import ct, silence
+from modellint.coreml.verification import Verification
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+HERE = Path(__file__)
+ROOT = HERE.parent.parent.parent
+LINES = HERE.read_text("utf-8").splitlines()
+
+torch.manual_seed(0)
+X = torch.randn(2, 4)
+X3 = torch.randn(2, 3, 4)
+IMAGES = torch.randn(2, 3, 5, 5)
+
+
+def verified(model: nn.Module, *inputs: torch.Tensor, **options: Any) -> Verification:
+    options = {"precision": "fp32", "frontend": "trace", "root": HERE.parent, **options}
+    return modellint.verify(model, inputs, **options)
+
+
+def marked(found: Verification) -> str | None:
+    """The comment of the line that a first difference, or the first write that was lost, stands at."""
+    first = found.first_difference
+    assert first is not None
+    place = first.lost[0].place if first.lost else first.place
+    assert place is not None
+    assert place.path == str(HERE)
+    return LINES[place.span.row - 1].partition("# ")[2]
+
+
+# Conversions that succeed and are wrong.
+
+
+class WriteThroughView(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 1
+        z = y.view(-1)
+        z.add_(1)  # WriteThroughView
+        return y * 2
+
+
+class WriteThroughSelect(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[0].mul_(3)  # WriteThroughSelect
+        return y
+
+
+class WriteAtIndex(nn.Module):
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[:, i] = 0.0  # WriteAtIndex
+        return y
+
+
+class Alpha(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        return torch.add(x, y, alpha=3.0)  # Alpha
+
+
+class Flattened(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return torch.argmax(y)  # Flattened
+
+
+class MaskAndIndex(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        return x[mask, j]  # MaskAndIndex
+
+
+class WideInteger(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.long() + 2**40  # WideInteger
+
+
+class Biased(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).var()  # Biased
+
+
+class Running(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.InstanceNorm2d(3, track_running_stats=True)
+        assert self.norm.running_mean is not None
+        self.norm.running_mean.normal_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x) * 2  # Running
+
+
+class TanhGelu(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.gelu(x, approximate="tanh")  # TanhGelu
+
+
+class Padded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.encoder(x, src_key_padding_mask=mask)  # Padded
+
+
+class FoldedScatter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.ones(2, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        index, ones = torch.zeros(2, 4, dtype=torch.long), torch.ones(2, 4)
+        counted = self.table.scatter_add(1, index, ones)  # FoldedScatter
+        return x + counted
+
+
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(3, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3]), batch_first=True)
+        y, _ = self.cells(packed)  # Packed
+        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True)[0]
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)  # Counting
+        return x + self.count
+
+
+class Averaging(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("average", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.average = 0.9 * self.average + x.mean(0)  # Averaging
+        return x + self.average
+
+
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.abs()
+        if x.sum() > 0:  # Branching
+            return y * 2
+        return y - 1
+
+
+class Number(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        most = x.max().item()  # Number
+        return x * most
+
+
+class Dropping(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        y = functional.dropout(y, 0.5)  # Dropping
+        return y * 2
+
+
+class Hidden(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = [nn.BatchNorm1d(4, affine=False)]  # Hidden
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norms[0](x)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "route"),
+    [
+        (WriteThroughView, (X,), "trace"),
+        (WriteThroughSelect, (X,), "trace"),
+        (WriteAtIndex, (X, torch.tensor([1])), "trace"),
+        (Alpha, (X,), "export"),
+        (Flattened, (X,), "trace"),
+        (Flattened, (X,), "export"),
+        (MaskAndIndex, (X3, torch.tensor([True, False]), torch.tensor([1])), "trace"),
+        (WideInteger, (X,), "trace"),
+        (Biased, (X,), "trace"),
+        (Biased, (X,), "export"),
+        (Running, (IMAGES,), "trace"),
+        (Running, (IMAGES,), "export"),
+        (TanhGelu, (X,), "export"),
+        (Padded, (torch.randn(2, 4, 8), torch.zeros(2, 4, dtype=torch.bool)), "export"),
+        (FoldedScatter, (X,), "trace"),
+        (Packed, (torch.randn(2, 5, 3),), "trace"),
+        (Counting, (X,), "trace"),
+        (Averaging, (X,), "trace"),
+        (Branching, (X.abs(),), "trace"),
+        (Number, (X,), "trace"),
+        (Dropping, (X,), "trace"),
+        (Dropping, (X,), "export"),
+        (Hidden, (X,), "trace"),
+    ],
+)
+def test_wrong_conversion_is_caught_at_its_line(
+    model: type[nn.Module], inputs: tuple[torch.Tensor, ...], route: str
+) -> None:
+    found = verified(model().eval(), *inputs, frontend=route)
+    assert found.verdict == "differs"
+    assert not found.ok
+    assert marked(found) == model.__name__
+
+
+def test_inverted_mask_shows_on_masks_that_are_not_the_example() -> None:
+    class Inverting(nn.Module):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return x.masked_fill(mask, 5.0) if bool(mask.any()) else x
+
+    found = verified(Inverting(), X, torch.zeros(2, 4, dtype=torch.bool))
+    assert found.verdict == "differs"
+    assert {one.label for one in found.cases if one.error} >= {"random 1", "highest integers, true"}
+
+
+def test_lost_write_is_told_beside_the_operation_that_reads_it() -> None:
+    first = verified(WriteThroughView(), X).first_difference
+    assert first is not None
+    assert (first.kind, first.operation, first.operator) == ("operation", "mul", "aten::mul")
+    assert [lost.operator for lost in first.lost] == ["aten::add_"]
+    assert first.place is not None
+    assert LINES[first.place.span.row - 1].strip() == "return y * 2"
+
+
+def test_module_path_of_the_first_difference() -> None:
+    first = verified(nn.Sequential(nn.Linear(5, 5), Running()), IMAGES).first_difference
+    assert first is not None
+    assert first.module == "1.norm"
+
+
+# Conversions that are right.
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.project = nn.Linear(8, 24)
+        self.conv = nn.Conv1d(5, 5, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        query, key, value = self.project(self.norm(x)).chunk(3, -1)
+        y = functional.scaled_dot_product_attention(query, key, value)
+        return functional.gelu(self.conv(x + y)), y.argmax(-1)
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        (Block, (torch.randn(2, 5, 8),)),
+        (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.SiLU(), nn.AvgPool2d(2)), (IMAGES,)),
+        (lambda: nn.Embedding(7, 3), (torch.tensor([[0, 6, 3]]),)),
+        (lambda: nn.Sequential(nn.Dropout(), nn.Linear(4, 2), nn.Softmax(-1)), (X,)),
+    ],
+)
+def test_right_conversion_agrees(route: str, model: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+    found = verified(model().eval(), *inputs, frontend=route)
+    assert found.ok, repr(found)
+    assert found.first_difference is None
+    assert all(one.max_abs_error <= 1e-5 * max(one.scale, 1) for one in found.outputs if one.dtype == "float32")
+
+
+def test_rounding_that_a_model_magnifies_is_no_difference() -> None:
+    class Magnifying(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(64, 64)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.first(x)
+            return torch.sin(1e5 * y) + (y - y.mean() + 1000) - 1000
+
+    assert verified(Magnifying(), torch.randn(2, 64)).verdict == "agrees"
+
+
+def test_model_that_gives_what_is_not_finite_agrees() -> None:
+    class Infinite(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.where(x > 0, x, torch.full_like(x, -torch.inf))
+
+    found = verified(Infinite(), X)
+    assert found.verdict == "agrees"
+    assert found.outputs[0].non_finite[0] > 0
+
+
+def test_random_model_is_not_decided() -> None:
+    class Noisy(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.randn_like(x)
+
+    found = verified(Noisy(), X)
+    assert found.verdict == "undecided"
+    assert not found.ok
+    assert "random" in found.reason
+
+
+def test_state_is_compared_over_several_predictions() -> None:
+    found = verified(Averaging(), X, frontend="export", deployment_target="iOS18")
+    assert found.verdict == "agrees"
+    assert sum("prediction" in one.label for one in found.cases) == 3
+    assert any("zero" in note for note in found.notes)
+
+
+def test_other_lengths_are_compared() -> None:
+    found = verified(nn.Linear(4, 3), torch.randn(2, 4), flexible={0: {0: (1, 9)}})
+    assert found.ok
+    assert {"1x4", "9x4", "5x4"} <= {one.label for one in found.cases if one.error is not None}
+
+
+def test_length_that_the_trace_holds_is_caught() -> None:
+    class Fixed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sum(0) / len(x)
+
+    found = verified(Fixed(), torch.randn(2, 4), flexible={0: {0: (1, 9)}})
+    assert found.verdict == "differs"
+
+
+def test_inputs_that_the_model_refuses_are_left_out() -> None:
+    class Choosy(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not torch.jit.is_tracing() and bool((x == 0).all()):
+                raise ValueError("nothing there")
+            return x + 1
+
+    found = verified(Choosy(), X)
+    assert found.ok
+    assert [one.note for one in found.cases if one.error is None] == ["ValueError: nothing there"]
+
+
+def test_model_that_does_not_convert() -> None:
+    class Unsupported(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.special.bessel_j0(x)
+
+    found = verified(Unsupported(), X, frontend="auto")
+    assert found.verdict == "not converted"
+    assert "trace: " in found.reason
+    assert "export: " in found.reason
+    assert "bessel" in found.reason
+
+
+def test_model_is_left_as_it_was() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), Counting(), nn.Dropout())
+    model.train()
+    model[2].count = torch.zeros(3)
+    images = torch.randn(1, 3, 5, 5)
+    kept, state = copy.deepcopy(images), copy.deepcopy(model.state_dict())
+    random = torch.get_rng_state()
+    verified(model, images)
+    assert all(module.training for module in model.modules())
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    assert torch.equal(images, kept)
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+@pytest.mark.parametrize("wrong", [nn.Linear, "model", None])
+def test_what_is_no_model_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        modellint.verify(wrong, (X,))
+    with pytest.raises(TypeError):
+        modellint.verify(nn.ReLU(), None)
+    with pytest.raises(ValueError, match="precision"):
+        modellint.verify(nn.ReLU(), (X,), precision="fp8")
+
+
+# float16.
+
+
+class Overflowing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 300
+        y = y * y  # Overflowing
+        return y.mean(-1).sqrt()
+
+
+class SmallEpsilon(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 1e-5
+        return y / ((y * y).mean(-1, keepdim=True) + 1e-12).sqrt()  # SmallEpsilon
+
+
+@pytest.mark.parametrize("model", [Overflowing, SmallEpsilon])
+def test_float16_is_judged_apart(model: type[nn.Module]) -> None:
+    found = verified(model(), X, precision="fp16")
+    assert found.verdict == "agrees"
+    assert found.half_ok is False
+    assert not found.ok
+    assert found.first_difference is not None
+    assert found.first_difference.kind == "precision"
+    assert marked(found) == model.__name__
+
+
+def test_float16_is_not_asked_of_float32_programs() -> None:
+    found = verified(Overflowing(), X)
+    assert found.ok
+    assert found.half == ()
+
+
+def test_untrained_weights_are_a_warning() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), Overflowing()).eval()
+    found = verified(model, torch.randn(2, 16), precision="fp16")
+    assert found.half_ok is None
+    assert found.ok
+    assert any("untrained" in note for note in found.notes)
+    with torch.no_grad():
+        for one in model.parameters():
+            one += 0.3 * torch.randn_like(one)
+    assert verified(model, torch.randn(2, 16), precision="fp16").half_ok is False
+
+
+def test_overflow_is_a_finding_where_it_is_asked_for() -> None:
+    report = modellint.check_model(Overflowing(), (X,), select="NUM004", root=HERE.parent)
+    assert [(one.code, one.operator) for one in report.diagnostics] == [("NUM004", "aten::mul")]
+    assert "NUM004" not in {
+        one.code for one in modellint.check_model(Overflowing(), (X,), root=HERE.parent).diagnostics
+    }
+    single = modellint.check_model(Overflowing(), (X,), select="NUM004", root=HERE.parent, precision="fp32")
+    assert single.diagnostics == ()
+
+
+# The command line.
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(x).softmax(-1)
+
+
+class Wrong(Net):
+    def forward(self, x):
+        y = self.linear(x)
+        y[:, 0].mul_(2)
+        return y.softmax(-1)
+
+
+class Slow(nn.Module):
+    def forward(self, x):
+        while True:
+            pass
+
+
+class Alpha(nn.Module):
+    def forward(self, x):
+        return torch.argmax(x * 2)
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "modellint", "verify", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model.py").write_text(MODEL, "utf-8")
+    return tmp_path
+
+
+def test_text_report(folder: Path) -> None:
+    right = run(folder, "model.py:Net", "--input", "2x4")
+    assert (right.returncode, right.stderr) == (0, "")
+    assert "agrees with PyTorch" in right.stdout
+    assert "float16" in right.stdout
+    wrong = run(folder, "model.py:Wrong", "--input", "2x4", "--precision", "fp32")
+    assert wrong.returncode == 1
+    assert "model.py:17" not in wrong.stdout
+    assert "not in the program: aten::mul_ at model.py:18" in wrong.stdout
+    assert "differs from PyTorch" in wrong.stdout
+
+
+def test_findings_that_execution_confirms(folder: Path) -> None:
+    done = run(folder, "model.py:Alpha", "--input", "2x4", "--precision", "fp32")
+    assert done.returncode == 1
+    assert "OPS006" in done.stdout
+    assert "confirmed by execution" in done.stdout
+
+
+def test_json_report(folder: Path) -> None:
+    done = run(folder, "model.py:Wrong", "--input", "2x4", "--output-format", "json", "-o", "found.json")
+    assert (done.returncode, done.stdout) == (1, "")
+    found = json.loads((folder / "found.json").read_text("utf-8"))
+    assert found["ok"] is False
+    assert found["target"] == "model.py:Wrong"
+    assert found["first_difference"]["lost"][0]["place"]["location"]["row"] == 18
+    assert {"variable", "error", "half", "shape"} <= set(found["layers"][0])
+
+
+def test_html_report_needs_nothing_else(folder: Path) -> None:
+    done = run(folder, "model.py:Wrong", "--input", "2x4", "--output-format", "html", "-o", "found.html")
+    assert done.returncode == 1
+    page = (folder / "found.html").read_text("utf-8")
+    assert "<svg" in page
+    assert "<circle" in page
+    assert "model.py:18" in page
+    assert not re.search(r"https?://|<script|<link|@import|url\(", page)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("model.py:Nope", "--input", "2x4"), "no 'Nope'"),
+        (("model.py:Net",), "give its inputs"),
+        (("model.py", "--input", "2x4"), "not a live target"),
+        (("none.mlpackage", "--reference", "model.py:Net", "--input", "2x4"), "no such package"),
+        (("model.py:Net", "--input", "2xx"), "no dimension"),
+        (("model.py:Net", "--input", "2x4", "--checkpoint", "none.pt"), "no such checkpoint"),
+    ],
+)
+def test_usage_errors(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = run(folder, *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_time_out_is_a_finding(folder: Path) -> None:
+    done = run(folder, "model.py:Slow", "--input", "2x4", "--timeout", "6")
+    assert done.returncode == 1
+    assert "time-out of 6 s" in done.stdout
+
+
+def test_checkpoint_is_loaded(folder: Path) -> None:
+    torch.save({"linear.weight": torch.full((4, 4), torch.nan), "linear.bias": torch.zeros(4)}, folder / "nan.pt")
+    done = run(folder, "model.py:Net", "--input", "2x4", "--checkpoint", "nan.pt", "--output-format", "json")
+    assert json.loads(done.stdout)["outputs"][0]["non_finite"][0] == 8
+    torch.save({"other": torch.zeros(4)}, folder / "other.pt")
+    assert run(folder, "model.py:Net", "--input", "2x4", "--checkpoint", "other.pt").returncode == 2
+
+
+def test_page_of_the_documentation() -> None:
+    page = (ROOT / "docs" / "verify.md").read_text("utf-8")
+    screen = re.search(r"^```\n\$ modellint verify (.*?)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert screen is not None
+    done = run(ROOT, *screen[1].split())
+    # The last digits of errors depend on the processor.
+    assert re.sub(r"[\d.]+e-\d+|\d+ dB|0\.\d{4,}", "#", done.stdout) == re.sub(
+        r"[\d.]+e-\d+|\d+ dB|0\.\d{4,}", "#", screen[2]
+    )
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"model": nn.Conv2d(3, 4, 3).eval()}
+    exec(block, names)
+    assert names["result"].ok
+
+
+@pytest.fixture
+def package(folder: Path) -> Path:
+    scope: dict[str, Any] = {}
+    exec(MODEL, scope)
+    with silence(), torch.no_grad():
+        traced = torch.jit.trace(scope["Net"]().eval(), X)
+        made = ct.convert(
+            traced,
+            inputs=[ct.TensorType(shape=X.shape)],
+            compute_precision=ct.precision.FLOAT32,
+            minimum_deployment_target=ct.target.iOS16,
+            skip_model_load=True,
+        )
+        made.save(str(folder / "net.mlpackage"))
+    return folder
+
+
+def test_saved_package(package: Path) -> None:
+    right = run(package, "net.mlpackage", "--reference", "model.py:Net", "--input", "2x4")
+    assert right.returncode == 0, right.stdout + right.stderr
+    wrong = run(package, "net.mlpackage", "--reference", "model.py:Wrong", "--input", "2x4")
+    assert wrong.returncode == 1
+    assert "the package computes something else" in wrong.stdout
+    assert run(package, "net.mlpackage", "--input", "2x4").returncode == 2
+    assert run(package, "net.mlpackage", "--reference", "model.py:Net", "--precision", "fp32").returncode == 2
