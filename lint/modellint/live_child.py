@@ -233,6 +233,8 @@ class Work:
             "specs": specs,
             "seed": self._request["seed"],
             "with_layers": self._request["verify"] == "layers",
+            # Converting and judging take time as well.
+            "budget": 0.4 * self._request["timeout"],
         }
         self._enter("verifying")
         if package is None:

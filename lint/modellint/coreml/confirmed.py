@@ -1,10 +1,12 @@
-"""Findings of rules that the executed program confirms."""
+"""Findings of rules that belong to a verification: what the executed program confirms, and what keeps a model from converting."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from modellint.coreml.verification import NOT_CONVERTED
+from modellint.diagnostic import Severity
 from modellint.live.check import examine, live_rules
 from modellint.live.place import Place
 
@@ -18,13 +20,17 @@ CONFIRMED = "confirmed by execution"
 
 
 def findings(subject: Subject, rules: Mapping[str, Rule], found: Verification) -> list[Diagnostic]:
-    """What rules about the execution find, and of the others what stands where the program first departs."""
+    """What rules about the execution find, and of the others what stands where the program first departs.
+
+    Of a model that does not convert it is the errors, which say why.
+    """
     about = {rule.code for rule in live_rules(rules) if "execution" in rule.live_needs.split()}
-    wanted = rules if found.first_difference is not None else {code: rules[code] for code in about}
+    refused = found.verdict == NOT_CONVERTED
+    wanted = rules if refused or found.first_difference is not None else {code: rules[code] for code in about}
     shown = []
     for one in examine(subject, wanted).diagnostics:
         at = None if one.path is None or one.span is None else Place(one.path, one.span)
-        if one.code in about:
+        if one.code in about or (refused and one.severity is Severity.ERROR):
             shown.append(one)
         elif subject.is_confirmed(at):
             shown.append(one._replace(help=f"{one.help}\n{CONFIRMED}" if one.help else CONFIRMED))

@@ -6,6 +6,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -107,9 +108,16 @@ def verify(
     """
     work = _Verifier(model, inputs, destination, project, specs, seed, with_layers, budget, progress or _silent)
     try:
-        return work.result()
+        found = work.result()
     except _Undecided as error:
         return work.told(UNDECIDED, str(error))
+    if destination.frontend == "auto" and (found.route, found.verdict) == ("trace", DIFFERS) and budget:
+        other = destination._replace(frontend="export", precision="fp32")
+        if verify(model, inputs, other, project, specs=specs, seed=seed, budget=budget / 2).ok:
+            return replace(
+                found, notes=(*found.notes, "by torch.export (--frontend export) the float32 program agrees")
+            )
+    return found
 
 
 def verify_package(

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from modellint.coreml.capture_routes import Captured as Capture
 from modellint.coreml.capture_routes import Traced
-from modellint.coreml.graph_run import Step, graph_run
+from modellint.coreml.graph_run import Step, graph_run, sanitized
 from modellint.coreml.mil.compare import LIMIT, error_over_scale
 from modellint.coreml.mil.executor import ExecutionError
-from modellint.coreml.private_mil import is_top_level, made_from
+from modellint.coreml.private_mil import declared_shape, is_top_level, made_from
 from modellint.coreml.verification import FirstDifference, Layer, Lost
 from modellint.live.mode import depends_on_mode
 from modellint.live.place import Place, Project, class_node, place_of_class, span_of, statement_at
@@ -78,7 +78,37 @@ class Recorded:
             found = self.named(variable)
             return found if found is not None and found.value.dim() == variable.rank else None
         at = self.step_of(operation)
-        return None if at is None else self.values[at].get(plain_name(variable))
+        if at is None:
+            return None
+        held, name = self.values[at], plain_name(variable)
+        if name in held:
+            return held[name]
+        # Operations of several results are named like the node, with positions behind it.
+        stem, _, position = name.rpartition("_")
+        several = list(held.values())
+        is_numbered = position.isdecimal() and stem == sanitized(self.steps[at].node) and int(position) < len(several)
+        return several[int(position)] if is_numbered and several[int(position)].value.dim() >= variable.rank else None
+
+    def unnamed(self, program: Any) -> dict[Any, _Known]:
+        """For variables that lost their node's name in a fusion, where the last of a node's operations must give its value."""
+        if self._by_name:
+            return {}
+        last: dict[int, Any] = {}
+        found: set[int] = set()
+        for operation in program.functions["main"].operations:
+            at = None if operation.op_type == "const" else self.step_of(operation)
+            if at is not None:
+                last[at] = operation
+                if any(self.known(operation, variable) is not None for variable in operation.outputs):
+                    found.add(at)
+        results: dict[Any, _Known] = {}
+        for at, operation in last.items():
+            known = next(iter(self.values[at].values()), None)
+            if at not in found and known is not None and len(self.values[at]) == len(operation.outputs) == 1:
+                variable = operation.outputs[0]
+                if declared_shape(variable) == tuple(known.value.shape):
+                    results[variable] = known
+        return results
 
     def named(self, variable: Any) -> _Known | None:
         """PyTorch's value of that name, of whatever node."""
@@ -95,6 +125,13 @@ class Recorded:
         for at in range(step, -1, -1):
             if any(_storage(one) in storages for one in self.steps[at].writes):
                 yield at
+
+    def change(self, other: Recorded, known: _Known) -> float:
+        """How far a value of another run is from the same of this one, over its scale."""
+        held = other.values[known.step]
+        name = next((name for name, one in held.items() if one is known), None)
+        mine = None if name is None or known.step >= len(self.values) else self.values[known.step].get(name)
+        return 0.0 if mine is None else _error(mine.value, known.value)
 
     def is_fused(self, known: _Known, value: Tensor) -> bool:
         """Whether a value is that of a node soon after the one that gives its name to it."""
@@ -157,13 +194,14 @@ def compared(
     ``noise`` is the same run on inputs that differ by rounding: an error that is no larger than such a difference is none.
     """
     layers: list[Layer] = []
+    unnamed = recorded.unnamed(predictor.program)
     departed: list[tuple[Any, Any, _Known, float]] = []
     failure = None
 
     def observe(operation: Any, variable: Any, value: Any) -> None:
         if not isinstance(value, Tensor) or not is_top_level(operation, predictor.program):
             return
-        known = recorded.known(operation, variable)
+        known = recorded.known(operation, variable) or unnamed.get(variable)
         if known is None:
             return
         error = _error(value, known.value)
@@ -177,8 +215,7 @@ def compared(
             Layer(variable.name, operation.op_type, step.operator, module, place, shape, error, largest=largest)
         )
         if error > limit and not departed:
-            known_noise = None if noise is None else noise.known(operation, variable)
-            around = 0.0 if known_noise is None else _error(known_noise.value, known.value)
+            around = 0.0 if noise is None else noise.change(recorded, known)
             if error > ABOVE_NOISE * around:
                 departed.append((operation, variable, known, error))
 
@@ -274,7 +311,10 @@ def first_difference(
         place, module = places.of(step.node)
         lost = tuple(_lost(recorded, places, {_storage(one) for one in step.inputs}, known.step))
         kind = "random" if step.is_random else "operation"
-        shown = "differs in shape" if error == math.inf else f"differs by {error:.2g} of its scale"
+        shown = f"differs by {error:.2g} of its scale"
+        if error == math.inf:
+            count = math.prod(size for size in declared_shape(variable) or () if size is not None)
+            shown = "gives what is not finite" if count == known.value.numel() else "differs in shape"
         message = f"`{operation.op_type}`, made of {step.operator}, {shown}"
         return FirstDifference(
             kind,

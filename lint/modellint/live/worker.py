@@ -223,6 +223,7 @@ class _Watch:
             "on_meta": not self._again,
             "shapes": request.shapes,
             "verify": request.verify,
+            "timeout": self._limits.timeout,
             "package": None if request.package is None else str(request.package),
             # Generous, as maps of checkpoints count: what really takes memory is watched from here.
             "memory": None if self._memory is None else 2 * self._memory + 4 * 1024**3,
