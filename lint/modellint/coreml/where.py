@@ -86,8 +86,11 @@ class Recorded:
         # Operations of several results are named like the node, with positions behind it.
         stem, _, position = name.rpartition("_")
         several = list(held.values())
-        is_numbered = position.isdecimal() and stem == sanitized(self.steps[at].node) and int(position) < len(several)
-        return several[int(position)] if is_numbered and several[int(position)].value.dim() >= variable.rank else None
+        if not position.isdecimal() or stem != sanitized(self.steps[at].node) or int(position) >= len(several):
+            return None
+        known = several[int(position)]
+        # Of a recurrent layer's last states there may be others, or they may lie in another order.
+        return known if _without_ones(declared_shape(variable)) == _without_ones(known.value.shape) else None
 
     def unnamed(self, program: Any) -> dict[Any, _Known]:
         """For variables that lost their node's name in a fusion, where the last of a node's operations must give its value."""
@@ -140,6 +143,10 @@ class Recorded:
                 if other.value.shape == value.shape and error_over_scale(value, other.value) <= LIMIT:
                     return True
         return False
+
+
+def _without_ones(shape: Sequence[int | None] | None) -> tuple[int | None, ...]:
+    return tuple(size for size in shape or () if size != 1)
 
 
 def _storage(tensor: Tensor) -> int:
