@@ -79,6 +79,8 @@ class Rule:
     """What its fix puts in, for the table in the README; empty when it has none."""
     supersedes: ClassVar[tuple[str, ...]] = ()
     """Codes of more general rules whose finding for the same attribute or statement gives way."""
+    at_statements: ClassVar[bool] = False
+    """Whether they give way at the same statement only, and not for the attribute wherever it is found."""
     wakes_on: ClassVar[Feature | None] = None
     """What a class must show at a look for this rule to be asked about it; None: the rule is always asked."""
     needs: ClassVar[tuple[frozenset[str], ...]] = ()

@@ -36,14 +36,17 @@ def rule(request: pytest.FixtureRequest) -> Rule:
     return RULES[request.param]
 
 
-@pytest.fixture(params=list(ABOUT_SOURCE))
-def source_rule(request: pytest.FixtureRequest) -> Rule:
-    return ABOUT_SOURCE[request.param]
-
-
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(params=list(ABOUT_SOURCE))
+def source_rule(request: pytest.FixtureRequest, _elsewhere: None) -> Rule:
+    rule = ABOUT_SOURCE[request.param]
+    if not rule.default:
+        Path("modellint.toml").write_text(f'extend-select = ["{rule.code}"]\n')
+    return rule
 
 
 def codes(text: str) -> set[str]:

@@ -45,6 +45,17 @@ def says_tensor(annotation: ast.expr | None) -> bool | None:
     return not names.isdisjoint(_TENSORS) and all(name.endswith("Tensor") for name in names)
 
 
+_NUMBERS = frozenset(
+    {"int", "float", "bool", "str", "tuple", "list", "Tuple", "List", "Sequence", "Size", "SymInt", "number"}
+)
+
+
+def says_number(annotation: ast.expr) -> bool:
+    """Whether an annotation says that a parameter is numbers or strings, or several of them."""
+    names = {getattr(node, "attr", getattr(node, "id", "")) for node in walk(_unquoted(annotation) or annotation)}
+    return names - {"", "torch", "typing", "t", "th", "Optional", "Union", "None"} <= _NUMBERS
+
+
 def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:

@@ -151,6 +151,7 @@ def derived(node: ast.AST | None, layout: Layout | None, name: str, parts: Seque
         grad=grad,
         made_by=name,
         batch=tensors.batch_of(parts),
+        shown=any(part.shown for part in parts),
     )
 
 
@@ -165,6 +166,7 @@ def view_of(node: ast.AST | None, layout: Layout | None, name: str, tensor: Tens
         base=tensor,
         made_by=name,
         batch=tensor.batch,
+        shown=tensor.shown,
     )
 
 
@@ -174,6 +176,8 @@ def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AS
         return _view(name, tensor, arguments, node, quiet)
     layout = tensor.layout
     parts = [tensor, *tensors_in(arguments.everything())]
+    if name == "type" and not arguments.everything():
+        return UNKNOWN
     if name in tensors.IN_PLACE_LAYOUT:
         tensor.layout = None
         return tensor
@@ -184,6 +188,9 @@ def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AS
     if name.endswith("_") and not name.endswith("__"):
         return tensor
     if name in tensors.SAME:
+        if name in ("to", "type", "type_as"):
+            # The other tensor only says of what type.
+            parts = [tensor]
         if name in ("to", "type", "cuda", "cpu", "float") and not quiet:
             made = derived(node, like(layout), name, [tensor], quiet)
             # It is the same tensor where nothing has to change.

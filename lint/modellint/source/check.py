@@ -213,7 +213,11 @@ def subject_of(rule: Rule) -> str:
 def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
     """Drop what a more specific finding about the same attribute or statement says too."""
     beaten = {
-        (code, finding.class_name, finding.attribute or finding.span)
+        (
+            code,
+            finding.class_name,
+            finding.span if rules[finding.code].at_statements else finding.attribute or finding.span,
+        )
         for finding in found
         for code in (rules[finding.code].supersedes if finding.code in rules else ())
     }
@@ -222,7 +226,7 @@ def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[D
     return [
         finding
         for finding in found
-        if (finding.code, finding.class_name, finding.attribute or finding.span) not in beaten
+        if beaten.isdisjoint((finding.code, finding.class_name, one) for one in (finding.attribute, finding.span))
     ]
 
 

@@ -12,10 +12,11 @@ from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.flow import Flow
 from modellint.source.nodes import of_kind, walk
 from modellint.source.project import ClassRef
-from modellint.source.records import Call, Operation, Write
+from modellint.source.records import Call, Operation, Question, Turns, Write
 from modellint.source.rewrite import Rewriter
+from modellint.source.tensors import Shape, Size, Tensor, int_of
 from modellint.source.uses import class_functions
-from modellint.source.values import Container, Function, Instance, Value, union
+from modellint.source.values import Container, Function, Instance, Number, Value, alternatives, union
 from modellint.source.world import Binding
 
 if TYPE_CHECKING:
@@ -92,6 +93,34 @@ class Code:
     def operations(self) -> Iterator[list[Operation]]:
         """Every binary operation and subscript on tensors, with all its readings."""
         yield from self.flow.operations.values()
+
+    @property
+    def questions(self) -> Iterator[list[Question]]:
+        """Everything that Python asks for its truth, with all its readings."""
+        yield from self.flow.questions.values()
+
+    @property
+    def turns(self) -> Iterator[list[Turns]]:
+        """Everything that a loop or a comprehension goes through, with all its readings."""
+        yield from self.flow.turns.values()
+
+    def sizes(self, node: ast.expr) -> list[Tensor]:
+        """The tensors of which an expression is the shape or a size, or whose sizes are unpacked into it; not those that are known."""
+        found: list[Tensor] = []
+        for operation in self.flow.operations.get(node, ()):
+            if isinstance(operation.result, (Number, Size)) and int_of(operation.result) is None:
+                found += (part.tensor for part in alternatives(operation.operands[0]) if isinstance(part, Shape))
+        for value in self.flow.unpacked.get(node, ()):
+            found += (part.tensor for part in alternatives(value) if isinstance(part, Shape))
+        for call in self.flow.calls.get(node, ()):
+            if (
+                call.method in ("size", "len")
+                and isinstance(call.result, (Number, Size))
+                and int_of(call.result) is None
+            ):
+                of = call.receiver if call.method == "size" else call.arguments.get(0)
+                found += (part for part in alternatives(of) if isinstance(part, Tensor)) if of is not None else ()
+        return found
 
     @property
     def returned(self) -> Iterator[Value]:
@@ -202,6 +231,22 @@ class Code:
     def readers(self, attribute: str) -> list[ast.AST]:
         """The methods that read an attribute of ``self``, but for ``__init__`` and those that only build or show the object."""
         return [node for node in dict.fromkeys(self._reads.get(attribute, ())) if not self.is_aside(node)]
+
+    def is_read_before_set(self, attribute: str, function: ast.AST | None) -> bool:
+        """Whether a function, where it does not ask for its shape alone, reads an attribute of ``self`` before any line of it sets that."""
+        if function is None:
+            return False
+        found = [node for node in of_kind(function, ast.Attribute) if node.attr == attribute and _is_self(node.value)]
+        first = min(found, key=lambda node: (node.lineno, node.col_offset), default=None)
+        if first is None:
+            return False
+        # What a statement binds comes in front of the value, and is bound behind it.
+        rows = {node.lineno: node for node in of_kind(function, ast.Assign) if first in walk(node)}
+        loads = [node for node in found if isinstance(node.ctx, ast.Load)]
+        assignment = next(iter(rows.values()), None)
+        return isinstance(first.ctx, ast.Load) or any(
+            assignment is not None and node in walk(assignment) for node in loads
+        )
 
     def top_functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions of the file that stand in no class."""
@@ -315,6 +360,10 @@ _ASIDE = re.compile(
 """Names of methods that build, move, save or show a module."""
 _ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype"})
 _UNBOUND = ("staticmethod", "classmethod")
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _is_simple(statement: ast.stmt) -> bool:

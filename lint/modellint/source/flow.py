@@ -7,15 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source import tensors
-from modellint.source.annotations import says_tensor
+from modellint.source.annotations import says_number, says_tensor
 from modellint.source.apply import tensors_in
 from modellint.source.calls import NO_ARGUMENTS, Arguments
+from modellint.source.evidence import shown_tensors
 from modellint.source.layout import Dim, Layout
 from modellint.source.modes import is_quiet
 from modellint.source.project import External
 from modellint.source.tensor_expressions import TensorExpressions
-from modellint.source.tensors import Tensor
+from modellint.source.tensors import Opaque, Tensor
 from modellint.source.values import (
+    UNKNOWN,
     Container,
     Function,
     Instance,
@@ -99,6 +101,7 @@ class Flow(TensorExpressions):
             certain=annotated is True,
             grad=True if annotated or default is None else None,
             batch=True,
+            shown=annotated is True or (bool(self._functions) and parameter.arg in shown_tensors(self._functions[-1])),
         )
         made.dim = Dim.symbol()
         return made
@@ -126,6 +129,21 @@ class Flow(TensorExpressions):
         if type(made) is Instance and made.kind == "unresolved":
             return self._unseen_tensor(made, arguments)
         return made
+
+    def _bind_parameters(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, given: Arguments, frame: Frame, entry: bool
+    ) -> None:
+        super()._bind_parameters(node, given, frame, entry)
+        if not self.reading or entry:
+            return
+        for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+            value = frame.locals.get(parameter.arg)
+            if parameter.annotation is None or not any(
+                isinstance(part, Tensor) for part in alternatives(value or UNKNOWN)
+            ):
+                continue
+            if says_number(parameter.annotation):
+                frame.locals[parameter.arg] = Opaque()
 
     def _worth_reading(self, function: Function, arguments: Arguments) -> bool:
         if not self.reading:

@@ -1,14 +1,17 @@
-"""Control flow: what runs in training only, without gradients, or when the caller sets a flag."""
+"""Control flow: what runs in training only, without gradients, when the caller sets a flag, or never in what is exported."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source.interpret import Interpreter
-from modellint.source.tensors import Tensor
+from modellint.source.tensors import Opaque, Tensor
 from modellint.source.values import (
+    NUMBER,
+    UNKNOWN,
     Argument,
     Const,
     Method,
@@ -24,6 +27,17 @@ if TYPE_CHECKING:
 
 
 _QUIET = ("no_grad", "inference_mode")
+_CAPTURING = frozenset(
+    {"is_tracing", "is_exporting", "is_compiling", "is_torchdynamo_compiling", "is_dynamo_compiling", "is_fx_tracing"}
+    | {"is_torch_fx_proxy", "is_export_mode", "is_exportable"}
+)
+"""What asks whether a model is being captured."""
+_OTHERWISE = frozenset({"is_scripting", "is_in_onnx_export"})
+"""What asks for a way of capturing that leads elsewhere."""
+_LABELS = re.compile(
+    r"(?:gt|ground_truth|true|class|start|end|next|mc|lm|mask|answer|decoder|target|train)?_?(?:labels?|targets?|gts?|gt_\w+|ground_truths?|(?:start|end)_positions?)"
+)
+"""Names of what a model is given in training only."""
 
 
 class Modes(Interpreter):
@@ -45,14 +59,17 @@ class Modes(Interpreter):
         self._switches_left: list[int] = []
         self._unusual = 0
         self._usual_exits: list[int] = []
+        self._unexported = 0
+        self._unexported_left: list[int] = []
 
     def _is_quiet(self) -> bool:
         return self._quiet > 0
 
     def _if(self, node: ast.If, frame: Frame) -> bool:
-        self.value(node.test, frame)
+        self._ask(node, node.test, frame)
         decided = self._decided(node.test, frame)
         guard = self._guard(node.test, frame)
+        captured = self._captured(node.test)
         switch = guard is None and self._is_switch(node.test, frame)
         usual = self._by_default(node.test, frame)
         before = self._state(frame)
@@ -61,18 +78,26 @@ class Modes(Interpreter):
         self._switches += switch or guard is False
         self._training += guard is True
         self._unusual += usual is False
+        self._unexported += captured is False
+        self._narrow(node.test, True, frame)
         if decided is not False and self._block(node.body, frame):
             after.append((frame.locals, self.attributes))
         self._training -= guard is True
         self._unusual += (usual is True) - (usual is False)
+        self._unexported += (captured is True) - (captured is False)
         self._switches += (guard is True) - (guard is False)
         leaves_early = not after and decided is not False
         self._restore(before, frame)
+        self._narrow(node.test, False, frame)
         self._training += guard is False
         if decided is not True and self._block(node.orelse, frame):
             after.append((frame.locals, self.attributes))
         self._training -= guard is False
         self._unusual -= usual is True
+        self._unexported -= captured is True
+        if captured is True and leaves_early and not node.orelse:
+            self._unexported_left[-1] += 1
+            self._unexported += 1
         self._switches -= switch or guard is True
         if switch and leaves_early and not node.orelse:
             self._switches_left[-1] += 1
@@ -85,6 +110,23 @@ class Modes(Interpreter):
             self._usual_exits[-1] += 1
             self._unusual += 1
         return self._join(after, frame)
+
+    def _narrow(self, test: ast.expr, held: bool, frame: Frame) -> None:
+        """Take note that a condition says of a variable that it is no tensor."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                self._narrow(operand, not held, frame)
+            case ast.BoolOp(op=op, values=values) if isinstance(op, ast.And) is held:
+                for value in values:
+                    self._narrow(value, held, frame)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=name), kinds]):
+                others = [_is_tensor_class(part) for part in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])]
+                if not (any(others) if held else not all(others)):
+                    _forget_tensor(name, frame)
+            case ast.Call(func=ast.Attribute(attr="is_tensor"), args=[ast.Name(id=name)]) if not held:
+                _forget_tensor(name, frame)
+            case _:
+                pass
 
     def _decided(self, test: ast.expr, frame: Frame) -> bool | None:
         """What a condition certainly is: a local variable that holds a tensor which the code itself makes is not None."""
@@ -132,12 +174,14 @@ class Modes(Interpreter):
         self._early_exits.append(0)
         self._usual_exits.append(0)
         self._switches_left.append(0)
+        self._unexported_left.append(0)
         try:
             return super()._block(statements, frame)
         finally:
             self._training -= self._early_exits.pop()
             self._unusual -= self._usual_exits.pop()
             self._switches -= self._switches_left.pop()
+            self._unexported -= self._unexported_left.pop()
 
     def _is_switch(self, test: ast.expr, frame: Frame) -> bool:
         """Whether a condition asks a flag, or for a mode by its name: what runs then, only the caller knows."""
@@ -159,28 +203,79 @@ class Modes(Interpreter):
         return False
 
     def _conditional(self, node: ast.IfExp, frame: Frame) -> Value:
-        self.value(node.test, frame)
+        self._ask(node, node.test, frame)
         guard, usual = self._guard(node.test, frame), self._by_default(node.test, frame)
+        captured = self._captured(node.test)
         self._training += guard is True
         self._unusual += usual is False
+        self._unexported += captured is False
         body = self.value(node.body, frame)
         self._training += (guard is False) - (guard is True)
         self._unusual += (usual is True) - (usual is False)
+        self._unexported += (captured is True) - (captured is False)
         other = self.value(node.orelse, frame)
         self._training -= guard is False
         self._unusual -= usual is True
+        self._unexported -= captured is True
         return union((body, other))
 
-    def _boolean(self, node: ast.BoolOp, frame: Frame) -> Value:
+    def _while(self, node: ast.While, frame: Frame) -> bool:
+        self._ask(node, node.test, frame)
+        self._loop(node.body, node.orelse, frame, None, UNKNOWN)
+        return True
+
+    def _boolean(self, node: ast.BoolOp, frame: Frame, site: ast.AST | None = None) -> Value:
         found: list[Value] = []
-        guarded = 0
+        guarded = captured = 0
         for part in node.values:
-            found.append(self.value(part, frame))
-            if isinstance(node.op, ast.And) and self._guard(part, frame) is True:
+            # Python asks all but the last for their truth.
+            asked = site is not None or part is not node.values[-1]
+            found.append(self._ask(site or node, part, frame) if asked else self.value(part, frame))
+            if self._guard(part, frame) is isinstance(node.op, ast.And):
                 guarded += 1
                 self._training += 1
+            if self._captured(part) is isinstance(node.op, ast.Or):
+                captured += 1
+                self._unexported += 1
         self._training -= guarded
+        self._unexported -= captured
         return union(found)
+
+    def _ask(self, site: ast.AST, test: ast.expr, frame: Frame) -> Value:
+        """The value of an expression that Python asks for its truth, at ``site``."""
+        match test:
+            case ast.BoolOp():
+                return self._boolean(test, frame, site)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                self._ask(site, operand, frame)
+                return NUMBER
+        value = self.value(test, frame)
+        self.asked(site, test, value, frame)
+        return value
+
+    def asked(self, site: ast.AST, test: ast.expr, value: Value, frame: Frame) -> None:
+        """Note that Python asks a value for its truth."""
+
+    def _captured(self, test: ast.expr) -> bool | None:
+        """What a condition is while a model is captured for export, where it asks for that."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self._captured(operand)
+                return None if inner is None else not inner
+            case ast.BoolOp(op=op, values=values):
+                found = {self._captured(value) for value in values}
+                first, other = (False, True) if isinstance(op, ast.And) else (True, False)
+                return first if first in found else other if found == {other} else None
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+                return True if name in _CAPTURING else False if name in _OTHERWISE else None
+            case ast.Compare(
+                left=ast.Name(id=name) | ast.Attribute(attr=name),
+                ops=[ast.Is() | ast.IsNot() as op],
+                comparators=[ast.Constant(value=None)],
+            ) if _LABELS.fullmatch(name):
+                # Nobody exports a model that is given what it should answer.
+                return isinstance(op, ast.Is)
+        return None
 
     def _guard(self, test: ast.expr, frame: Frame) -> bool | None:
         """True where a condition holds in training only, False where it holds in evaluation only."""
@@ -197,6 +292,8 @@ class Modes(Interpreter):
             case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool() as wanted)]):
                 inner = self._guard(left, frame)
                 return inner if wanted or inner is None else not inner
+            case ast.Attribute(attr="requires_grad"):
+                return True
             case ast.Attribute(attr=attribute):
                 return True if attribute.lstrip("_") in ("training", "is_training", "is_train") else None
             case ast.Name(id=name):
@@ -228,6 +325,18 @@ def _is_made(value: Value) -> bool:
     return isinstance(value, Tensor) and value.certain and value.origin not in ("argument", "unseen")
 
 
+def _is_tensor_class(node: ast.expr) -> bool:
+    name = getattr(node, "attr", getattr(node, "id", ""))
+    return name.endswith("Tensor") or name == "Parameter"
+
+
+def _forget_tensor(name: str, frame: Frame) -> None:
+    """Nothing is known of a local variable any more but that it is no tensor."""
+    if name in frame.locals:
+        kept = [part for part in alternatives(frame.locals[name]) if not isinstance(part, Tensor)]
+        frame.locals[name] = union(kept) if kept else Opaque()
+
+
 def is_quiet(node: ast.expr) -> bool:
     """Whether an expression is `torch.no_grad()` or the like."""
     if isinstance(node, ast.Call):
@@ -241,6 +350,7 @@ Modes.readers = {**Interpreter.readers, ast.IfExp: Modes._conditional, ast.BoolO
 Modes.runners = {
     **Interpreter.runners,
     ast.If: Modes._if,
+    ast.While: Modes._while,
     ast.Return: Modes._return,
     ast.With: Modes._with,
     ast.AsyncWith: Modes._with,

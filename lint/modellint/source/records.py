@@ -32,13 +32,15 @@ class Call:
     ``torch.Tensor.view`` for a method of a tensor; else empty. ``callee``: the value that is called. ``method``: the name
     behind the last dot. ``receiver``: whose method it is. ``training``: it is reached in training only; ``quiet``: under
     `no_grad`. ``building``: it is made while the object is built. ``unusual``: it is reached only where a flag of ``forward``, of
-    the class or of what is called has another value than its default.
+    the class or of what is called has another value than its default. ``exported``: nothing around it keeps it out of what is
+    exported.
     """
 
     __slots__ = (
         "arguments",
         "building",
         "callee",
+        "exported",
         "function",
         "method",
         "name",
@@ -66,7 +68,9 @@ class Call:
         quiet: bool,
         building: bool,
         unusual: bool,
+        exported: bool,
     ) -> None:
+        self.exported = exported
         self.node = node
         self.callee = callee
         self.statement = statement
@@ -102,13 +106,16 @@ class Write:
     ``how``: ``method`` (``add_``), ``item`` (``x[i] = v``), ``augmented`` (``x += v``), ``attribute`` (``self.x = v``),
     ``data`` (``x.data = v``).
     ``sharing``: the local variables that may hold memory of what is changed in place, with what they hold. ``switched``: it
-    depends on a flag that the caller sets.
+    depends on a flag that the caller sets. ``exported``: nothing around it keeps it out of what is exported. ``index``: of `x[i, :] = v`
+    the values in the brackets, None for a slice.
     """
 
     __slots__ = (
         "attribute",
+        "exported",
         "function",
         "how",
+        "index",
         "node",
         "quiet",
         "sharing",
@@ -143,6 +150,8 @@ class Write:
         self.quiet = quiet
         self.sharing = sharing
         self.switched = False
+        self.exported = True
+        self.index: tuple[Value | None, ...] = ()
 
 
 class Operation:
@@ -168,6 +177,41 @@ class Operation:
         self.aside = aside
 
 
+class Question:
+    """One reading of a place where Python asks a value for its truth.
+
+    ``site``: the `if`, `while`, conditional expression, comprehension, `assert`, `not`, `and` or `or` that asks; ``test``: what
+    is asked. ``aside``: it is reached in training only, or what is around it keeps it out of what is exported.
+    """
+
+    __slots__ = ("aside", "function", "site", "statement", "test", "value")
+
+    def __init__(
+        self, site: ast.AST, test: ast.expr, value: Value, statement: ast.stmt, function: ast.AST | None, aside: bool
+    ) -> None:
+        self.site = site
+        self.test = test
+        self.value = value
+        self.statement = statement
+        self.function = function
+        self.aside = aside
+
+
+class Turns:
+    """One reading of a loop: what it goes through, and whether that is aside, as for a question."""
+
+    __slots__ = ("aside", "function", "node", "statement", "value")
+
+    def __init__(
+        self, node: ast.expr, value: Value, statement: ast.stmt, function: ast.AST | None, aside: bool
+    ) -> None:
+        self.node = node
+        self.value = value
+        self.statement = statement
+        self.function = function
+        self.aside = aside
+
+
 class Recorder(Modes):
     """A reading that keeps the calls, writes and operations that it meets."""
 
@@ -179,6 +223,9 @@ class Recorder(Modes):
         self.calls: dict[ast.AST, list[Call]] = {}
         self.writes: dict[ast.AST, list[Write]] = {}
         self.operations: dict[ast.expr | ast.AugAssign, list[Operation]] = {}
+        self.questions: dict[ast.expr, list[Question]] = {}
+        self.turns: dict[ast.expr, list[Turns]] = {}
+        self.unpacked: dict[ast.expr, list[Value]] = {}
 
     def called(self, node: ast.Call, callee: Value, arguments: Arguments, made: Value, frame: Frame) -> None:
         """Keep a call of the file that is read."""
@@ -195,10 +242,39 @@ class Recorder(Modes):
                 case Method(receiver=owner, name=attribute):
                     method, receiver = attribute, owner
             function = self._functions[-1] if self._functions else None
-            state = self._training > 0, self._is_quiet(), not self.reading, self._unusual > 0
+            aside = self._unusual > 0, not self._unexported
+            state = self._training > 0, self._is_quiet(), not self.reading, *aside
             self.calls.setdefault(node, []).append(
                 Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, *state)
             )
+
+    def asked(self, site: ast.AST, test: ast.expr, value: Value, frame: Frame) -> None:
+        """Keep a question of the file that is read."""
+        if self.reading and frame.file is self.file and frame.statement is not None:
+            function = self._functions[-1] if self._functions else None
+            aside = self._training > 0 or self._unexported > 0
+            question = Question(site, test, value, frame.statement, function, aside)
+            self.questions.setdefault(test, []).append(question)
+
+    def _turn(self, node: ast.expr, value: Value, frame: Frame) -> None:
+        if self.reading and frame.file is self.file and frame.statement is not None:
+            function = self._functions[-1] if self._functions else None
+            aside = self._training > 0 or self._unexported > 0
+            self.turns.setdefault(node, []).append(Turns(node, value, frame.statement, function, aside))
+
+    def _for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
+        value = self.value(node.iter, frame)
+        self._turn(node.iter, value, frame)
+        self._loop(node.body, node.orelse, frame, node.target, self.element_of(value))
+        return True
+
+    def _generators(self, generators: list[ast.comprehension], frame: Frame) -> None:
+        for generator in generators:
+            value = self.value(generator.iter, frame)
+            self._turn(generator.iter, value, frame)
+            self.bind(generator.target, self.element_of(value), frame)
+            for condition in generator.ifs:
+                self._ask(generator, condition, frame)
 
     def _operate(self, node: ast.expr | ast.AugAssign, operands: tuple[Value, ...], made: Value) -> None:
         if self.reading:
@@ -213,6 +289,11 @@ class Recorder(Modes):
             sharing = _sharing(target, frame) if how != "attribute" else ()
             write = Write(how, node, frame.statement, function, target, value, attribute, *state, sharing)
             write.switched = self._switches > 0
+            write.exported = not self._unexported
+            place = node.target if isinstance(node, ast.AugAssign) else node
+            if isinstance(place, ast.Subscript):
+                parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
+                write.index = tuple(None if isinstance(part, ast.Slice) else self.value(part, frame) for part in parts)
             self.writes.setdefault(node, []).append(write)
 
     def _bind_attribute(
@@ -267,4 +348,9 @@ def _sharing(target: Value, frame: Frame) -> tuple[tuple[str, Tensor], ...]:
 
 
 Recorder.readers = Modes.readers
-Recorder.runners = {**Modes.runners, ast.AugAssign: Recorder._augmented}
+Recorder.runners = {
+    **Modes.runners,
+    ast.AugAssign: Recorder._augmented,
+    ast.For: Recorder._for,
+    ast.AsyncFor: Recorder._for,
+}

@@ -9,7 +9,7 @@ from modellint.source.apply import apply_operator, derived, dim_of, tensors_in
 from modellint.source.calls import NO_ARGUMENTS, Arguments
 from modellint.source.layout import Dim, Layout
 from modellint.source.records import Recorder
-from modellint.source.tensors import Opaque, Shape, Size, Tensor
+from modellint.source.tensors import Drawn, Opaque, Shape, Size, Tensor, is_data
 from modellint.source.values import (
     NUMBER,
     UNKNOWN,
@@ -83,6 +83,9 @@ class TensorCalls(Recorder):
                 made.origin = "computed"
                 made.grad = tensors.carries_graph(last, [part.grad for part in parts])
             return made
+        if last == "pad_packed_sequence" and self.reading:
+            made = Tensor(node, None, certain=True, grad=None, made_by=last, batch=True)
+            return Container("tuple", node, [made, Tensor(node, None, made_by=last, batch=True)], exact=True)
         if path == "torch" and last in tensors.LIKE and not tensors_in([first or UNKNOWN]):
             return Tensor(node, None, "constant", name=name, made_by=last)
         if path == "torch.cuda" and last.endswith("Tensor"):
@@ -132,7 +135,10 @@ class TensorCalls(Recorder):
             return derived(node, layout, last, tensors_in(arguments.everything()), self._is_quiet())
         if last == "embedding":
             return derived(node, None, last, tensors_in(arguments.everything()), self._is_quiet())
-        if last[:1].isupper() or last.startswith("_") or last in _NOT_TENSORS:
+        if last in _TRUTHS:
+            drawn = [part for part in tensors_in(arguments.positional) if is_data(part)]
+            return Drawn(drawn[0], node) if drawn else NUMBER
+        if last[:1].isupper() or last.startswith(("_", "is_")) or last in _NOT_TENSORS:
             return None
         given = [part for part in alternatives(first) if isinstance(part, Tensor)] if first is not None else []
         if not given:
@@ -143,12 +149,16 @@ class TensorCalls(Recorder):
                 return made
             return None
         rest = Arguments(arguments.positional[1:], arguments.spread, arguments.keywords)
-        return union([self._operator(last, part, rest, node, certain=True) for part in given])
+        return _shown(union([self._operator(last, part, rest, node, certain=True) for part in given]))
 
     def _operator(
         self, name: str, tensor: Tensor, arguments: Arguments, node: ast.expr, certain: bool = False
     ) -> Value:
         made = apply_operator(name, tensor, arguments, node, self._is_quiet())
+        if name == "item" and is_data(tensor):
+            return Drawn(tensor, node)
+        if made is None and name.startswith(("is_", "has_")):
+            return NUMBER
         if made is None:
             made = derived(node, None, name, [tensor, *tensors_in(arguments.everything())], self._is_quiet())
             made.certain = certain
@@ -157,6 +167,8 @@ class TensorCalls(Recorder):
     def _method(self, callee: Method, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
         receiver, name = callee.receiver, callee.name
         if isinstance(receiver, Tensor):
+            if name in tensors.SHOWING:
+                receiver.shown = True
             if name.endswith("_") and not name.endswith("__"):
                 self._write("method", node, receiver, union(arguments.everything()), None, frame)
             if name in ("keys", "values", "items", "get", "append") and not receiver.certain:
@@ -167,6 +179,8 @@ class TensorCalls(Recorder):
                     True if wanted is None else wanted.value is not False if isinstance(wanted, Const) else None
                 )
                 return receiver
+            if name in _TRUTHS:
+                return Drawn(receiver, node) if is_data(receiver) else NUMBER
             return self._operator(name, receiver, arguments, node)
         if isinstance(receiver, Shape):
             return NUMBER if name == "numel" else UNKNOWN
@@ -201,7 +215,12 @@ class TensorCalls(Recorder):
 
     def _builtin(self, name: str, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
         first = arguments.get(0)
+        taken = next((part for part in arguments.positional if isinstance(part, Drawn)), None)
+        if taken is not None and name in ("int", "float", "bool", "abs", "round", "min", "max"):
+            return taken
         if isinstance(first, Tensor):
+            if name in ("int", "float", "bool", "any", "all") and is_data(first):
+                return Drawn(first, node)
             if name == "len":
                 return apply.size(first, 0)
             if name in ("abs", "round"):
@@ -216,6 +235,15 @@ class TensorCalls(Recorder):
         return super()._builtin(name, arguments, node, frame)
 
 
+def _shown(value: Value) -> Value:
+    """What a function of torch gave of tensors."""
+    for part in tensors_in([value]):
+        part.shown = True
+    return value
+
+
+_TRUTHS = frozenset({"equal", "allclose", "is_nonzero"})
+"""Functions and methods of tensors that give a `bool`."""
 _NOT_TENSORS = frozenset(
     {
         "device",

@@ -11,7 +11,7 @@ from modellint.source.apply import derived, dim_of, tensors_in, view_of
 from modellint.source.calls import NO_ARGUMENTS
 from modellint.source.layout import Dim, Layout
 from modellint.source.tensor_calls import TensorCalls
-from modellint.source.tensors import Opaque, OpaqueNumber, Shape, Size, Tensor, int_of
+from modellint.source.tensors import Drawn, Opaque, OpaqueNumber, Shape, Size, Tensor, int_of, is_data
 from modellint.source.values import (
     NUMBER,
     UNKNOWN,
@@ -57,7 +57,7 @@ class TensorExpressions(TensorCalls):
         """The same tensor, its rank now known, under every local name that it has."""
         new = Tensor(
             old.node, layout, old.origin, kind=old.kind, name=old.name, certain=True, assumed=old.assumed, grad=old.grad,
-            base=old.base, made_by=old.made_by, batch=old.batch,
+            base=old.base, made_by=old.made_by, batch=old.batch, shown=True,
         )  # fmt: skip
         for name, value in frame.locals.items():
             if value is old:
@@ -68,6 +68,8 @@ class TensorExpressions(TensorCalls):
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
         if isinstance(value, Shape):
+            if self.reading and frame.file is self.file:
+                self.unpacked.setdefault(target, []).append(value)
             starred = [at for at, element in enumerate(target.elts) if isinstance(element, ast.Starred)]
             tensor = value.tensor
             count = len(target.elts)
@@ -139,8 +141,12 @@ class TensorExpressions(TensorCalls):
             return self._elements.setdefault(value, Instance("unresolved", value.node, value.name))
         return super().element_of(value)
 
+    def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
+        receiver = _without_none(self.value(node.value, frame))
+        return union([self.attribute_of(part, node.attr, frame) for part in alternatives(receiver)])
+
     def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
-        receiver = self.value(node.value, frame)
+        receiver = _without_none(self.value(node.value, frame))
         if not any(isinstance(part, (Tensor, Shape)) for part in alternatives(receiver)):
             return super()._subscript(node, frame)
         made = union([self._subscripted(part, node, frame) for part in alternatives(receiver)])
@@ -174,6 +180,11 @@ class TensorExpressions(TensorCalls):
                 )
                 if layout is not None and layout.rank is None:
                     layout = None
+            elif isinstance(value, Const) and isinstance(value.value, str):
+                # A dictionary, whatever it is said to be.
+                held = derived(node, None, "index", [receiver], self._is_quiet())
+                held.certain = held.shown = False
+                return held
             elif _is_index(value):
                 layout = layout and layout.selected(at)
             else:
@@ -230,6 +241,9 @@ class TensorExpressions(TensorCalls):
             made = union([self._computed(node, one, two) for one in lefts for two in rights])
             self._operate(node, (left, right), made)
             return made
+        drawn = next((part for part in (left, right) if isinstance(part, Drawn)), None)
+        if drawn is not None and not any(isinstance(part, Container) for part in (*lefts, *rights)):
+            return drawn
         boxes = all(isinstance(part, Container) for part in (*lefts, *rights))
         if isinstance(node.op, ast.Add) and boxes and len(lefts) * len(rights) <= 16:
             return union([_appended(node, one, two) for one in lefts for two in rights])
@@ -281,16 +295,36 @@ class TensorExpressions(TensorCalls):
         found = tensors_in(parts)
         if found and not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
             layout = tensors.broadcast([part.layout for part in found])
-            return derived(node, layout, "eq", found, self._is_quiet())
+            made = derived(node, layout, "eq", found, self._is_quiet())
+            if any(all(isinstance(p, Tensor) for p in alternatives(_without_none(value))) for value in parts):
+                return made
+            return union([made, NUMBER])
+        drawn = [part for value in parts for part in alternatives(value) if isinstance(part, Drawn)]
+        if drawn and not any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            return drawn[0]
+        held = parts[0] if isinstance(parts[0], Tensor) else parts[-1]
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)) and is_data(held) and isinstance(held, Tensor):
+            return Drawn(held, node)
         return NUMBER
 
     def _unary(self, node: ast.UnaryOp, frame: Frame) -> Value:
+        if isinstance(node.op, ast.Not):
+            self._ask(node, node.operand, frame)
+            return NUMBER
         value = self.value(node.operand, frame)
-        if isinstance(value, Tensor) and not isinstance(node.op, ast.Not):
+        if isinstance(value, Tensor):
             return derived(node, tensors.like(value.layout), "neg", [value], self._is_quiet())
         if isinstance(node.op, ast.USub) and isinstance(value, Const) and type(value.value) in (int, float):
             return Const(-value.value)  # type: ignore[operator]
         return NUMBER
+
+
+def _without_none(value: Value) -> Value:
+    """A value that is asked for a part of it: it is not None then."""
+    if type(value) is not Union:
+        return value
+    kept = [part for part in value.values if not (isinstance(part, Const) and part.value is None)]
+    return union(kept) if kept else value
 
 
 def _told_apart(value: Value) -> Value:
@@ -322,5 +356,6 @@ TensorExpressions.readers = {
     ast.Subscript: TensorExpressions._subscript,
     ast.Compare: TensorExpressions._compare,
     ast.UnaryOp: TensorExpressions._unary,
+    ast.Attribute: TensorExpressions._attribute,
 }
 TensorExpressions.runners = TensorCalls.runners

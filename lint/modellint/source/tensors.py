@@ -26,10 +26,23 @@ class Tensor(Instance):
     whether a graph hangs on it in training; None where that is not known. ``base``: the tensor whose memory it shares.
     ``refused``: the view that made it raises. ``batch``: None where it does not depend on what the caller gives; else whether
     the first dimension of that, the batch in most models, may still be there. ``dim``: the size that it stands for if it is a
-    number and no tensor; so are the elements of a tuple of sizes, told from each other or not.
+    number and no tensor; so are the elements of a tuple of sizes, told from each other or not. ``shown``: what is done with it
+    says that it is a tensor, though it may come from code that was not followed.
     """
 
-    __slots__ = ("assumed", "base", "batch", "certain", "dim", "grad", "layout", "made_by", "origin", "refused")
+    __slots__ = (
+        "assumed",
+        "base",
+        "batch",
+        "certain",
+        "dim",
+        "grad",
+        "layout",
+        "made_by",
+        "origin",
+        "refused",
+        "shown",
+    )
 
     def __init__(
         self,
@@ -46,8 +59,10 @@ class Tensor(Instance):
         base: Tensor | None = None,
         made_by: str = "",
         batch: bool | None = None,
+        shown: bool = False,
     ) -> None:
         super().__init__(kind, node, name, callee)
+        self.shown = shown
         self.layout = layout
         self.origin = origin
         self.certain = certain
@@ -111,6 +126,17 @@ class OpaqueNumber(Number):
 
     def __init__(self) -> None:
         self.dim = Dim.symbol()
+
+
+class Drawn(OpaqueNumber):
+    """A number, or a truth, that Python took out of a tensor, at ``node``: `x.sum().item()`, `not x.any()`."""
+
+    __slots__ = ("node", "tensor")
+
+    def __init__(self, tensor: Tensor, node: ast.AST) -> None:
+        super().__init__()
+        self.tensor = tensor
+        self.node = node
 
 
 class Shape(Value):
@@ -249,6 +275,57 @@ TENSOR_ONLY = frozenset(
 )
 """Methods by which an object that nothing is known of shows that it is a tensor (or an array, which has no others of them)."""
 
+SHOWING = TENSOR_ONLY | frozenset(
+    {
+        "size",
+        "dim",
+        "sum",
+        "mean",
+        "any",
+        "all",
+        "max",
+        "min",
+        "argmax",
+        "argmin",
+        "abs",
+        "norm",
+        "item",
+        "numel",
+        "long",
+    }
+    | {
+        "float",
+        "half",
+        "double",
+        "int",
+        "bool",
+        "squeeze",
+        "flatten",
+        "reshape",
+        "nonzero",
+        "masked_select",
+        "eq",
+        "ne",
+    }
+    | {
+        "cumsum",
+        "cuda",
+        "cpu",
+        "new_zeros",
+        "new_ones",
+        "new_tensor",
+        "new_full",
+        "repeat_interleave",
+        "gather",
+        "topk",
+    }
+    | {"mul", "mul_", "add_", "sub_", "div_", "masked_fill_", "zero_", "fill_", "clamp_", "type_as", "isnan", "isinf"}
+    | {"bmm", "matmul", "clone", "unbind", "chunk", "gt", "lt", "ge", "le", "std", "var", "t", "tril", "triu", "log"}
+    | {"exp", "sqrt", "pow", "relu", "tanh", "is_floating_point", "element_size", "movedim", "unflatten", "narrow"}
+    | {"repeat", "tolist", "div", "sub", "add", "scatter_", "index_select", "bernoulli", "masked_scatter", "allclose"}
+)
+"""Methods and attributes that say of an argument of ``forward``, or of what a layer gave, that it is a tensor."""
+
 CONVOLUTIONS = frozenset({"Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"})
 POOLS: tuple[str, ...] = (
     "AvgPool",
@@ -294,6 +371,11 @@ def int_of(value: Value | None) -> int | None:
     if isinstance(value, Size):
         return value.dim.value
     return None
+
+
+def is_data(value: Value) -> bool:
+    """Whether a value certainly is a tensor that depends on what the caller gives."""
+    return isinstance(value, Tensor) and (value.certain or value.shown) and value.batch is not None
 
 
 def carries_graph(name: str, parts: Sequence[bool | None]) -> bool | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.nodes import functions_in
 from modellint.source.project import ClassRef, Imported
-from modellint.source.signs import BUILDS, SIGNS, shows
+from modellint.source.signs import SIGNS, shows
 
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile, Project
@@ -144,13 +144,13 @@ class Words:
         return all(map(place.holds, wanted.words)) and self._show(wanted.signs, place, place)
 
     def _show(self, signs: Iterable[str], place: _Place, run: _Place) -> bool:
-        """Whether all that may run each other, or for `BUILDS` what ``forward`` runs of it, shows every sign."""
-        return all(self._shows(sign, (run if sign == BUILDS else place).nodes) for sign in signs)
+        """Whether all that may run each other, of which ``forward`` runs a part, shows every sign."""
+        return all(self._shows(sign, place.nodes, run.nodes) for sign in signs)
 
-    def _shows(self, sign: str, nodes: list[ast.stmt]) -> bool:
+    def _shows(self, sign: str, nodes: list[ast.stmt], run: list[ast.stmt]) -> bool:
         key = (sign, nodes[0] if nodes else None)
         if key not in self._signs:
-            self._signs[key] = shows(sign, self.file, nodes)
+            self._signs[key] = shows(sign, self.file, nodes, run)
         return self._signs[key]
 
     def _place(self, nodes: list[ast.stmt]) -> _Place:

@@ -81,6 +81,7 @@ class BufferUpdatedInEval(Rule):
     only_forward = True
     fixable = "`if self.training:`"
     supersedes = ("MUT005",)
+    at_statements = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every update of a running statistic whether it is for training only."""

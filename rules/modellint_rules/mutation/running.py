@@ -48,7 +48,7 @@ def updates(code: Code) -> Iterator[Update]:
         if write.function not in code.in_forward:
             continue
         if names is None:
-            names = _buffers(code)
+            names = buffers(code)
         found = {_attribute(reading, names) for reading in readings}
         name = found.pop() if len(found) == 1 else None
         module = code.self_name(write.function) or "self"
@@ -57,7 +57,7 @@ def updates(code: Code) -> Iterator[Update]:
             yield update
 
 
-def _buffers(code: Code) -> dict[int, str]:
+def buffers(code: Code) -> dict[int, str]:
     """The names of the buffers that are registered in the file itself, by identity."""
     return {
         id(part): name
@@ -70,11 +70,12 @@ def _buffers(code: Code) -> dict[int, str]:
 
 def _attribute(write: Write, names: dict[int, str]) -> str | None:
     """The one buffer that a statement writes to."""
-    found = {_named(part, names) for part in alternatives(write.target)}
+    found = {named(part, names) for part in alternatives(write.target)}
     return found.pop() if len(found) == 1 else None
 
 
-def _named(value: Value, names: dict[int, str]) -> str | None:
+def named(value: Value, names: dict[int, str]) -> str | None:
+    """The buffer that a value is, or is a view of."""
     part: Value | None = value
     while isinstance(part, Tensor):
         if id(part) in names:

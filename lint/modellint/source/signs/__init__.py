@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source.signs.copies import writes_through
+from modellint.source.signs.data import branches, loops, takes_numbers, uses_numpy
 from modellint.source.signs.making import builds, makes_tensors
 from modellint.source.signs.modes import calls_forward, drops
 from modellint.source.signs.ranks import gets_wide
 from modellint.source.signs.strides import may_move
+from modellint.source.signs.writes import assigns_attributes, assigns_items, changes_input, indexes, shares
 
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile
@@ -32,19 +34,62 @@ FORWARDS = "<forwards>"
 """The `forward` of another object may be called by name."""
 MOVES = "<moves>"
 """A `view` may be asked of what a permutation gave."""
-SIGNS = frozenset({MAKES, WIDE, THROUGH, BUILDS, DROPS, FORWARDS, MOVES})
+BRANCHES = "<branches on data>"
+"""A condition may depend on the values of a tensor."""
+NUMBERS = "<takes numbers>"
+"""Python may take a number out of a tensor."""
+NUMPY = "<uses numpy>"
+"""NumPy may work on what the caller gives."""
+LOOPS = "<loops over data>"
+"""A loop may be as long as a tensor."""
+SHARES = "<writes to shared memory>"
+"""What is written to may be held by another variable as a view."""
+CHANGES_INPUT = "<changes its input>"
+"""An argument of ``forward`` may be written to."""
+INDEXED = "<assigns by indices>"
+"""An item may be assigned to by a tensor of indices or truths."""
+ITEMS = "<assigns items>"
+"""An item may be assigned to."""
+ASSIGNS = "<sets attributes>"
+"""``forward`` may set attributes of the object."""
+OF_FORWARD = frozenset({BUILDS, BRANCHES, NUMBERS, NUMPY, LOOPS, SHARES, CHANGES_INPUT, INDEXED, ITEMS, ASSIGNS})
+"""Signs of what ``forward`` runs."""
+SIGNS = OF_FORWARD | {MAKES, WIDE, THROUGH, DROPS, FORWARDS, MOVES}
 
 
-def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
-    """Whether classes and functions of a file, which may run each other, show a sign."""
-    if sign == MAKES:
-        return makes_tensors(file, nodes)
-    if sign == BUILDS:
-        return builds(nodes)
-    if sign == MOVES:
-        return may_move(nodes)
-    if sign == DROPS:
-        return drops(file, nodes)
-    if sign == FORWARDS:
-        return calls_forward(nodes)
-    return gets_wide(nodes) if sign == WIDE else writes_through(nodes)
+def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
+    """Whether classes and functions of a file, which may run each other, show a sign; ``run``: those that ``forward`` runs."""
+    match sign:
+        case "<makes tensors>":
+            return makes_tensors(file, nodes)
+        case "<builds>":
+            return builds(run)
+        case "<moves>":
+            return may_move(nodes)
+        case "<drops>":
+            return drops(file, nodes)
+        case "<forwards>":
+            return calls_forward(nodes)
+        case "<wide>":
+            return gets_wide(nodes)
+        case "<writes through>":
+            return writes_through(nodes)
+        case "<branches on data>":
+            return branches(run)
+        case "<takes numbers>":
+            return takes_numbers(run)
+        case "<uses numpy>":
+            return uses_numpy(file, run)
+        case "<loops over data>":
+            return loops(run)
+        case "<writes to shared memory>":
+            return shares(nodes, run)
+        case "<changes its input>":
+            return changes_input(nodes, run)
+        case "<assigns by indices>":
+            return indexes(run)
+        case "<assigns items>":
+            return assigns_items(run)
+        case "<sets attributes>":
+            return assigns_attributes(run)
+    raise ValueError(sign)

@@ -1,0 +1,284 @@
+"""Signs of writes that others may see: through views, to arguments, to items, to attributes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from modellint.source.nodes import Function, called_name, functions_in, given_to, of_kind, parameters_of
+from modellint.source.tensors import VIEWS
+
+if TYPE_CHECKING:
+    pass
+
+_VIEWING = VIEWS | frozenset({"to", "type", "cuda", "cpu", "float", "select", "split_with_sizes", "hsplit", "vsplit"})
+_LOOSE = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter"})
+_QUIET = frozenset({"requires_grad_", "share_memory_", "retain_grad_", "detach_", "_"})
+_Edge = tuple[int, frozenset[str], frozenset[str], bool]
+"""A row, names that are bound there, names whose memory they may share, and whether as views of it."""
+
+
+def shares(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
+    """Whether what is written to may be held in two ways, one of which does not see it; or stands behind an ellipsis."""
+    functions = functions_in(run)
+    names = {function.name for function in functions}
+    passing = _passing(nodes)
+    for function in functions:
+        writes = list(_writes(function, functions))
+        if not writes:
+            continue
+        for _, target in writes:
+            if isinstance(target, ast.Subscript) and any(map(_is_ellipsis, _indices(target))):
+                return True
+            # Of `x[0] = v` it is `x` that is written to.
+            stored = isinstance(target, ast.Subscript) and not isinstance(target.ctx, ast.Load)
+            if _is_view(target.value if stored and isinstance(target, ast.Subscript) else target):
+                return True
+        edges = list(_edges(function, names, passing))
+        for group, is_view in _groups(edges):
+            if (
+                is_view
+                and len(group) > 1
+                and any(not _roots(target, names, passing).isdisjoint(group) for _, target in writes)
+            ):
+                return True
+    return False
+
+
+def changes_input(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
+    """Whether ``forward`` may write to one of its arguments, itself or by what it hands them to."""
+    functions = functions_in(run)
+    names = {function.name for function in functions}
+    passing = _passing(nodes)
+    for function in functions:
+        if function.name != "forward":
+            continue
+        writes = list(_writes(function, functions))
+        if not writes:
+            continue
+        edges = list(_edges(function, names, passing))
+        for name in parameters_of(function):
+            last = _rebound(function, name, names, passing)
+            held = {name}
+            rows = [(row, bound) for row, bound, sources, _ in edges if name in sources and row <= last]
+            for _, bound in rows:
+                held |= bound - {name}
+            size = 0
+            while size < len(held):
+                size = len(held)
+                for _, bound, sources, _ in edges:
+                    if not sources.isdisjoint(held - {name}):
+                        held |= bound - {name}
+            for row, target in writes:
+                roots = _roots(target, names, passing)
+                if (name in roots and row <= last) or not roots.isdisjoint(held - {name}):
+                    return True
+    return False
+
+
+def indexes(run: Sequence[ast.stmt]) -> bool:
+    """Whether an item is assigned to, by more than constants and slices."""
+    for function in functions_in(run):
+        counted = {name for loop in of_kind(function, ast.For) if _is_range(loop.iter) for name in _stored(loop.target)}
+        for target in _items(function):
+            for index in _indices(target):
+                if isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp)) and not _is_inverted(index):
+                    continue
+                if not (isinstance(index, ast.Name) and index.id in counted):
+                    return True
+    return False
+
+
+def assigns_items(run: Sequence[ast.stmt]) -> bool:
+    """Whether an item is assigned to."""
+    return any(True for function in functions_in(run) for _ in _items(function))
+
+
+def assigns_attributes(run: Sequence[ast.stmt]) -> bool:
+    """Whether an attribute of the object is set."""
+    for function in functions_in(run):
+        for node in of_kind(function, ast.Attribute):
+            if not isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name) and node.value.id == "self":
+                return True
+        if any(called_name(call) in ("setattr", "__setattr__") for call in of_kind(function, ast.Call)):
+            return True
+    return False
+
+
+def _is_range(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and called_name(node) == "range"
+
+
+def _is_inverted(node: ast.expr) -> bool:
+    return isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant)
+
+
+def _items(function: Function) -> Iterator[ast.Subscript]:
+    for node in of_kind(function, ast.Subscript):
+        if isinstance(node.ctx, ast.Store):
+            yield node
+
+
+def _indices(node: ast.Subscript) -> list[ast.expr]:
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+def _passing(nodes: Sequence[ast.stmt]) -> frozenset[str]:
+    """Attributes of the object that may be modules which give back what they are given."""
+    found: set[str] = set()
+    for node in nodes:
+        for assignment in of_kind(node, ast.Assign):
+            names = [target.attr for target in assignment.targets if isinstance(target, ast.Attribute)]
+            if names and any(_is_identity(call) for call in _calls_in(assignment.value)):
+                found.update(names)
+    return frozenset(found)
+
+
+def _calls_in(node: ast.expr) -> list[ast.Call]:
+    return [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+
+
+def _is_identity(call: ast.Call) -> bool:
+    name = called_name(call)
+    return name == "Identity" or (name == "Sequential" and not call.args)
+
+
+def _writes(function: Function, functions: Sequence[Function]) -> Iterator[tuple[int, ast.expr]]:
+    """What a function changes in place, itself or by a function that it hands it to."""
+    for augmented in of_kind(function, ast.AugAssign):
+        yield augmented.lineno, augmented.target
+    for item in _items(function):
+        yield item.lineno, item
+    writers = {one.name for one in functions if one is not function and _changes_parameters(one)}
+    for call in of_kind(function, ast.Call):
+        name = called_name(call)
+        if (
+            isinstance(call.func, ast.Attribute)
+            and name.endswith("_")
+            and not name.endswith("__")
+            and name not in _QUIET
+        ):
+            yield call.lineno, call.func.value
+        if name in writers:
+            for given in given_to(call):
+                yield call.lineno, given
+
+
+def _changes_parameters(function: Function) -> bool:
+    return (
+        bool(of_kind(function, ast.AugAssign))
+        or any(True for _ in _items(function))
+        or any(called_name(call).endswith("_") for call in of_kind(function, ast.Call))
+    )
+
+
+def _edges(function: Function, names: set[str], passing: frozenset[str]) -> Iterator[_Edge]:
+    for assignment in of_kind(function, ast.Assign):
+        sources = _roots(assignment.value, names, passing)
+        if sources:
+            bound = frozenset(name for target in assignment.targets for name in _stored(target))
+            yield assignment.lineno, bound, sources, _is_view(assignment.value)
+    turns = [(loop.target, loop.iter) for loop in of_kind(function, ast.For)]
+    turns += ((one.target, one.iter) for one in of_kind(function, ast.comprehension))
+    for target, iterable in turns:
+        sources = _roots(iterable, names, passing)
+        if sources:
+            yield target.lineno, frozenset(_stored(target)), sources, True
+    for walrus in of_kind(function, ast.NamedExpr):
+        yield (
+            walrus.lineno,
+            frozenset(_stored(walrus.target)),
+            _roots(walrus.value, names, passing),
+            _is_view(walrus.value),
+        )
+
+
+def _stored(target: ast.expr) -> Iterator[str]:
+    match target:
+        case ast.Name(id=name):
+            yield name
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            for element in elements:
+                yield from _stored(element)
+        case ast.Starred(value=inner):
+            yield from _stored(inner)
+
+
+def _roots(node: ast.expr, names: set[str], passing: frozenset[str]) -> frozenset[str]:
+    """The variables whose memory an expression may share."""
+    found: set[str] = set()
+    pending: list[ast.expr] = [node]
+    while pending:
+        match pending.pop():
+            case ast.Name(id=name):
+                found.add(name)
+            case ast.Subscript(value=inner) | ast.Starred(value=inner) | ast.Attribute(value=inner):
+                pending.append(inner)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.BoolOp(values=parts):
+                pending += parts
+            case ast.IfExp(body=body, orelse=other):
+                pending += (body, other)
+            case ast.NamedExpr(value=inner):
+                pending.append(inner)
+            case ast.Call() as call:
+                name = called_name(call)
+                if isinstance(call.func, ast.Attribute):
+                    if name in _VIEWING or name.endswith("_"):
+                        pending.append(call.func.value)
+                    if name in passing or name in names or name in _VIEWING:
+                        pending += given_to(call)
+                elif name in names or name in _LOOSE:
+                    pending += given_to(call)
+            case _:
+                pass
+    found.discard("self")
+    return frozenset(found)
+
+
+def _is_view(node: ast.expr) -> bool:
+    """Whether an expression may give a view."""
+    match node:
+        case ast.Name():
+            return False
+        case ast.Subscript():
+            return True
+        case ast.Attribute(value=inner, attr=name):
+            return name in _VIEWING or _is_view(inner)
+        case ast.IfExp(body=body, orelse=other):
+            return _is_view(body) or _is_view(other)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.BoolOp(values=parts):
+            return any(map(_is_view, parts))
+        case ast.Call():
+            return True
+    return False
+
+
+def _groups(edges: Sequence[_Edge]) -> list[tuple[set[str], bool]]:
+    """Names that may share memory, and whether one is a view of another."""
+    groups: list[tuple[set[str], bool]] = []
+    for _, bound, sources, is_view in edges:
+        joined, viewed = set(bound | sources), is_view
+        rest = []
+        for group, flag in groups:
+            if group.isdisjoint(joined):
+                rest.append((group, flag))
+            else:
+                joined |= group
+                viewed = viewed or flag
+        groups = [*rest, (joined, viewed)]
+    return groups
+
+
+def _rebound(function: Function, name: str, names: set[str], passing: frozenset[str]) -> int:
+    """The row from which on a parameter's name certainly stands for something else."""
+    for statement in function.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+                if name not in _roots(value, names, passing):
+                    return statement.end_lineno or statement.lineno
+    return 1 << 30

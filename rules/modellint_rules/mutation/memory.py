@@ -1,0 +1,166 @@
+"""Which tensors share memory, and whether a change of one is seen by another: what the rules about writes share."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.source.nodes import of_kind, parents_in, walk
+from modellint.source.signs.copies import EITHER
+from modellint.source.tensors import IN_PLACE_LAYOUT, Tensor
+
+if TYPE_CHECKING:
+    from modellint.source.records import Write
+
+CASTS = frozenset({"to", "type", "cuda", "cpu", "float"})
+"""Operators that give the same tensor where nothing has to change, else a copy."""
+_ABOUT = frozenset({"shape", "size", "dim", "ndim", "dtype", "device", "numel", "requires_grad", "is_cuda"})
+_NO_CHANGE = IN_PLACE_LAYOUT | {"requires_grad_", "retain_grad_", "share_memory_", "detach_", "pin_memory_", "_"}
+
+
+def bases(tensor: Tensor) -> Iterator[Tensor]:
+    """A tensor and those whose memory it shares, down to the first."""
+    part: Tensor | None = tensor
+    while part is not None:
+        yield part
+        part = part.base
+
+
+def copying(tensor: Tensor) -> Iterator[Tensor]:
+    """Those of them that may be copies, as `reshape` gives them."""
+    for part in bases(tensor):
+        if part.kind != "tensor":
+            # What the module owns is what it is, whatever it was made of.
+            return
+        if part.made_by in EITHER and part.base is not None and not _is_view(part, part.base):
+            yield part
+
+
+def may_be_copy(tensor: Tensor) -> bool:
+    """Whether a tensor may be a copy of the one at the bottom of its views."""
+    return any(copying(tensor)) or any(part.made_by in CASTS and part.base is not None for part in bases(tensor))
+
+
+def changes(write: Write) -> bool:
+    """Whether a write changes what a tensor holds, where a model that was exported runs it."""
+    if write.training or not write.exported or write.how in ("attribute", "data"):
+        return False
+    return write.how != "method" or getattr(getattr(write.node, "func", None), "attr", "") not in _NO_CHANGE
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value certainly is a tensor."""
+    return isinstance(value, Tensor) and (value.certain or value.shown)
+
+
+def _is_view(made: Tensor, source: Tensor) -> bool:
+    """Whether an operator that may copy certainly does not, or is not known to merge dimensions: splitting them never copies."""
+    if made.made_by in ("reshape", "reshape_as"):
+        before, after = (part.layout.rank if part.layout is not None else None for part in (source, made))
+        if before is None or after is None or after >= before:
+            return True
+    if source.layout is None or made.layout is None or source.assumed or source.root.origin == "argument":
+        return False
+    # What is contiguous though its source is not has been copied.
+    known = all(axis.stride is not None for axis in (*source.layout.axes, *made.layout.axes))
+    return source.layout.is_contiguous or (known and not made.layout.is_contiguous)
+
+
+def is_read_later(write: Write, name: str) -> bool:
+    """Whether what a local variable holds is read behind a write before it is bound anew; its shape alone is not."""
+    function = write.function
+    if function is None:
+        return False
+    here = _place(write.statement, end=True)
+    if _binds(write.statement, name):
+        return False
+    around = [node for node in _loops(function) if _holds(node, write.statement)]
+    events = sorted(_events(function, name))
+    behind = [loads for place, loads in events if place > here]
+    again = [loads for place, loads in events if around and _place(around[0]) < place <= here]
+    return next(iter((*behind, *again)), False)
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(isinstance(target, ast.Name) and target.id == name for target in targets)
+
+
+def _loops(function: ast.AST) -> list[ast.AST]:
+    return [*of_kind(function, ast.For), *of_kind(function, ast.While)]
+
+
+def _events(function: ast.AST, name: str) -> Iterator[tuple[tuple[int, int], bool]]:
+    """Every place where a variable is read (True) or bound; a statement binds behind its value."""
+    parents = parents_in(function)
+    for node in of_kind(function, ast.Assign):
+        for target in node.targets:
+            if any(isinstance(p, ast.Name) and p.id == name and isinstance(p.ctx, ast.Store) for p in walk(target)):
+                yield _place(node.value, end=True), False
+    for found in of_kind(function, ast.Name):
+        if found.id == name and isinstance(found.ctx, ast.Load):
+            above = parents.get(found)
+            if not (isinstance(above, ast.Attribute) and above.attr in _ABOUT):
+                yield _place(found), True
+    for loop in of_kind(function, ast.For):
+        if any(isinstance(part, ast.Name) and part.id == name for part in walk(loop.target)):
+            # Bound anew by each turn, behind what is written there of it.
+            yield _place(loop.iter, end=True), False
+
+
+def _place(node: ast.AST, end: bool = False) -> tuple[int, int]:
+    row, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    if end:
+        return getattr(node, "end_lineno", None) or row, getattr(node, "end_col_offset", None) or 0
+    return row, column
+
+
+def _holds(node: ast.AST, part: ast.AST) -> bool:
+    return any(inner is part for inner in walk(node))
+
+
+def item_of(write: Write) -> ast.Subscript | None:
+    """The `x[i]` that a write assigns to, by `=` or `+=`."""
+    place = write.node.target if isinstance(write.node, ast.AugAssign) else write.node
+    return place if isinstance(place, ast.Subscript) else None
+
+
+def indices(place: ast.Subscript) -> list[ast.expr]:
+    """What stands in the brackets of a subscript."""
+    return place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
+
+
+def is_mask(value: object) -> bool:
+    """Whether a tensor certainly holds truths."""
+    if not isinstance(value, Tensor):
+        return False
+    if value.made_by in _TRUTHS:
+        return True
+    match value.node:
+        case ast.UnaryOp(op=ast.Invert()):
+            return True
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr() | ast.BitXor()):
+            return True
+    return value.base is not None and value.made_by not in CASTS and is_mask(value.base)
+
+
+_TRUTHS = frozenset(
+    {
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "bool",
+        "logical_and",
+        "logical_or",
+        "logical_not",
+    }
+    | {"logical_xor", "isclose", "isin", "signbit"}
+)
+"""Operators that give truths."""
