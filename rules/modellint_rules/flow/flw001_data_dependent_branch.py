@@ -1,0 +1,151 @@
+"""FLW001: a branch that depends on the values of a tensor."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint.source.nodes import walk
+from modellint.source.signs import BRANCHES
+from modellint.source.tensors import Drawn, Tensor, is_data
+from modellint.source.values import Const, alternatives
+from modellint_rules.flow.training_only import TALK, is_for_training
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Call, Question
+
+
+class DataDependentBranch(Rule):
+    """A branch in `forward` that depends on the values of a tensor.
+
+    ## What it does
+    Finds `if`, `while`, conditional expressions, `and`, `or` and `not` that ask a tensor for its truth where that depends
+    on what the caller gives, `min` and `max` of Python on such tensors, and `torch.equal` and `torch.allclose` in a
+    condition.
+
+    ## Why
+    Tracing runs one of the branches, the one that the sample input takes, and records nothing of the other: the converted
+    model takes it whatever its input is, and nobody says so. `torch.export` refuses ("Could not guard on data-dependent
+    expression").
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            if x.sum() > 0:
+                return x * 2
+            return x
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return torch.where(x.sum() > 0, x * 2, x)
+    ```
+
+    ## Fix safety
+    There is no fix. `torch.where` computes both sides and chooses between them; a mask or a clamp often says the same.
+
+    ## Known limits
+    Conditions on shapes, types, flags, `None` and `self.training` are none of this. A branch that only raises or warns, and
+    an `assert`, are left alone: tracing drops the check, not the result. So are what runs in training only,
+    `torch.jit.is_tracing()` and its like, and losses. What functions of other files give is taken for a tensor only where a
+    method of tensors is called of it.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/2005>
+    - <https://github.com/apple/coremltools/issues/2008>
+    - <https://pytorch.org/docs/stable/generated/torch.jit.trace.html>
+    """
+
+    code = "FLW001"
+    name = "data-dependent-branch"
+    severity = Severity.ERROR
+    needs = (frozenset({"forward"}), frozenset({BRANCHES}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask everything whose truth is asked whether it is a tensor's."""
+        if is_for_training(code):
+            return
+        said: set[ast.AST] = set()
+        for readings in code.questions:
+            question = readings[0]
+            if question.site not in said and all(_depends(one) for one in readings) and not _only_checks(question.site):
+                said.add(question.site)
+                yield code.finding(
+                    self,
+                    question.test,
+                    "This branch depends on the values of a tensor: tracing keeps the one that the sample input takes",
+                    statement=question.statement,
+                    advice="Compute both sides and choose with `torch.where`",
+                )
+        for calls in code.calls:
+            call = calls[0]
+            if call.name in _CHOOSING and all(_chooses(one) for one in calls):
+                yield code.finding(
+                    self,
+                    call.node,
+                    f"Python's `{call.method}` compares the values of a tensor: tracing keeps what the sample input gives",
+                    statement=call.statement,
+                    advice=f"Write `torch.{call.method}imum`, or `clamp`",
+                )
+
+
+_CHOOSING = ("builtins.min", "builtins.max")
+
+
+def _depends(question: Question) -> bool:
+    if question.aside or isinstance(question.site, ast.Assert):
+        return False
+    parts = [part for part in alternatives(question.value) if not isinstance(part, Const)]
+    return bool(parts) and all(_is_asked(part, question) for part in parts)
+
+
+def _is_asked(part: object, question: Question) -> bool:
+    match part:
+        case Drawn():
+            # What was taken out in another statement is reported there.
+            return any(node is part.node for node in walk(question.test))
+        case Tensor():
+            # Nobody asks all of an argument for its truth: it is a flag.
+            return is_data(part) and part.origin != "argument"
+    return False
+
+
+def _only_checks(site: ast.AST) -> bool:
+    """Whether a branch does nothing but raise, warn or print."""
+    return isinstance(site, ast.If) and not site.orelse and all(_is_check(part) for part in site.body)
+
+
+def _is_check(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Raise() | ast.Assert() | ast.Pass():
+            return True
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
+            return name in TALK
+        case ast.If():
+            return all(map(_is_check, (*statement.body, *statement.orelse)))
+        case ast.Assign(value=ast.Constant(value=str()) | ast.JoinedStr()):
+            return any(isinstance(target, ast.Name) for target in statement.targets)
+    return False
+
+
+def _chooses(call: Call) -> bool:
+    given = [all(map(is_data, alternatives(value))) for value in call.arguments.positional]
+    return call.exported and not call.training and len(given) > 1 and any(given)
