@@ -1,0 +1,122 @@
+"""FLW002: a number that Python takes out of a tensor."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint.source.nodes import walk
+from modellint.source.signs import NUMBERS
+from modellint.source.tensors import Drawn, is_data
+from modellint.source.values import Value, alternatives
+from modellint_rules.flow.training_only import is_for_training, is_talk
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Call
+
+
+class TensorToPython(Rule):
+    """A number that Python takes out of a tensor in `forward`.
+
+    ## What it does
+    Finds `.item()`, `.tolist()`, `.numpy()`, `int(t)`, `float(t)` and `bool(t)` on tensors that depend on what the caller
+    gives, where `forward` runs them.
+
+    ## Why
+    Tracing records no Python numbers and no arrays: that of the sample input becomes a constant of the converted model, and
+    nobody says so. `torch.export` gives it a symbol, which coremltools refuses in most places.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            scale = x.abs().max().item()
+            return x / scale
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            scale = x.abs().max()
+            return x / scale
+    ```
+
+    ## Fix safety
+    There is no fix: where the number only meets tensors, leave the call out; where Python needs it, for a size or an index,
+    the model has to be written in another way.
+
+    ## Known limits
+    Sizes are no data: `int(x.shape[0])` is left alone, as are numbers of parameters, what runs in training only, losses,
+    and numbers that are only printed. A number that decides a branch at once is FLW001's; functions of NumPy on tensors are
+    FLW003's.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.Tensor.item.html>
+    - <https://pytorch.org/docs/stable/generated/torch.jit.trace.html>
+    """
+
+    code = "FLW002"
+    name = "tensor-to-python"
+    severity = Severity.ERROR
+    needs = (frozenset({"forward"}), frozenset({NUMBERS}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every call whether it takes a number out of a tensor."""
+        if is_for_training(code):
+            return
+        deciding = _deciding(code)
+        for calls in code.calls:
+            call = calls[0]
+            if call.node in deciding or is_talk(call) or _is_of_loss(call) or not all(map(_takes_out, calls)):
+                continue
+            spelled = f".{call.method}()" if call.receiver is not None else f"{call.method}(…)"
+            yield code.finding(
+                self,
+                call.node,
+                f"`{spelled}` takes numbers out of a tensor: tracing keeps those of the sample input",
+                statement=call.statement,
+            )
+
+
+def _deciding(code: Code) -> set[ast.AST]:
+    """The calls whose number is at once asked for its truth."""
+    found: set[ast.AST] = set()
+    for readings in code.questions:
+        parts = [part for one in readings for part in alternatives(one.value) if isinstance(part, Drawn)]
+        if parts:
+            inside = set(walk(readings[0].test))
+            found |= {part.node for part in parts if part.node in inside}
+            # `int(x.item())`
+            found |= {node for node in inside if isinstance(node, ast.Call) and inside & found}
+    return found
+
+
+def _is_of_loss(call: Call) -> bool:
+    """Whether what is taken out is a loss or a statistic, by its name: it goes into a log."""
+    names = {getattr(node, "id", getattr(node, "attr", "")).lower() for node in walk(call.node)}
+    return any("loss" in name or name.startswith(("acc", "stat", "cer", "wer")) for name in names)
+
+
+def _takes_out(call: Call) -> bool:
+    if call.training or not call.exported or call.building:
+        return False
+    if call.name in ("builtins.int", "builtins.float", "builtins.bool"):
+        given: Value | None = call.arguments.get(0)
+    elif call.method in ("item", "tolist", "numpy") and call.receiver is not None:
+        given = call.receiver
+    else:
+        return False
+    return given is not None and all(map(is_data, alternatives(given)))
