@@ -1,0 +1,98 @@
+"""FLW003: NumPy at work on tensors in `forward`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint.source.apply import tensors_in
+from modellint.source.signs import NUMPY
+from modellint.source.tensors import is_data
+from modellint_rules.flow.training_only import is_for_training, is_talk
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Call
+
+
+class NumpyInForward(Rule):
+    """NumPy at work on tensors, or drawing numbers, in `forward`.
+
+    ## What it does
+    Finds functions of NumPy on tensors that depend on what the caller gives, and `numpy.random`, where `forward` runs them.
+
+    ## Why
+    Neither tracing nor `torch.export` sees what NumPy does. Tracing makes the result for the sample input a constant of the
+    converted model, and nobody says so; `torch.export` refuses. A random number of NumPy is drawn once, when the model is
+    captured.
+
+    ## Bad
+    ```python
+    import numpy as np
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return x * float(np.abs(x.detach()).max())
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return x * x.abs().max()
+    ```
+
+    ## Fix safety
+    There is no fix. Most functions of NumPy have one of the same name in `torch`.
+
+    ## Known limits
+    A call of `.numpy()` is FLW002's. NumPy on sizes and on constants is left alone, and so is what runs in training only,
+    and in losses.
+
+    ## References
+    - <https://pytorch.org/docs/stable/generated/torch.jit.trace.html>
+    """
+
+    code = "FLW003"
+    name = "numpy-in-forward"
+    severity = Severity.WARNING
+    needs = (frozenset({"forward"}), frozenset({NUMPY}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every call whether it is NumPy's."""
+        if is_for_training(code):
+            return
+        for calls in code.calls:
+            call = calls[0]
+            if is_talk(call):
+                continue
+            if all(map(_leaves_torch, calls)):
+                message = "NumPy computes this, unseen: tracing keeps the result for the sample input"
+            elif all(map(_draws, calls)):
+                message = "NumPy draws this once, when the model is captured: the converted model keeps the number"
+            else:
+                continue
+            yield code.finding(self, call.node, message, statement=call.statement)
+
+
+def _runs(call: Call) -> bool:
+    return not call.training and call.exported and not call.building
+
+
+def _leaves_torch(call: Call) -> bool:
+    if not _runs(call):
+        return False
+    return call.name.startswith("numpy.") and any(map(is_data, tensors_in(call.arguments.everything())))
+
+
+def _draws(call: Call) -> bool:
+    return _runs(call) and call.name.startswith("numpy.random.") and not call.name.endswith("seed")
