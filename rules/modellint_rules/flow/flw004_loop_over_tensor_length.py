@@ -1,0 +1,171 @@
+"""FLW004: a loop as long as a tensor."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint.source.nodes import of_kind, walk
+from modellint.source.signs import LOOPS
+from modellint.source.tensors import is_data
+from modellint.source.values import alternatives
+from modellint_rules.flow.training_only import is_for_training
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Question, Turns
+
+
+class LoopOverTensorLength(Rule):
+    """A loop in `forward` with as many turns as a tensor has elements in a dimension.
+
+    ## What it does
+    Finds `for` loops and comprehensions over a tensor, over `range` of one of its sizes, and `while` loops up to one, where
+    the size depends on what the caller gives.
+
+    ## Why
+    Tracing unrolls the loop for the sample input, and so does `torch.export`: with a flexible dimension the converted model
+    computes the sample's number of turns whatever it gets, without a word, or is refused. With a fixed size it is right,
+    but every turn is a copy of the body.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            steps = []
+            for t in range(x.shape[1]):
+                steps.append(x[:, t].cumsum(-1))
+            return torch.stack(steps, 1)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return x.cumsum(-1)
+    ```
+
+    ## Fix safety
+    There is no fix: operators on the whole tensor have to take the loop's place.
+
+    ## Known limits
+    A loop whose number of turns the code fixes, by a constant size, a list or a configuration value, is left alone, and so
+    are loops in training only, and in losses.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/1995>
+    """
+
+    code = "FLW004"
+    name = "loop-over-tensor-length"
+    severity = Severity.WARNING
+    needs = (frozenset({"for", "while"}), frozenset({"forward"}), frozenset({LOOPS}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every loop what it goes through."""
+        if is_for_training(code):
+            return
+        for readings in code.turns:
+            if all(not one.aside and (_is_over(code, one) or _counts(code, one)) for one in readings):
+                turns = readings[0]
+                yield code.finding(
+                    self,
+                    turns.node,
+                    "This loop is as long as a tensor: it is unrolled for the sample input's size",
+                    statement=turns.statement,
+                )
+        for questions in code.questions:
+            question = questions[0]
+            if not any(one.aside for one in questions) and _runs_up_to_size(code, question):
+                yield code.finding(
+                    self,
+                    question.test,
+                    "This loop runs up to a size of a tensor: it is unrolled for the sample input's size",
+                    statement=question.statement,
+                )
+
+
+def _runs_up_to_size(code: Code, question: Question) -> bool:
+    test = question.test
+    counts = isinstance(question.site, ast.While) and isinstance(test, ast.Compare)
+    return counts and _holds_size(code, test, question.function)
+
+
+_PASSING = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter", "tqdm"})
+
+
+def _is_over(code: Code, turns: Turns) -> bool:
+    """Whether a loop goes through a tensor, itself or by `enumerate` and the like."""
+    if all(map(is_data, alternatives(turns.value))):
+        return True
+    match turns.node:
+        case ast.Call(func=ast.Name(id=name)) if name in _PASSING:
+            calls = code.flow.calls.get(turns.node, ())
+            return bool(calls) and all(
+                all(
+                    all(map(is_data, alternatives(value)))
+                    for value in call.arguments.positional[: None if name == "zip" else 1]
+                )
+                for call in calls
+            )
+        case ast.Call(func=ast.Attribute(attr="unbind")):
+            calls = code.flow.calls.get(turns.node, ())
+            return bool(calls) and all(call.receiver is not None and is_data(call.receiver) for call in calls)
+    return False
+
+
+def _counts(code: Code, turns: Turns) -> bool:
+    """Whether a loop counts up to a size."""
+    match turns.node:
+        case ast.Call(func=ast.Name(id="range"), args=given):
+            return any(_holds_size(code, part, turns.function) for part in given)
+        case ast.Call(func=ast.Name(id=name), args=given) if name in _PASSING:
+            inner = [part for part in given if isinstance(part, ast.Call)]
+            return any(
+                isinstance(part.func, ast.Name)
+                and part.func.id == "range"
+                and any(_holds_size(code, one, turns.function) for one in part.args)
+                for part in inner
+            )
+    return False
+
+
+def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, depth: int = 0) -> bool:
+    """Whether a number depends on a size of a tensor that depends on what the caller gives."""
+    for node in walk(expression):
+        if isinstance(node, (ast.Subscript, ast.Call)) and any(map(is_data, code.sizes(node))):
+            return True
+        bound = _bound(function, node.id) if isinstance(node, ast.Name) and function is not None and depth < 4 else ()
+        for target, value in bound:
+            if function is not None and _holds_size_of(code, target, value, getattr(node, "id", ""), function, depth):
+                return True
+    return False
+
+
+def _bound(function: ast.AST, name: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for assignment in of_kind(function, ast.Assign):
+        for target in assignment.targets:
+            if any(isinstance(part, ast.Name) and part.id == name for part in walk(target)):
+                yield target, assignment.value
+
+
+def _holds_size_of(code: Code, target: ast.expr, value: ast.expr, name: str, function: ast.AST, depth: int) -> bool:
+    if isinstance(target, ast.Name):
+        return _holds_size(code, value, function, depth + 1)
+    if isinstance(target, ast.Tuple):
+        return any(isinstance(part, ast.Name) and part.id == name for part in target.elts) and any(
+            map(is_data, code.sizes(target))
+        )
+    return False
