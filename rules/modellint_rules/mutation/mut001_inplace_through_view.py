@@ -1,0 +1,229 @@
+"""MUT001: an in-place write through a view, of which tracing loses track."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.signs import SHARES
+from modellint.source.tensors import Tensor
+from modellint.source.values import Const, alternatives
+from modellint_rules.mutation.memory import bases, changes, indices, is_read_later, is_tensor, item_of, may_be_copy
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Write
+
+
+class InplaceThroughView(Rule):
+    """An in-place write through a view, where the memory is read afterwards under another name.
+
+    ## What it does
+    Finds in-place operations (`add_`, `+=`, `x[i] = v`) on a view of a tensor that is read afterwards, or on a tensor of
+    which an older view is; and assignments behind an ellipsis, `x[..., 1] = v`.
+
+    ## Why
+    coremltools follows a traced tensor by its name. What is written through `y.view(-1)`, `y.t()` or `y[0]` changes the
+    view, and `y` stays as it was: the update is dropped, and nobody says so. `x[..., 1] = v` is taken for `x[1] = v`:
+    refused where the shapes differ, else written to the wrong place. Only `y[0] = v`, `y[:, 1:] += v`, and `copy_` and
+    `fill_` on such a part are followed.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            y[0].mul_(3)
+            return y
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            y[0] = y[0].mul(3)
+            return y
+    ```
+
+    ## Fix safety
+    The fix writes `y[0] = y[0].mul(3)` for `y[0].mul_(3)`, and `x[:, :, 1]` for `x[..., 1]` where the number of dimensions
+    is known. It is unsafe as it relies on what is known of the tensors. Elsewhere there is none: `z = z + 1` leaves the
+    original alone, if that is what is meant.
+
+    ## Known limits
+    Writes to the result of `reshape`, `flatten` and `contiguous`, which may be copies, are MUT010's; those to buffers
+    MUT005's. What functions of other files do to their arguments is not known.
+
+    ## References
+    - <https://pytorch.org/docs/stable/tensor_view.html>
+    - <https://apple.github.io/coremltools/docs-guides/source/convert-pytorch-workflow.html>
+    """
+
+    code = "MUT001"
+    name = "inplace-through-view"
+    severity = Severity.ERROR
+    needs = (frozenset({"forward"}), frozenset({SHARES}))
+    only_modules = True
+    only_forward = True
+    fixable = "assign to the part"
+    supersedes = ("MUT007",)
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every write who else holds what it changes."""
+        for readings in code.writes:
+            write = readings[0]
+            if not all(map(changes, readings)):
+                continue
+            if all(map(_is_behind_ellipsis, readings)):
+                yield code.finding(
+                    self,
+                    write.statement,
+                    "An assignment behind an ellipsis goes to other dimensions, or is refused, when a traced model is converted",
+                    statement=write.statement,
+                    fix=_spelled_out(code, readings),
+                    advice="Write the dimensions out: `x[:, :, 1] = v`",
+                )
+                continue
+            found = [_loser(one) for one in readings]
+            if all(found):
+                yield code.finding(
+                    self,
+                    write.statement,
+                    f"This write shares memory with `{found[0]}`, which is read later: in a traced model the update is dropped there",
+                    statement=write.statement,
+                    fix=_assigned(code, write),
+                )
+
+
+def _target(write: Write) -> list[Tensor]:
+    """The tensors that a write may change; none where one of the values is none, or is what the module owns."""
+    found: list[Tensor] = []
+    for part in alternatives(write.target):
+        if isinstance(part, Const) and part.value is None:
+            continue
+        if not isinstance(part, Tensor) or not is_tensor(part) or part.registered:
+            return []
+        if item_of(write) is not None and write.how == "augmented" and part.base is not None:
+            part = part.base
+        found.append(part)
+    return found
+
+
+def _loser(write: Write) -> str:
+    """A variable that is read later and does not see the write in a converted model; empty where there is none."""
+    targets = _target(write)
+    if not targets or any(map(may_be_copy, targets)):
+        return ""
+    seen = {id(part) for part in targets}
+    if item_of(write) is not None or getattr(getattr(write.node, "func", None), "attr", "") in ("copy_", "fill_"):
+        for target in targets:
+            if _is_part(target):
+                seen.update(id(part) for part in bases(target))
+    held: dict[str, list[Tensor]] = {}
+    for name, value in write.sharing:
+        held.setdefault(name, []).append(value)
+    for name, values in held.items():
+        if any(id(value) in seen or may_be_copy(value) or _is_elsewhere(value, write) for value in values):
+            continue
+        if is_read_later(write, name):
+            return name
+    return ""
+
+
+def _is_elsewhere(value: Tensor, write: Write) -> bool:
+    """Whether a view is of another part of the tensor than that which is assigned to: `x[:, 1:]`, for `x[:, 0] = v`."""
+    place = item_of(write)
+    if place is None or not isinstance(value.node, ast.Subscript) or value.base not in alternatives(write.target):
+        return False
+    return any(_are_apart(one, other) for one, other in zip(indices(place), indices(value.node), strict=False))
+
+
+def _are_apart(one: ast.expr, other: ast.expr) -> bool:
+    match one, other:
+        case ast.Constant(value=int() as first), ast.Constant(value=int() as second):
+            return first != second and (first < 0) is (second < 0)
+        case ast.Constant(value=int() as number), ast.Slice(lower=ast.Constant(value=int() as start), step=None):
+            return 0 <= number < start
+        case ast.Slice(), ast.Constant():
+            return _are_apart(other, one)
+        case ast.Slice(upper=ast.expr() as end), ast.Slice(lower=ast.expr() as start) if ast.dump(end) == ast.dump(
+            start
+        ):
+            return True
+        case ast.Slice(lower=ast.expr() as start), ast.Slice(upper=ast.expr() as end):
+            return ast.dump(end) == ast.dump(start)
+    return False
+
+
+def _is_part(tensor: Tensor) -> bool:
+    """Whether a tensor is a part of another by indices only, as `y[0][:, 1:]`: what is assigned to it is followed."""
+    links = [part for part in bases(tensor) if part.base is not None]
+    return all(part.made_by == "index" and not _has_ellipsis(part.node) for part in links)
+
+
+def _has_ellipsis(node: ast.AST | None) -> bool:
+    parts = indices(node) if isinstance(node, ast.Subscript) else []
+    return any(isinstance(part, ast.Constant) and part.value is ... for part in parts)
+
+
+def _is_behind_ellipsis(write: Write) -> bool:
+    place = item_of(write)
+    parts = indices(place) if place is not None else []
+    at = next((at for at, part in enumerate(parts) if isinstance(part, ast.Constant) and part.value is ...), None)
+    behind = write.index[at + 1 :] if at is not None else ()
+    at_all = any(not _is_whole(part) for part in (parts[at + 1 :] if at is not None else ()))
+    plain = at_all and all(
+        value is None or not any(isinstance(part, Tensor) for part in alternatives(value)) for value in behind
+    )
+    targets = _target(write)
+    return (
+        bool(behind)
+        and plain
+        and bool(targets)
+        and all(target.rank is None or target.rank > len(behind) for target in targets)
+    )
+
+
+def _is_whole(index: ast.expr) -> bool:
+    return isinstance(index, ast.Slice) and index.lower is index.upper is index.step is None
+
+
+def _assigned(code: Code, write: Write) -> Fix | None:
+    """`y[0] = y[0].mul(3)` for `y[0].mul_(3)`."""
+    match write.statement:
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Subscript(value=ast.Name()) as part, attr=name)) as call
+        ) if call is write.node and not _has_ellipsis(part):
+            spelled = code.rewriter.of(part)
+            edits = (
+                code.rewriter.insert(code.rewriter.start(part), f"{spelled} = "),
+                code.rewriter.rename_method(call, name[:-1]),
+            )
+            return Fix(f"Assign the result to `{spelled}`", edits, Applicability.UNSAFE)
+    return None
+
+
+def _spelled_out(code: Code, readings: list[Write]) -> Fix | None:
+    """`x[:, :, 1] = v` for `x[..., 1] = v`."""
+    place = item_of(readings[0])
+    ranks = {target.rank for one in readings for target in _target(one)}
+    rank = ranks.pop() if len(ranks) == 1 else None
+    if rank is None or place is None:
+        return None
+    parts = indices(place)
+    if any(isinstance(part, ast.Constant) and part.value is None for part in parts):
+        return None
+    dots = next(part for part in parts if isinstance(part, ast.Constant) and part.value is ...)
+    colons = ", ".join(":" for _ in range(rank - len(parts) + 1))
+    edit = code.rewriter.replace(dots, colons)
+    return Fix(f"Write `{colons}` for the ellipsis", (edit,), Applicability.UNSAFE)
