@@ -1,0 +1,155 @@
+"""MUT002: an assignment to the places that a tensor of indices names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.signs import INDEXED
+from modellint.source.tensors import Tensor
+from modellint.source.values import Const, Container, Value, alternatives
+from modellint_rules.mutation.memory import changes, indices, is_mask, is_tensor, item_of
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Write
+
+
+class TensorIndexAssign(Rule):
+    """An assignment to the places that a tensor of indices names, next to a slice or a number.
+
+    ## What it does
+    Finds `y[:, i] = v`, `y[i, 0] = v` and the like, where `i` is a tensor or a list of indices and another index is a slice
+    or a number.
+
+    ## Why
+    When a traced model is converted the assignment is dropped: `y` stays as it was, and nobody says so. `y[i] = v` and
+    `y[i, j] = v`, with nothing but tensors in the brackets, are converted as they should be.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("hidden", torch.tensor([0, 2]))
+
+        def forward(self, x):
+            y = x * 2
+            y[:, self.hidden] = 0.0
+            return y
+    ```
+
+    ## Good
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("hidden", torch.tensor([0, 2]))
+
+        def forward(self, x):
+            y = x * 2
+            y = y.transpose(0, 1).index_put((self.hidden,), y.new_tensor(0.0)).transpose(0, 1)
+            return y
+    ```
+
+    ## Fix safety
+    The fix brings the indexed dimension to the front, for a number that is assigned. It is unsafe: the variable gets a new
+    tensor, so that others that share its memory keep the old values.
+
+    ## Known limits
+    Masks are MUT003's, and writes to buffers MUT005's. A tensor of which is not known whether it holds indices or truths
+    counts here where it stands next to a slice or a number: both are dropped.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/2188>
+    """
+
+    code = "MUT002"
+    name = "tensor-index-assign"
+    severity = Severity.ERROR
+    needs = (frozenset({"forward"}), frozenset({INDEXED}))
+    only_modules = True
+    only_forward = True
+    fixable = "`index_put`"
+    supersedes = ("MUT003", "MUT007")
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every assignment to an item for its indices."""
+        for readings in code.writes:
+            write = readings[0]
+            place = item_of(write)
+            if place is None or not all(changes(one) and _is_dropped(one) for one in readings):
+                continue
+            yield code.finding(
+                self,
+                write.statement,
+                "An assignment by a tensor of indices next to another index is dropped when a traced model is converted",
+                statement=write.statement,
+                fix=_fix(code, write, place),
+            )
+
+
+def _is_dropped(write: Write) -> bool:
+    targets = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
+    if write.how != "augmented" and not all(isinstance(part, Tensor) and not part.registered for part in targets):
+        return False
+    tensors = [value for value in write.index if value is not None and _is_indices(value)]
+    others = [value for value in write.index if value is None or _is_plain(value)]
+    return bool(tensors) and bool(others) and len(tensors) + len(others) == len(write.index)
+
+
+def _is_indices(value: Value) -> bool:
+    """Whether a value is a tensor or a list of indices."""
+    parts = alternatives(value)
+    return all(
+        (isinstance(part, Tensor) and is_tensor(part) and part.rank != 0 and not is_mask(part))
+        or (isinstance(part, Container) and part.kind in ("list", "iterator"))
+        for part in parts
+    )
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether an index is a number, or None."""
+    return not any(isinstance(part, (Tensor, Container)) for part in alternatives(value)) and not (
+        isinstance(value, Const) and value.value is ...
+    )
+
+
+def _fix(code: Code, write: Write, place: ast.Subscript) -> Fix | None:
+    """`y = y.transpose(0, d).index_put((i,), v).transpose(0, d)`."""
+    statement = write.statement
+    parts = indices(place)
+    slices = [at for at, part in enumerate(parts) if isinstance(part, ast.Slice)]
+    whole = all(
+        isinstance(part, ast.Slice) and part.lower is part.upper is part.step is None
+        for part in (parts[at] for at in slices)
+    )
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(place.value, ast.Name):
+        return None
+    if not whole or len(slices) != len(parts) - 1 or not _is_number(statement.value):
+        return None
+    at = next(at for at in range(len(parts)) if at not in slices)
+    name, index, value = place.value.id, code.rewriter.of(parts[at]), code.rewriter.of(statement.value)
+    if isinstance(parts[at], ast.List):
+        index = f"torch.tensor({index})"
+    put = f"index_put(({index},), {name}.new_tensor({value}))"
+    moved = f"{name}.{put}" if at == 0 else f"{name}.transpose(0, {at}).{put}.transpose(0, {at})"
+    edits = (code.rewriter.replace(place, name), code.rewriter.replace(statement.value, moved))
+    return Fix("Write it as `index_put`", edits, Applicability.UNSAFE)
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
