@@ -1,0 +1,170 @@
+"""MUT003: an assignment to the places that a mask names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.signs import INDEXED
+from modellint.source.tensors import Tensor
+from modellint.source.values import Const, Value, alternatives
+from modellint_rules.mutation.memory import changes, indices, is_mask, item_of
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Write
+
+
+class MaskAssign(Rule):
+    """An assignment to the places of a tensor that a mask names.
+
+    ## What it does
+    Finds `y[mask] = v`, where `mask` is the result of a comparison, of `isnan` and the like, or is called one. Next to
+    another index, as in `y[:, mask] = v`, it is an error.
+
+    ## Why
+    The assignment becomes a gather of the places where the mask holds and a scatter, as many as the data says: slow,
+    refused for some shapes, and never in flexible models what it should be. Next to another index it is dropped when a
+    traced model is converted, and nobody says so. `torch.where` computes the same in one operation.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            y[y > 1] = 0.0
+            return y
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            y = y.masked_fill(y > 1, 0.0)
+            return y
+    ```
+
+    ## Fix safety
+    The fix is safe for a number that is assigned to a tensor which the function has just made, which no other variable
+    shares, and which the mask is computed from. Elsewhere it is unsafe: the mask may have fewer dimensions than the tensor,
+    which `masked_fill` and `torch.where` align at the other end, and others that share the memory keep the old values.
+
+    ## Known limits
+    A tensor of which is not known whether it holds truths is left alone. Writes to buffers are MUT005's.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/2141>
+    - <https://pytorch.org/docs/stable/generated/torch.where.html>
+    """
+
+    code = "MUT003"
+    name = "mask-assign"
+    severity = Severity.WARNING
+    needs = (frozenset({"forward"}), frozenset({INDEXED}))
+    only_modules = True
+    only_forward = True
+    fixable = "`masked_fill`, `torch.where`"
+    supersedes = ("MUT007",)
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every assignment to an item for its indices."""
+        for readings in code.writes:
+            write = readings[0]
+            place = item_of(write)
+            if place is None or not all(changes(one) and _is_masked(one, place) for one in readings):
+                continue
+            alone = len(write.index) == 1
+            yield code.finding(
+                self,
+                write.statement,
+                "An assignment by a mask becomes a gather and a scatter; `torch.where` computes the same"
+                if alone
+                else "An assignment by a mask next to another index is dropped when a traced model is converted",
+                severity=Severity.WARNING if alone else Severity.ERROR,
+                statement=write.statement,
+                fix=_fix(code, readings, place) if alone else None,
+            )
+
+
+def _is_masked(write: Write, place: ast.Subscript) -> bool:
+    targets = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
+    if write.how != "augmented" and not all(isinstance(part, Tensor) and not part.registered for part in targets):
+        return False
+    return any(
+        value is not None and _is_called_mask(value, part)
+        for value, part in zip(write.index, indices(place), strict=True)
+    )
+
+
+def _is_called_mask(value: Value, node: ast.expr) -> bool:
+    parts = alternatives(value)
+    if all(map(is_mask, parts)):
+        return True
+    name = node.id if isinstance(node, ast.Name) else ""
+    return "mask" in name.lower() and all(
+        isinstance(part, Tensor) or (isinstance(part, Const) and part.value is None) for part in parts
+    )
+
+
+def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:
+    """`y = y.masked_fill(mask, 0)`, or `y = v.where(mask, y)`."""
+    statement = readings[0].statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(place.value, ast.Name):
+        return None
+    name = place.value.id
+    mask, value = code.rewriter.of(place.slice), code.rewriter.of(statement.value)
+    if _is_number(statement.value):
+        fresh = all(_is_fresh(one, name) for one in readings) and _is_of(place.slice, name)
+        edits = (
+            code.rewriter.replace(place, name),
+            code.rewriter.replace(statement.value, f"{name}.masked_fill({mask}, {value})"),
+        )
+        return Fix("Write it as `masked_fill`", edits, Applicability.SAFE if fresh else Applicability.UNSAFE)
+    match statement.value:
+        # `y[mask] = v[mask]`
+        case ast.Subscript(value=other, slice=index) if ast.dump(index) == ast.dump(place.slice):
+            source = code.rewriter.of(other)
+            made = f"{source if isinstance(other, (ast.Name, ast.Attribute)) else f'({source})'}.where({mask}, {name})"
+            edits = (code.rewriter.replace(place, name), code.rewriter.replace(statement.value, made))
+            return Fix("Write it as `where`", edits, Applicability.UNSAFE)
+    return None
+
+
+def _is_fresh(write: Write, name: str) -> bool:
+    """Whether a tensor was made by the function itself, and is known under one name."""
+    made = alternatives(write.target)
+    return {other for other, _ in write.sharing} == {name} and all(
+        isinstance(part, Tensor) and part.base is None and part.origin == "computed" for part in made
+    )
+
+
+def _is_of(mask: ast.expr, name: str) -> bool:
+    """Whether a mask compares the tensor of that name with a number: it has as many dimensions."""
+    match mask:
+        case ast.Compare(left=ast.Name(id=found), ops=[_], comparators=[other]):
+            return found == name and _is_number(other)
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="torch"), attr="isnan" | "isinf"), args=[ast.Name(id=found)]
+        ):
+            return found == name
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=found), attr="isnan" | "isinf"), args=[]):
+            return found == name
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return _is_of(operand, name)
+    return False
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
