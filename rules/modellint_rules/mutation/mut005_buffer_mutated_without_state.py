@@ -1,0 +1,160 @@
+"""MUT005: a buffer that changes while the model runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint.source.apply import tensors_in
+from modellint.source.nodes import walk
+from modellint.source.tensors import Tensor, is_data
+from modellint.source.values import Const, alternatives
+from modellint_rules.mutation.memory import CASTS, changes
+from modellint_rules.mutation.running import buffers, named
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Write
+
+
+class BufferMutatedWithoutState(Rule):
+    """A buffer that `forward` changes in evaluation too: a counter, a cache, a recurrent state.
+
+    ## What it does
+    Finds buffers that `forward` writes to, or puts another tensor in the place of, without asking `self.training`. Where
+    the new value depends on neither the old one nor the data, as in a table that is made anew for another size, it is a
+    warning.
+
+    ## Why
+    A converted model without states has nothing that changes: the buffer becomes a constant, with the value that it has
+    after tracing's own calls, and nobody says so. `torch.export` makes it a state, which coremltools takes from iOS 18 on.
+
+    ## Bad
+    ```python
+    import torch
+    from torch import nn
+
+
+    class Smoothed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", torch.zeros(8))
+
+        def forward(self, x):
+            y = x + self.last
+            self.last.copy_(x[0])
+            return y
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Smoothed(nn.Module):
+        def forward(self, x, last):
+            y = x + last
+            return y, x[0]
+    ```
+
+    ## Fix safety
+    There is no fix. Either the state is handed in and out, as above; or the update is in place, the model goes to iOS 18 or
+    later, and `ct.convert` is given `states=[ct.StateType(…)]` with the buffer's name.
+
+    ## Known limits
+    Running statistics are MUT008's. Buffers that a base class in another file registers are not known, and neither are
+    changes by functions of other files. Moving a buffer to another device or type is no change.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/1726>
+    - <https://github.com/apple/coremltools/issues/2639>
+    - <https://apple.github.io/coremltools/docs-guides/source/stateful-models.html>
+    """
+
+    code = "MUT005"
+    name = "buffer-mutated-without-state"
+    severity = Severity.ERROR
+    needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
+    only_modules = True
+    only_forward = True
+    supersedes = ("MUT006",)
+    at_statements = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every write whether it is to a buffer."""
+        names: dict[int, str] | None = None
+        said: set[tuple[str, ast.stmt]] = set()
+        for readings in code.writes:
+            write = readings[0]
+            if write.function not in code.in_forward:
+                continue
+            if names is None:
+                names = buffers(code)
+            found = {_attribute(one, names) for one in readings}
+            name = found.pop() if len(found) == 1 else None
+            if name is None or (name, write.statement) in said:
+                continue
+            said.add((name, write.statement))
+            lasting = all(_depends(one, name) for one in readings)
+            yield code.finding(
+                self,
+                write.statement,
+                f"The buffer `{name}` changes while the model runs: converted without a state it is a constant",
+                attribute=name,
+                severity=Severity.ERROR if lasting else Severity.WARNING,
+                statement=write.statement,
+            )
+
+
+def _attribute(write: Write, names: dict[int, str]) -> str | None:
+    """The one buffer that a write changes."""
+    if write.training or not write.exported:
+        return None
+    if write.how == "attribute":
+        if write.attribute not in names.values() or _is_moved(write, names) or _is_cleared(write):
+            return None
+        return write.attribute
+    if write.how != "data" and not changes(write):
+        return None
+    found = {named(part, names) for part in alternatives(write.target)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_cleared(write: Write) -> bool:
+    return all(isinstance(part, Const) for part in alternatives(write.value))
+
+
+def _is_moved(write: Write, names: dict[int, str]) -> bool:
+    """Whether the new value is the old one on another device, or of another type: `self.b = self.b.to(x.device)`."""
+    held = [part for one in alternatives(write.value) if isinstance(one, Tensor) for part in _same(one)]
+    if held and all(names.get(id(part)) == write.attribute for part in held):
+        return True
+    value = getattr(write.statement, "value", None)
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MOVING:
+        value = value.func.value
+    return isinstance(value, ast.Attribute) and value.attr == write.attribute
+
+
+def _same(tensor: Tensor) -> Iterator[Tensor]:
+    """What a tensor was before it was moved or cast."""
+    while tensor.base is not None and tensor.made_by in CASTS:
+        tensor = tensor.base
+    yield tensor
+
+
+_MOVING = frozenset(
+    {"to", "type", "type_as", "cuda", "cpu", "float", "half", "double", "long", "int", "bool", "contiguous", "detach"}
+)
+
+
+def _depends(write: Write, name: str) -> bool:
+    """Whether the new value depends on the old one or on the data."""
+    if write.how == "augmented" or any(map(is_data, tensors_in([write.value]))):
+        return True
+    if write.how == "method" and not getattr(write.node, "args", None):
+        return True
+    return any(isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
+               for node in walk(getattr(write.statement, "value", None) or write.statement)) and write.how != "item"  # fmt: skip
