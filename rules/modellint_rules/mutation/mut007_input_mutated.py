@@ -1,0 +1,126 @@
+"""MUT007: an argument of `forward` that is changed in place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.nodes import of_kind, walk
+from modellint.source.signs import CHANGES_INPUT
+from modellint.source.tensors import Tensor
+from modellint.source.values import Const, alternatives
+from modellint_rules.mutation.memory import changes, is_tensor, may_be_copy
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Write
+
+
+class InputMutated(Rule):
+    """An argument of `forward` that is changed in place.
+
+    ## What it does
+    Finds in-place operations on tensors that the caller gives, or on views of them, in `forward` and in what it runs.
+
+    ## Why
+    The inputs of a Core ML model are immutable: `torch.export` records the change and coremltools refuses it ("cannot
+    handle user input mutation"). In PyTorch the caller's tensor changes under its hands.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            x.clamp_(0, 1)
+            return x * 2
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            x = x.clone()
+            x.clamp_(0, 1)
+            return x * 2
+    ```
+
+    ## Fix safety
+    The fix copies the argument at the start of `forward`. It is unsafe: the caller may wait for the change.
+
+    ## Known limits
+    Of a module inside a model the argument is an intermediate result, and the change is harmless; source does not tell
+    which module is the outermost. A flag called `inplace` may ask for the change. What `nn.ReLU(inplace=True)` and
+    functions of other files do is not known. `x = x.float()` may be a copy, and is left alone.
+
+    ## References
+    - <https://pytorch.org/docs/stable/export.html>
+    - <https://apple.github.io/coremltools/docs-guides/source/convert-pytorch-workflow.html>
+    """
+
+    code = "MUT007"
+    name = "input-mutated"
+    severity = Severity.WARNING
+    needs = (frozenset({"forward"}), frozenset({CHANGES_INPUT}))
+    only_modules = True
+    only_forward = True
+    fixable = "`x = x.clone()`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every write whether it is to an argument of ``forward``."""
+        forward = next((method.node for method in code.methods if getattr(method.node, "name", "") == "forward"), None)
+        if not isinstance(forward, ast.FunctionDef):
+            return
+        given = [*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs]
+        said: set[str] = set()
+        for readings in code.writes:
+            write = readings[0]
+            names = {_argument(one, given) for one in readings}
+            name = names.pop() if len(names) == 1 else None
+            if name is None or name in said or _is_on_demand(write):
+                continue
+            said.add(name)
+            yield code.finding(
+                self,
+                write.statement,
+                f"This changes `{name}`, an argument of `forward`, in place: inputs of a Core ML model are immutable",
+                statement=write.statement,
+                fix=_fix(code, forward, name),
+            )
+
+
+def _is_on_demand(write: Write) -> bool:
+    """Whether a flag called `inplace` asks for the change."""
+    function = write.function
+    if function is None:
+        return False
+    choices: list[ast.If | ast.IfExp] = [*of_kind(function, ast.If), *of_kind(function, ast.IfExp)]
+    return any(
+        "inplace" in ast.unparse(node.test) and any(part is write.node for part in walk(node)) for node in choices
+    )
+
+
+def _argument(write: Write, given: list[ast.arg]) -> str | None:
+    """The argument of ``forward`` that a write certainly changes."""
+    if not changes(write):
+        return None
+    found: set[str | None] = set()
+    for part in alternatives(write.target):
+        if isinstance(part, Const) and part.value is None:
+            continue
+        if not isinstance(part, Tensor) or not is_tensor(part) or may_be_copy(part) or not is_tensor(part.root):
+            return None
+        found.add(part.root.name if part.root.origin == "argument" and part.root.node in given else None)
+    return found.pop() if len(found) == 1 else None
+
+
+def _fix(code: Code, forward: ast.FunctionDef, name: str) -> Fix | None:
+    edit = code.rewriter.first_in_body(forward, f"{name} = {name}.clone()")
+    return Fix(f"Copy `{name}` first", (edit,), Applicability.UNSAFE) if edit is not None else None
