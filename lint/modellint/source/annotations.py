@@ -56,6 +56,19 @@ def says_number(annotation: ast.expr) -> bool:
     return names - {"", "torch", "typing", "t", "th", "Optional", "Union", "None"} <= _NUMBERS
 
 
+def holds_tensors(annotation: ast.expr | None) -> bool:
+    """Whether an annotation says that a parameter is a dictionary of tensors: `dict[str, Tensor]`."""
+    annotation = _unquoted(annotation)
+    if annotation is None:
+        return False
+    names = {getattr(node, "attr", getattr(node, "id", "")) for node in walk(annotation)}
+    return (
+        bool(names & {"Dict", "dict", "Mapping"})
+        and "Tensor" in names
+        and not names & {"Any", "List", "list", "Tuple", "tuple"}
+    )
+
+
 def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source import apply, tensors
+from modellint.source.annotations import holds_tensors
 from modellint.source.apply import derived, dim_of, tensors_in, view_of
 from modellint.source.calls import NO_ARGUMENTS
 from modellint.source.layout import Dim, Layout
@@ -147,6 +148,8 @@ class TensorExpressions(TensorCalls):
 
     def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
         receiver = _without_none(self.value(node.value, frame))
+        if isinstance(receiver, Argument) and self.reading and holds_tensors(receiver.annotation):
+            return Tensor(node, Layout.unranked(), "unseen", grad=None, assumed=True, batch=True)
         if not any(isinstance(part, (Tensor, Shape)) for part in alternatives(receiver)):
             return super()._subscript(node, frame)
         made = union([self._subscripted(part, node, frame) for part in alternatives(receiver)])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.nodes import functions_in
+from modellint.source.nodes import Function, functions_in, of_kind
 from modellint.source.project import ClassRef, Imported
 from modellint.source.signs import SIGNS, shows
 
@@ -161,11 +161,24 @@ class Words:
         left = functions_in(nodes)
         found = [function for function in left if function.name == "forward"]
         left = [function for function in left if function.name != "forward"]
+        kept = {name for function in left if function.name == "__init__" for name in self._kept_by(function, left)}
+        if found and kept:
+            # `self.pick = pick`: what building keeps, `forward` may call.
+            found.extend(function for function in left if function.name in kept)
+            left = [function for function in left if function.name not in kept]
         for function in found:
             words = self._in(function)
             found.extend(other for other in left if other.name in words)
             left = [other for other in left if other.name not in words]
         return [*found]
+
+    def _kept_by(self, init: ast.stmt, functions: Sequence[Function]) -> set[str]:
+        """The functions that ``__init__`` mentions without calling them."""
+        names = {function.name for function in functions} & self._in(init)
+        if not names:
+            return names
+        called = {call.func for call in of_kind(init, ast.Call)}
+        return {node.id for node in of_kind(init, ast.Name) if node.id in names and node not in called}
 
     def _reachable(self, ref: ClassRef) -> list[ast.stmt]:
         """A class, its bases in the file, and the functions that they name, and so on."""

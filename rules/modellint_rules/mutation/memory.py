@@ -131,6 +131,26 @@ def indices(place: ast.Subscript) -> list[ast.expr]:
     return place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
 
 
+def is_used_as_mask(function: ast.AST | None, name: str) -> bool:
+    """Whether a function uses a variable as truths: in `torch.where`, `masked_fill`, `~m` or `m & n`."""
+    if function is None:
+        return False
+    for call in of_kind(function, ast.Call):
+        method = getattr(call.func, "attr", "")
+        if method in ("where", "masked_fill", "masked_fill_", "masked_select") and call.args:
+            given = call.args[0] if method != "where" or len(call.args) == 3 else call.args[-1]
+            if isinstance(given, ast.Name) and given.id == name:
+                return True
+    inverted = (node.operand for node in of_kind(function, ast.UnaryOp) if isinstance(node.op, ast.Invert))
+    both = (
+        part
+        for node in of_kind(function, ast.BinOp)
+        if isinstance(node.op, (ast.BitAnd, ast.BitOr))
+        for part in (node.left, node.right)
+    )
+    return any(isinstance(part, ast.Name) and part.id == name for part in (*inverted, *both))
+
+
 def is_mask(value: object) -> bool:
     """Whether a tensor certainly holds truths."""
     if not isinstance(value, Tensor):
@@ -161,6 +181,6 @@ _TRUTHS = frozenset(
         "logical_or",
         "logical_not",
     }
-    | {"logical_xor", "isclose", "isin", "signbit"}
+    | {"logical_xor", "isclose", "isin", "signbit", "any", "all"}
 )
 """Operators that give truths."""

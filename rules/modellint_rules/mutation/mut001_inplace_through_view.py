@@ -168,7 +168,10 @@ def _are_apart(one: ast.expr, other: ast.expr) -> bool:
 def _is_part(tensor: Tensor) -> bool:
     """Whether a tensor is a part of another by indices only, as `y[0][:, 1:]`: what is assigned to it is followed."""
     links = [part for part in bases(tensor) if part.base is not None]
-    return all(part.made_by == "index" and not _has_ellipsis(part.node) for part in links)
+    return all(
+        part.made_by in ("index", "select") and isinstance(part.node, ast.Subscript) and not _has_ellipsis(part.node)
+        for part in links
+    )
 
 
 def _has_ellipsis(node: ast.AST | None) -> bool:

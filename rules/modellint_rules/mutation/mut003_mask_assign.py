@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from modellint.rule import Rule
 from modellint.source.signs import INDEXED
 from modellint.source.tensors import Tensor
 from modellint.source.values import Const, Value, alternatives
-from modellint_rules.mutation.memory import changes, indices, is_mask, item_of
+from modellint_rules.mutation.memory import changes, indices, is_mask, is_used_as_mask, item_of
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -101,19 +102,28 @@ def _is_masked(write: Write, place: ast.Subscript) -> bool:
     if write.how != "augmented" and not all(isinstance(part, Tensor) and not part.registered for part in targets):
         return False
     return any(
-        value is not None and _is_called_mask(value, part)
+        value is not None and _is_called_mask(write, value, part)
         for value, part in zip(write.index, indices(place), strict=True)
     )
 
 
-def _is_called_mask(value: Value, node: ast.expr) -> bool:
+def _is_called_mask(write: Write, value: Value, node: ast.expr) -> bool:
     parts = alternatives(value)
     if all(map(is_mask, parts)):
         return True
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        # `mask[:, 0]`, `mask.squeeze(-1)`
+        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
+            break
+        node = node.func if isinstance(node, ast.Call) else node.value
     name = node.id if isinstance(node, ast.Name) else ""
-    return "mask" in name.lower() and all(
-        isinstance(part, Tensor) or (isinstance(part, Const) and part.value is None) for part in parts
-    )
+    if not (_MASKS.search(name) or (name and is_used_as_mask(write.function, name))):
+        return False
+    return all(isinstance(part, Tensor) or (isinstance(part, Const) and part.value is None) for part in parts)
+
+
+_MASKS = re.compile(r"(?i)mask|valid|bool")
+"""Names of truths."""
 
 
 def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.source.annotations import says_tensor
+from modellint.source.annotations import holds_tensors, says_tensor
 from modellint.source.evidence import shown_tensors
 from modellint.source.nodes import Function, called_name, functions_in, of_kind, parameters_of, walk
 from modellint.source.project import Imported
@@ -94,6 +94,9 @@ class Taint:
         shown = shown_tensors(function)
         for parameter, default in _parameters(function):
             annotated = says_tensor(parameter.annotation)
+            if holds_tensors(parameter.annotation):
+                found[parameter.arg] = TENSOR
+                continue
             if annotated is False or (isinstance(default, ast.Constant) and default.value is not None):
                 continue
             found[parameter.arg] = TENSOR if annotated or parameter.arg in shown else GIVEN

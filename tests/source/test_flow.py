@@ -1,0 +1,169 @@
+"""Rules about what tracing bakes in: branches, numbers and loops that depend on tensors."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import modellint
+
+HEAD = "import numpy as np\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(forward: str, arguments: str = "x", init: str = "self.fc = nn.Linear(3, 3)", extra: str = "") -> str:
+    def indented(text: str) -> str:
+        return textwrap.indent(textwrap.dedent(text).strip(), " " * 8)
+
+    return (
+        f"{HEAD}class Net(nn.Module):\n    def __init__(self, k=3, flag=False):\n        super().__init__()\n{indented(init)}\n\n"
+        f"    def forward(self, {arguments}):\n{indented(forward)}\n{textwrap.indent(textwrap.dedent(extra), ' ' * 4)}"
+    )
+
+
+def codes(text: str) -> list[str]:
+    found = modellint.check_source(text).diagnostics
+    return [finding.code for finding in found if finding.code.startswith(("FLW", "MUT"))]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "if x.sum() > 0:\n    x = x + 1\nreturn x",
+        "if (x > 0).any():\n    x = x + 1\nreturn x",
+        "return x * 2 if x.mean() > 0 else x",
+        "while x.norm() > 1:\n    x = x / 2\nreturn x",
+        "if not torch.isfinite(x).all():\n    x = x * 0\nreturn x",
+        "if self.k > 1 and x.max() > 3:\n    x = x / 3\nreturn x",
+        "y = self.fc(x)\nif y[0, 0] > 0:\n    y = y + 1\nreturn y",
+        "if torch.equal(x, x.abs()):\n    x = x + 1\nreturn x",
+        "if torch.allclose(x, x.abs()):\n    x = x + 1\nreturn x",
+        "if x.sum().item() > 0:\n    x = x + 1\nreturn x",
+        "if bool((x > 0).all()):\n    x = x + 1\nreturn x",
+        "flag = not x.any()\nreturn x",
+        "return x / max(x.abs().max(), 1.0)",
+        "with torch.no_grad():\n    if F.relu(x).sum() > 0:\n        x = x + 1\nreturn x",
+        "if self.training:\n    pass\nelif x.sum() > 0:\n    x = x + 1\nreturn x",
+        "return [t for t in (x, x + 1) if t.sum() > 0]",
+    ],
+)
+def test_a_branch_on_a_tensor_is_found(forward: str) -> None:
+    assert codes(net(forward, init="self.k = k\nself.fc = nn.Linear(3, 3)")) == ["FLW001"]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "if x.shape[0] > 1 and x.dim() == 2 and x.size(1) != 3 and x.numel() > 0 and len(x) > 1:\n    x = x + 1\nreturn x",
+        "if x.dtype == torch.float32 and x.is_cuda and x.requires_grad:\n    x = x + 1\nreturn x",
+        "if isinstance(x, torch.Tensor) and x is not None:\n    x = x.sum(0)\nreturn x",
+        "if self.training and x.sum() > 0:\n    x = x + 1\nreturn x",
+        "if not self.training:\n    return x.relu()\nif x.sum() > 0:\n    x = x + 1\nreturn x",
+        "if not torch.jit.is_tracing() and x.sum() > 0:\n    x = x + 1\nreturn x",
+        "if torch.jit.is_tracing():\n    return x.abs()\nif x.sum() > 0:\n    x = x + 1\nreturn x",
+        "if torch.jit.is_scripting():\n    if x.sum() > 0:\n        x = x + 1\nreturn x",
+        "if (x < 0).any():\n    raise ValueError('negative')\nreturn x",
+        "assert (x >= 0).all()\nreturn x",
+        "if self.fc.weight.sum() > 0:\n    x = x.abs()\nreturn x",
+        "y = torch.arange(x.shape[0])\nif y.max() > 3:\n    x = x.abs()\nreturn x",
+        "if self.k > 2 or self.flag:\n    x = x.abs()\nreturn x",
+        "return torch.where(x.sum() > 0, x, -x)",
+        "if x.type() == 'torch.FloatTensor':\n    x = x.abs()\nreturn x",
+    ],
+)
+def test_a_branch_on_what_tracing_knows_is_clean(forward: str) -> None:
+    assert codes(net(forward, init="self.k, self.flag = k, flag\nself.fc = nn.Linear(3, 3)")) == []
+
+
+def test_a_parameter_is_a_tensor_only_where_its_uses_say_so() -> None:
+    assert codes(net("if scale > 1:\n    x = x.abs()\nreturn x * scale", "x, scale")) == []
+    assert codes(net("if scale > 1:\n    x = x.abs()\nreturn x * scale.view(-1)", "x, scale")) == ["FLW001"]
+    assert codes(net("if scale > 1:\n    x = x.abs()\nreturn x * scale", "x, scale: torch.Tensor")) == ["FLW001"]
+    assert codes(net("if scale > 1:\n    x = x.abs()\nreturn x * scale", "x, scale: float")) == []
+    assert codes(net("if scale > 1:\n    x = x.abs()\nreturn x * scale", "x, scale=1.0")) == []
+
+
+def test_only_what_forward_reaches_counts() -> None:
+    helper = "\ndef pick(self, x):\n    return x if x.sum() > 0 else -x\n"
+    assert codes(net("return self.pick(x.abs())", extra=helper)) == ["FLW001"]
+    assert codes(net("return x.abs()", extra=helper)) == []
+
+
+def test_a_loss_is_left_alone() -> None:
+    text = net("if x.sum() > 0:\n    x = x + 1\nreturn x.sum().item()").replace("class Net", "class FocalLoss")
+    assert codes(text) == []
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return x * x.sum().item()",
+        "n = int(x.max())\nreturn x[:n]",
+        "return x / float(x.abs().max())",
+        "return x * x.mean(0).tolist()[0]",
+        "return x + torch.from_numpy(x.abs().numpy())",
+        "n = x.long().max().item() + 1\nif n > 3:\n    x = x * 2\nreturn x",
+    ],
+)
+def test_a_number_out_of_a_tensor_is_found(forward: str) -> None:
+    assert codes(net(forward)) == ["FLW002"]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return x * int(x.shape[0]) * float(x.size(1)) * len(x)",
+        "return x.abs() * self.fc.weight.max().item()",
+        "print(x.sum().item())\nreturn x",
+        "loss = x.sum()\nstats = {'loss': loss.item()}\nreturn x",
+        "if self.training:\n    self.fc(x * x.sum().item())\nreturn x",
+    ],
+)
+def test_numbers_of_shapes_of_parameters_and_in_print_are_clean(forward: str) -> None:
+    assert codes(net(forward)) == []
+
+
+def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
+    assert codes(net("return torch.tensor(np.abs(x.detach()))")) == ["FLW003"]
+    assert codes(net("return x.abs() * np.random.rand()")) == ["FLW003"]
+    assert codes(net("return x.abs() * np.sqrt(x.shape[-1])")) == []
+    assert codes(net("if self.training:\n    x = x.abs() * np.random.rand()\nreturn x")) == []
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = x.abs()\nfor i in range(x.shape[0]):\n    y = y + i\nreturn y",
+        "b, n = x.shape\nfor i in range(1, n):\n    x = x + i\nreturn x",
+        "return torch.stack([t for t in x.abs()])",
+        "for i, t in enumerate(x.abs()):\n    x = x + i\nreturn x",
+        "for t in x.unbind(0):\n    x = x + 1\nreturn x.abs()",
+        "i = 0\nwhile i < x.size(0):\n    i = i + 1\nreturn x",
+        "for i in range(len(x.abs())):\n    x = x + i\nreturn x",
+    ],
+)
+def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
+    assert codes(net(forward)) == ["FLW004"]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "for i in range(self.k):\n    x = x + i\nreturn x.abs()",
+        "for layer in self.layers:\n    x = layer(x)\nreturn x",
+        "for i in range(x.dim()):\n    x = x + i\nreturn x",
+        "for i in range(len(x.shape)):\n    x = x + i\nreturn x",
+        "for w in self.fc.weight:\n    x = x * w\nreturn x",
+        "y = x.view(-1, 3, 4)\nfor i in range(y.shape[1]):\n    x = x + i\nreturn x",
+        "for part in x.chunk(2):\n    x = x + 1\nreturn x",
+    ],
+)
+def test_a_loop_of_a_fixed_number_of_turns_is_clean(forward: str) -> None:
+    init = "self.k = k\nself.fc = nn.Linear(3, 3)\nself.layers = nn.ModuleList([nn.Linear(3, 3)])"
+    assert codes(net(forward, init=init)) == []

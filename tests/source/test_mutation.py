@@ -1,0 +1,287 @@
+"""Rules about writes that tracing loses: through views, by tensors of indices, to buffers, attributes and arguments."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import modellint
+from modellint.diagnostic import Severity
+from modellint.source.fix import fix_text
+from modellint.source.text import SourceText
+
+HEAD = "import torch\nimport torch.nn as nn\n\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(forward: str, arguments: str = "x", init: str = "pass", extra: str = "") -> str:
+    def indented(text: str) -> str:
+        return textwrap.indent(textwrap.dedent(text).strip(), " " * 8)
+
+    return (
+        f"{HEAD}class Net(nn.Module):\n    def __init__(self, flag=False):\n        super().__init__()\n{indented(init)}\n\n"
+        f"    def forward(self, {arguments}):\n{indented(forward)}\n{textwrap.indent(textwrap.dedent(extra), ' ' * 4)}"
+    )
+
+
+def found(text: str) -> list[tuple[str, Severity]]:
+    said = modellint.check_source(text).diagnostics
+    return [(one.code, one.severity) for one in said if one.code.startswith("MUT")]
+
+
+def codes(text: str) -> list[str]:
+    return [code for code, _ in found(text)]
+
+
+def fixed(text: str, *, unsafe: bool = True) -> str:
+    done = fix_text(SourceText(text), lambda source: modellint.check_source(source.text).diagnostics, unsafe=unsafe)
+    assert done.problem is None
+    return done.text
+
+
+# Through views
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = x * 1\nz = y.view(-1)\nz.add_(1)\nreturn y * 2",
+        "y = x * 1\nz = y.view(-1)\nz += 1\nreturn y * 2",
+        "y = x.clone()\ny[0].mul_(3)\nreturn y",
+        "y = x.clone()\ny[:, 1:].masked_fill_(x[:, 1:] > 0, 0.0)\nreturn y",
+        "y = x.clone()\ny.t().add_(1)\nreturn y",
+        "y = x.clone()\na, b = y.chunk(2, 0)\na.mul_(2)\nreturn y",
+        "y = x.clone()\nfor t in y:\n    t.add_(1)\nreturn y",
+        "y = x.clone()\ny.data.mul_(2)\nreturn y",
+        "y = x.clone()\ny.view(-1)[0] = 1.0\nreturn y",
+        "y = x.clone()\nz = y[0]\ny.add_(1)\nreturn z",
+        "y = x.clone()\nz = y.t()\ny[0] = 5.0\nreturn z * 2",
+        "y = x.clone()\ny[..., 1] = 0.0\nreturn y",
+        "y = x.clone()\ny[..., :2] *= 2\nreturn y",
+    ],
+)
+def test_a_write_through_a_view_is_found(forward: str) -> None:
+    assert codes(net(forward)) == ["MUT001"]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = x * 1\nz = y.view(-1)\nz.add_(1)\nreturn z * 2",
+        "y = x * 1\ny = y.view(-1)\ny.add_(1)\nreturn y",
+        "y = x * 1\ny = y.view(-1).add_(1)\nreturn y",
+        "y = x.clone()\ny[0] *= 3\nreturn y",
+        "y = x.clone()\ny[0] = y[0] * 3\nreturn y",
+        "y = x.clone()\ny[:, 1].fill_(5)\ny[1:].copy_(x[:3])\nreturn y",
+        "y = x.clone()\nz = y[0]\nz[1] = 3.0\nreturn y",
+        "y = x.clone()\nz = y\nz.add_(1)\nreturn y",
+        "y = x.clone()\nz = y[1:]\ny[0] = 5.0\nreturn z * 2 + y[1:]",
+        "y = x.clone()\ny[0, ...] = 5.0\nreturn y",
+        "y = x.clone()\nz = y.view(-1)\ny.add_(1)\nreturn y + z.shape[0]",
+        "if self.training:\n    y = x.clone()\n    y[0].mul_(3)\n    x = y * 1\nreturn x",
+    ],
+)
+def test_a_write_that_conversion_follows_is_clean(forward: str) -> None:
+    assert codes(net(forward)) == []
+
+
+def test_the_fix_assigns_to_the_part() -> None:
+    assert "y[0] = y[0].mul(3)\n" in fixed(net("y = x.clone()\ny[0].mul_(3)\nreturn y"))
+    spelled = fixed(net("y = torch.zeros(2, 3, 4)\ny[..., 1] = x\nreturn y"))
+    assert "y[:, :, 1] = x\n" in spelled
+
+
+# By tensors of indices and by masks
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = x.clone()\ny[:, self.i] = 0.0\nreturn y",
+        "y = x.clone()\ny[self.i, 0] = 0.0\nreturn y",
+        "y = x.clone()\ny[0, self.i] = 0.0\nreturn y",
+        "y = x.clone()\ny[:, [0, 2]] = 0.0\nreturn y",
+        "y = x.clone()\ny[torch.arange(3), 1] = 0.0\nreturn y",
+        "y = x.clone()\ny[:, x.argmax(0)] += 1.0\nreturn y",
+    ],
+)
+def test_an_assignment_by_indices_next_to_another_is_found(forward: str) -> None:
+    init = "self.register_buffer('i', torch.tensor([0, 2]))"
+    assert found(net(forward, init=init)) == [("MUT002", Severity.ERROR)]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = x.clone()\ny[self.i] = 0.0\nreturn y",
+        "y = x.clone()\ny[self.i, self.i] = 0.0\nreturn y",
+        "y = x.clone()\nfor i in range(3):\n    y[:, i] = i\nreturn y",
+        "y = x.clone()\ny[:, 1] = x[:, self.i].sum(1)\nreturn y",
+        "rows = [x, x]\nrows[0] = x.abs()\nreturn rows",
+    ],
+)
+def test_other_assignments_to_items_are_clean(forward: str) -> None:
+    assert codes(net(forward, init="self.register_buffer('i', torch.tensor([0, 2]))")) == []
+
+
+def test_an_assignment_by_indices_becomes_index_put() -> None:
+    text = fixed(
+        net("y = x.clone()\ny[:, self.i] = 0.5\nreturn y", init="self.register_buffer('i', torch.tensor([0, 2]))")
+    )
+    assert "y = y.transpose(0, 1).index_put((self.i,), y.new_tensor(0.5)).transpose(0, 1)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("forward", "severity"),
+    [
+        ("y = x.clone()\ny[x > 0] = 0.0\nreturn y", Severity.WARNING),
+        ("y = x.clone()\ny[~torch.isnan(x)] *= 2\nreturn y", Severity.WARNING),
+        ("y = x.clone()\ny[mask] = 0.0\nreturn y", Severity.WARNING),
+        ("y = x.clone()\ny[(x > 0) & (x < 1)] = x[0, 0]\nreturn y", Severity.WARNING),
+        ("y = x.clone()\ny[:, x[0] > 0] = 0.0\nreturn y", Severity.ERROR),
+        ("y = x.clone()\ny[x[:, 0] > 0, 1] = 0.0\nreturn y", Severity.ERROR),
+    ],
+)
+def test_an_assignment_by_a_mask_is_found(forward: str, severity: Severity) -> None:
+    assert found(net(forward, "x, mask")) == [("MUT003", severity)]
+
+
+def test_a_number_into_a_fresh_tensor_is_filled_in_safely() -> None:
+    fresh = net("y = x * 2\ny[y > 1] = 0.5\nreturn y")
+    assert "y = y.masked_fill(y > 1, 0.5)\n" in fixed(fresh, unsafe=False)
+    shared = net("y = x * 2\nz = y\ny[y > 1] = 0.5\nreturn y + z")
+    assert fixed(shared, unsafe=False) == shared
+    lower = net("y = x * 2\ny[mask] = 0.5\nreturn y", "x, mask")
+    assert fixed(lower, unsafe=False) == lower
+    both = net("y = x * 2\ny[mask] = x[mask]\nreturn y", "x, mask")
+    assert "y = x.where(mask, y)\n" in fixed(both)
+
+
+def test_an_assignment_to_a_slice_is_off_by_default() -> None:
+    text = net("y = x.clone()\ny[:, 1:] = x[:, :-1]\nreturn y")
+    assert codes(text) == []
+    Path("modellint.toml").write_text('extend-select = ["MUT004"]\n')
+    assert found(text) == [("MUT004", Severity.INFO)]
+    assert "y = y.slice_scatter(x[:, :-1], 1, 1)\n" in fixed(text)
+
+
+# State
+
+BUFFER = "self.register_buffer('last', torch.zeros(3))"
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = x + self.last\nself.last.copy_(x[0])\nreturn y",
+        "self.last += 1\nreturn x + self.last",
+        "self.last = torch.roll(self.last, 1) + x[0].abs()\nreturn x + self.last",
+        "self.last[0] = x.sum()\nreturn x + self.last",
+        "self.last.data.copy_(x[0])\nreturn x + self.last",
+        "with torch.no_grad():\n    self.last.view(-1).add_(1)\nreturn x + self.last",
+    ],
+)
+def test_a_buffer_that_changes_is_found(forward: str) -> None:
+    assert found(net(forward, init=BUFFER)) == [("MUT005", Severity.ERROR)]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "if self.training:\n    self.last.copy_(x[0])\nreturn x + self.last",
+        "if self.training:\n    if x.dim() > 1:\n        with torch.no_grad():\n            self.last += 1\nreturn x + self.last",
+        "if not self.training:\n    return x + self.last\nself.last += 1\nreturn x",
+        "if not torch.jit.is_tracing():\n    self.last += 1\nreturn x + self.last",
+        "self.last = self.last.to(x.device)\nreturn x + self.last",
+        "last = self.last.clone()\nlast.add_(x[0])\nreturn x + last",
+    ],
+)
+def test_a_buffer_that_stays_in_evaluation_is_clean(forward: str) -> None:
+    assert codes(net(forward, init=BUFFER)) == []
+
+
+def test_a_running_statistic_is_mut008s_and_other_updates_of_it_are_not() -> None:
+    text = net(
+        "self.last.mul_(0.9).add_(0.1 * x.detach().mean(0))\nself.last[0] = x.sum()\nreturn x - self.last", init=BUFFER
+    )
+    assert codes(text) == ["MUT008", "MUT005"]
+
+
+def test_a_buffer_made_anew_for_another_size_is_a_warning() -> None:
+    text = net("if self.last.shape != x.shape:\n    self.last = torch.ones(x.shape)\nreturn x + self.last", init=BUFFER)
+    assert found(text) == [("MUT005", Severity.WARNING)]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = x if self.h is None else x + self.h\nself.h = y.detach()\nreturn y",
+        "self.n += 1\nreturn x * self.n",
+        "self.n = self.n + 1\nreturn x * self.n",
+    ],
+)
+def test_an_attribute_that_outlives_the_call_is_found(forward: str) -> None:
+    assert found(net(forward, init="self.h = None\nself.n = 0")) == [("MUT006", Severity.WARNING)]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "self.h = x.abs()\nreturn self.h * 2",
+        "self.h = x.abs()\nreturn x",
+        "self.n = x.shape[0]\nreturn x * self.n",
+        "if self.training:\n    self.n += 1\nreturn x * self.n",
+        "if self.keep:\n    self.h = x if self.h is None else self.h + x.abs()\nreturn x",
+    ],
+)
+def test_an_attribute_of_one_call_is_clean(forward: str) -> None:
+    assert codes(net(forward, init="self.h = None\nself.n = 0\nself.keep = flag")) == []
+
+
+def test_what_another_method_reads_outlives_the_call() -> None:
+    text = net(
+        "self.mean = x.mean(0)\nreturn x - self.mean", extra="\ndef inverse(self, y):\n    return y + self.mean\n"
+    )
+    assert codes(text) == ["MUT006"]
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x.clamp_(0, 1)\nreturn x",
+        "x[:, 0] = 0.0\nreturn x",
+        "x += x.mean()\nreturn x",
+        "y = x.view(-1)\ny += 1\nreturn y",
+    ],
+)
+def test_an_argument_that_is_changed_is_found(forward: str) -> None:
+    text = net(forward)
+    assert codes(text) == ["MUT007"]
+    assert "    def forward(self, x):\n        x = x.clone()\n" in fixed(text)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x = x * 2\nx.clamp_(0, 1)\nreturn x",
+        "x = x.clone()\nx[:, 0] = 0.0\nreturn x",
+        "count += 1\nreturn x.abs() * count",
+        "return x.mul_(2) if self.inplace else x * 2",
+        "x.unsqueeze_(0)\nreturn x",
+    ],
+)
+def test_an_argument_that_stays_is_clean(forward: str) -> None:
+    assert codes(net(forward, "x, count=0", init="self.inplace = flag")) == []
+
+
+def test_a_write_through_a_view_of_an_argument_is_mut001s() -> None:
+    assert codes(net("y = x.view(-1)\ny += 1\nreturn x * 2")) == ["MUT001"]
