@@ -21,6 +21,7 @@ from pathlib import Path
 
 import build
 import unfix
+import unfix_flow
 import unfix_state
 from classes import FileFacts, Tree, collect_names, parse, read_facts, read_source
 from generated import generate
@@ -28,7 +29,7 @@ from modellint.source.text import SourceText
 from refind import Referee, Result
 from unfix import Site, find_sites
 
-KINDS = (*unfix.KINDS, *unfix_state.KINDS)
+KINDS = (*unfix.KINDS, *unfix_state.KINDS, *unfix_flow.KINDS)
 WANTED_RECALL = 0.95
 ENOUGH_SITES = 30
 GENERATED_KINDS = ("ParameterList", "ParameterDict")
@@ -132,7 +133,8 @@ def _sites_of(facts: FileFacts) -> tuple[list[Site], Counter[tuple[str, str]]]:
         return [], Counter()
     found = find_sites(source, tree, facts, _tree)
     state = unfix_state.find_sites(source, tree, facts, _tree)
-    return [*found.sites, *state.sites], found.excluded + state.excluded
+    flow = unfix_flow.find_sites(source, tree, facts, _tree)
+    return [*found.sites, *state.sites, *flow.sites], found.excluded + state.excluded + flow.excluded
 
 
 def _collect(root: Path, options: Options, jobs: int) -> list[Found]:

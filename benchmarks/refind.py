@@ -15,6 +15,7 @@ from modellint.diagnostic import Applicability, Diagnostic, Edit
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.text import SourceText
 from unfix import SUPER_INIT, Site
+from unfix_flow import GUARD, SIZE, VIEW, WHERE
 from unfix_state import ADDED_CAST, BUFFER, CAST, TRAINING
 from uses import CONTAINERS
 
@@ -28,8 +29,12 @@ CODES = {
     TRAINING: {"MOD002"},
     CAST: {"REG007"},
     ADDED_CAST: {"REG007"},
+    WHERE: {"MUT002", "MUT003"},
+    VIEW: {"MUT001"},
+    GUARD: {"MUT005", "MUT006", "MUT008"},
+    SIZE: {"FLW001"},
 }
-OF_CLASS = {SUPER_INIT, TRAINING}
+OF_CLASS = {SUPER_INIT, TRAINING, WHERE, VIEW, GUARD, SIZE}
 """Kinds whose findings name no attribute."""
 
 Key = tuple[str, str | None, str | None]
