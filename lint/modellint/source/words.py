@@ -178,7 +178,9 @@ class Words:
         if not names:
             return names
         called = {call.func for call in of_kind(init, ast.Call)}
-        return {node.id for node in of_kind(init, ast.Name) if node.id in names and node not in called}
+        mentioned = {node.id for node in of_kind(init, ast.Name) if node not in called}
+        mentioned.update(node.attr for node in of_kind(init, ast.Attribute) if node not in called)
+        return mentioned & names
 
     def _reachable(self, ref: ClassRef) -> list[ast.stmt]:
         """A class, its bases in the file, and the functions that they name, and so on."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity
 from modellint.rule import Rule
 from modellint.source.signs import SHARES
 from modellint.source.tensors import Tensor
@@ -208,12 +208,52 @@ def _assigned(code: Code, write: Write) -> Fix | None:
             value=ast.Call(func=ast.Attribute(value=ast.Subscript(value=ast.Name()) as part, attr=name)) as call
         ) if call is write.node and not _has_ellipsis(part):
             spelled = code.rewriter.of(part)
-            edits = (
-                code.rewriter.insert(code.rewriter.start(part), f"{spelled} = "),
-                code.rewriter.rename_method(call, name[:-1]),
-            )
+            edits: tuple[Edit, ...]
+            if name == "zero_":
+                edits = (code.rewriter.replace(call, f"{spelled} = 0"),)
+            elif name in _FUNCTIONAL:
+                front = code.rewriter.insert(code.rewriter.start(part), f"{spelled} = ")
+                edits = (front, code.rewriter.rename_method(call, name[:-1]))
+                if name not in _LINEAR or not all(isinstance(one, ast.Constant) for one in call.args):
+                    # What the operator keeps for its gradient must not be the part that is assigned to.
+                    edits = (*edits, code.rewriter.insert(code.rewriter.end(part), ".clone()"))
+            else:
+                return None
             return Fix(f"Assign the result to `{spelled}`", edits, Applicability.UNSAFE)
     return None
+
+
+_LINEAR = frozenset({"add_", "sub_", "mul_", "div_", "neg_"})
+_FUNCTIONAL = _LINEAR | frozenset(
+    {
+        "clamp_",
+        "clamp_min_",
+        "clamp_max_",
+        "relu_",
+        "abs_",
+        "exp_",
+        "log_",
+        "sqrt_",
+        "rsqrt_",
+        "square_",
+        "sigmoid_",
+        "tanh_",
+    }
+    | {
+        "pow_",
+        "round_",
+        "floor_",
+        "ceil_",
+        "masked_fill_",
+        "masked_scatter_",
+        "scatter_",
+        "scatter_add_",
+        "lerp_",
+        "fmod_",
+    }
+    | {"remainder_", "logical_not_", "index_fill_", "index_add_", "index_copy_", "addcmul_", "addcdiv_", "clip_"}
+)
+"""Operators in place of which there is one that gives a new tensor."""
 
 
 def _spelled_out(code: Code, readings: list[Write]) -> Fix | None:
