@@ -78,7 +78,13 @@ def is_read_later(write: Write, name: str) -> bool:
     around = [node for node in _loops(function) if _holds(node, write.statement)]
     events = sorted(_events(function, name))
     behind = [loads for place, loads in events if place > here]
-    again = [loads for place, loads in events if around and _place(around[0]) < place <= here]
+    # What the outermost loop goes through is read once.
+    first = (
+        _place(getattr(around[0], "iter", around[0]), end=isinstance(around[0], ast.For))
+        if around
+        else (here[0], here[1] + 1)
+    )
+    again = [loads for place, loads in events if first <= place <= here]
     return next(iter((*behind, *again)), False)
 
 

@@ -38,7 +38,7 @@ class InplaceThroughView(Rule):
 
     class Net(nn.Module):
         def forward(self, x):
-            y = x * 2
+            y = x.clone()
             y[0].mul_(3)
             return y
     ```
@@ -50,7 +50,7 @@ class InplaceThroughView(Rule):
 
     class Net(nn.Module):
         def forward(self, x):
-            y = x * 2
+            y = x.clone()
             y[0] = y[0].mul(3)
             return y
     ```
@@ -111,7 +111,7 @@ def _target(write: Write) -> list[Tensor]:
     for part in alternatives(write.target):
         if isinstance(part, Const) and part.value is None:
             continue
-        if not isinstance(part, Tensor) or not is_tensor(part) or part.registered:
+        if not isinstance(part, Tensor) or not is_tensor(part) or part.registered or not is_tensor(part.root):
             return []
         if item_of(write) is not None and write.how == "augmented" and part.base is not None:
             part = part.base
@@ -143,9 +143,19 @@ def _loser(write: Write) -> str:
 def _is_elsewhere(value: Tensor, write: Write) -> bool:
     """Whether a view is of another part of the tensor than that which is assigned to: `x[:, 1:]`, for `x[:, 0] = v`."""
     place = item_of(write)
-    if place is None or not isinstance(value.node, ast.Subscript) or value.base not in alternatives(write.target):
-        return False
-    return any(_are_apart(one, other) for one, other in zip(indices(place), indices(value.node), strict=False))
+    for target in alternatives(write.target):
+        written, whole = (
+            (place, target) if place is not None else (getattr(target, "node", None), getattr(target, "base", None))
+        )
+        if place is not None and write.how == "augmented":
+            whole = getattr(target, "base", None)
+        if whole is None or not isinstance(value.node, ast.Subscript) or not isinstance(written, ast.Subscript):
+            return False
+        if value.base is not whole or not any(
+            _are_apart(one, other) for one, other in zip(indices(written), indices(value.node), strict=False)
+        ):
+            return False
+    return True
 
 
 def _are_apart(one: ast.expr, other: ast.expr) -> bool:
@@ -156,6 +166,14 @@ def _are_apart(one: ast.expr, other: ast.expr) -> bool:
             return 0 <= number < start
         case ast.Slice(), ast.Constant():
             return _are_apart(other, one)
+        case ast.Slice(upper=ast.Constant(value=int() as end)), ast.Slice(lower=ast.Constant(value=int() as start)) if (
+            0 < end <= start
+        ):
+            return True
+        case ast.Slice(lower=ast.Constant(value=int() as start)), ast.Slice(upper=ast.Constant(value=int() as end)) if (
+            0 < end <= start
+        ):
+            return True
         case ast.Slice(upper=ast.expr() as end), ast.Slice(lower=ast.expr() as start) if ast.dump(end) == ast.dump(
             start
         ):
