@@ -103,7 +103,8 @@ def fixed_by_safe_fixes(text: str) -> str:
 
 def is_safe(code: str) -> bool:
     findings = modellint.check_source(Page.of(type(RULES[code])).example("Bad")).diagnostics
-    return all(finding.fix is not None and finding.fix.applicability is Applicability.SAFE for finding in findings)
+    safe = (finding.fix is not None and finding.fix.applicability is Applicability.SAFE for finding in findings)
+    return bool(findings) and all(safe)
 
 
 def compare(bad: str, fixed: str, good: str) -> None:
