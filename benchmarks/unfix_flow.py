@@ -55,7 +55,10 @@ class _Forward(Finder):
         return Sites(sorted(sites, key=lambda site: site.start), self.reason)
 
     def site(self, kind: str, form: str, cls: ast.ClassDef, node: ast.AST, edit: tuple[int, int, str]) -> Site:
-        row, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+        around = node if isinstance(node, ast.stmt) else self.enclosing(node, ast.stmt)
+        row, end = getattr(around, "lineno", 0), getattr(around, "end_lineno", 0)
+        if isinstance(node, ast.If):
+            end = node.test.end_lineno or row
         return Site(
             kind,
             form,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from modellint.source.calls import Arguments
 from modellint.source.modes import Modes
 from modellint.source.project import External
-from modellint.source.tensors import Tensor
+from modellint.source.tensors import Opaque, Tensor
 from modellint.source.values import (
     UNKNOWN,
+    Instance,
     Method,
     Named,
     SelfValue,
@@ -309,6 +310,12 @@ class Recorder(Modes):
         if any(isinstance(part, Tensor) for part in alternatives(receiver)):
             self._write("item", target, receiver, value, None, frame)
             return
+        if self.reading and isinstance(target.slice, (ast.Compare, ast.UnaryOp, ast.Name, ast.BinOp)):
+            index = self.value(target.slice, frame)
+            unseen = all(type(part) in (Value, Opaque, Instance) for part in alternatives(receiver))
+            if unseen and isinstance(index, Tensor) and (index.certain or index.shown):
+                # What a tensor is an index of is one.
+                self._write("item", target, receiver, value, None, frame)
         super()._bind_item(target, value, frame)
 
     def _augmented(self, node: ast.AugAssign, frame: Frame) -> None:

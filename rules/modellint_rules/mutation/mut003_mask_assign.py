@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
 from modellint.source.signs import INDEXED
-from modellint.source.tensors import Tensor
-from modellint.source.values import Const, Value, alternatives
+from modellint.source.tensors import Opaque, Tensor
+from modellint.source.values import Const, Instance, Value, alternatives
 from modellint_rules.mutation.memory import changes, indices, is_mask, is_used_as_mask, item_of
 
 if TYPE_CHECKING:
@@ -99,12 +99,19 @@ class MaskAssign(Rule):
 
 def _is_masked(write: Write, place: ast.Subscript) -> bool:
     targets = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
-    if write.how != "augmented" and not all(isinstance(part, Tensor) and not part.registered for part in targets):
+    if write.how != "augmented" and not all(
+        not part.registered if isinstance(part, Tensor) else _is_unseen(part) for part in targets
+    ):
         return False
     return any(
         value is not None and _is_called_mask(write, value, part)
         for value, part in zip(write.index, indices(place), strict=True)
     )
+
+
+def _is_unseen(value: Value) -> bool:
+    """Whether nothing is known of a value but that a mask is an index of it: then it is a tensor."""
+    return type(value) in (Value, Opaque, Instance) and getattr(value, "kind", "unresolved") == "unresolved"
 
 
 def _is_called_mask(write: Write, value: Value, node: ast.expr) -> bool:
