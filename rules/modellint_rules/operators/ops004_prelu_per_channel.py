@@ -35,8 +35,9 @@ class PReLUPerChannel(Rule):
     Finds `nn.PReLU(n)`. It is an error where its input is known to have another rank than 4: next to `Linear`, `Conv1d`,
     `BatchNorm1d` or `Conv3d` in a `Sequential` or a list of layers, or by what `forward` gives it. Where the rank is 4 or not
     known, it is a remark. `nn.PReLU()`, with one slope for all, is left alone. A live check looks at the slopes and at the rank
-    that the layer, or `F.prelu`, is given in the run: it is an error where slopes differ and coremltools does not take the rank,
-    and what was said of the source is taken back where the layer converts.
+    that the layer, or `F.prelu`, is given in the run: it is an error where slopes differ and coremltools does not take the rank
+    by the route that counts (by `torch.export` with core ATen decompositions it takes all), and what was said of the source is
+    taken back where the layer converts.
 
     ## Why
     coremltools takes slopes that differ at rank 4 only. A model converts before it is trained, while all slopes are 0.25, and no
@@ -59,6 +60,7 @@ class PReLUPerChannel(Rule):
 
 
     inputs = (torch.randn(2, 8, 5),)
+    frontend = "trace"
     ```
 
     ## Good
@@ -90,6 +92,7 @@ class PReLUPerChannel(Rule):
 
 
     inputs = (torch.randn(2, 8, 5),)
+    frontend = "trace"
     ```
 
     ## Fix safety
