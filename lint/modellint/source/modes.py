@@ -137,6 +137,8 @@ class Modes(Interpreter):
                 held = frame.locals.get(name)
                 if held is not None and all(map(_is_made, alternatives(held))):
                     return isinstance(op, ast.IsNot)
+                if held is not None and not frame.loops and isinstance(held, Const) and held.value is None:
+                    return isinstance(op, ast.Is)
         return None
 
     def _by_default(self, test: ast.expr, frame: Frame) -> bool | None:
