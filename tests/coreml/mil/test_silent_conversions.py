@@ -335,6 +335,13 @@ def test_an_exported_diagonal_is_the_matrix() -> None:
     assert errors(Call(lambda x: torch.diagonal(x)), (normal(3, 3),), "export") == [math.inf]
 
 
+def test_counts_are_those_of_integers() -> None:
+    counts = Call(lambda x: torch.unique(x, return_counts=True)[1])
+    x = torch.tensor([1.0, 2.0, 2.0, 3.0])
+    found = errors(counts, (x,), "trace", (x / 2,))
+    assert found[0] <= LIMIT < found[1]
+
+
 def test_a_branch_is_the_samples() -> None:
     found = errors(Branch(), (X,), "trace", (-X,))
     assert found[0] <= LIMIT < found[1]

@@ -43,7 +43,7 @@ def gather_nd(x: Tensor, indices: Tensor, opset: int, batch_dims: int = 0, valid
     depth = indices.shape[-1]
     common, sizes, rest = x.shape[:batch_dims], x.shape[batch_dims:][:depth], x.shape[batch_dims + depth :]
     places = _flat(indices, sizes, opset).reshape(prod(common), -1)
-    items = x.reshape(len(places), prod(sizes), -1)
+    items = x.reshape(len(places), prod(sizes), prod(rest))
     picked = items[torch.arange(len(places)).unsqueeze(1), places]
     return picked.reshape([*indices.shape[:-1], *rest])
 
@@ -90,7 +90,7 @@ def scatter_nd(
     sizes = data.shape[:depth]
     places = _flat(indices, sizes, opset).reshape(-1, 1)
     items = data.reshape(prod(sizes), -1)
-    written = updates.reshape(len(places), -1)
+    written = updates.reshape(len(places), items.shape[1])
     return _written(items, 0, places.expand(written.shape), written, mode).reshape(data.shape)
 
 
