@@ -175,6 +175,23 @@ class Embedded(nn.Module):
         return self.head(y).log_softmax(-1)
 
 
+class Gated(nn.Module):
+    """Several choices by masks of different origins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.register_buffer("window", torch.ones(5, 5, dtype=torch.bool).tril())
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        scores = x @ self.first(x).transpose(1, 2)
+        scores = torch.where(self.window, scores, -50.0)
+        scores = scores.masked_fill(mask[:, None, :], -30.0).softmax(-1)
+        y = scores @ x
+        y = torch.where(y.abs() > 0.5, y, 2 * y)
+        return torch.where(mask[..., None], x, y)
+
+
 def drawn(model: nn.Module, seed: int) -> nn.Module:
     """The model in evaluation mode, with weights, scales and running averages that are not those of a constructor."""
     draw = torch.Generator().manual_seed(seed)
@@ -210,6 +227,7 @@ def models() -> list[tuple[str, Callable[[], nn.Module], Callable[[], tuple[torc
         ("convolutional", Convolutional, image(3, 8)),
         ("attention", Attention, masked(8)),
         ("wide attention", lambda: Attention(12, 3), masked(12)),
+        ("gated", Gated, masked(6)),
         ("masked", Masked, lambda: (torch.randn(2, 6), torch.rand(2, 6) > 0.4)),
         ("transposing", Transposing, sequence(6)),
         ("shuffled", Shuffled, image(8)),
@@ -221,6 +239,11 @@ def models() -> list[tuple[str, Callable[[], nn.Module], Callable[[], tuple[torc
     found += [(kind, lambda kind=kind: Normalized(kind), image(6)) for kind in ("batch", "group", "instance", "layer")]  # type: ignore[misc]
     for kind in (nn.LSTM, nn.GRU):
         found.append((kind.__name__, lambda kind=kind: Recurrent(kind, batch_first=True), sequence(5)))  # type: ignore[misc]
+    found += [
+        (f"masked {width}", Masked, lambda width=width: (torch.randn(width, 6), torch.rand(width, 6) > 0.6))
+        for width in (3, 5)
+    ]  # type: ignore[misc]
+    found.append(("long GRU", lambda: Recurrent(nn.GRU), sequence(5, 4)))
     found.append(("both ways", lambda: Recurrent(nn.LSTM, bidirectional=True), sequence(5)))
     found.append(("two layers", lambda: Recurrent(nn.LSTM, num_layers=2), sequence(5)))
     return found

@@ -39,7 +39,7 @@ from modellint.settings import Destination
 HERE = Path(__file__).resolve().parent
 ROUTES = ("trace", "export")
 SEEDS = 3
-EACH = 8
+EACH = 12
 """Mutants of one kind for one model by one route, at most."""
 NO_EFFECT = LIMIT
 
