@@ -246,9 +246,7 @@ _INPUTS = {
     "wav2vec2": "(torch.randn(1, 2000),)",
 }
 """Where they are not tokens."""
-_CACHING = (*(name for name, (classes, _) in TRANSFORMERS.items() if "ForCausalLM" in classes), "bart", "rwkv")
-_PLAIN = {"use_cache": False, "return_dict": False}
-"""A cache among the outputs is captured by no route."""
+_CACHING = (*(name for name, (classes, _) in TRANSFORMERS.items() if "ForCausalLM" in classes), "gpt2", "bart", "rwkv")
 
 _OWN = {
     "cyclegan_generator": """\
@@ -340,7 +338,8 @@ def files() -> dict[str, str]:
         model, config = classes.split()
         inputs = _INPUTS.get(name, "(tokens(),)")
         if name in _CACHING:
-            settings = {**settings, **_PLAIN}
+            # A cache among the outputs is captured by no route.
+            settings = {**settings, "use_cache": False}
         made = (
             f"def make():\n    from transformers import {config}, {model}\n\n"
             f"    return {model}({config}(**{settings!r})).eval(), {inputs}\n"
