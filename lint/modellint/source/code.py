@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.flow import Flow
-from modellint.source.nodes import of_kind, walk
+from modellint.source.nodes import of_kind, parents_in, walk
 from modellint.source.project import ClassRef
 from modellint.source.records import Call, Operation, Question, Turns, Write
 from modellint.source.rewrite import Rewriter
+from modellint.source.signs import shows
 from modellint.source.tensors import Shape, Size, Tensor, int_of
 from modellint.source.uses import class_functions
 from modellint.source.values import Container, Function, Instance, Number, Value, alternatives, union
@@ -296,6 +297,29 @@ class Code:
                     case _:
                         pass
         return frozenset(found)
+
+    def shows(self, sign: str) -> bool:
+        """Whether the class, its bases in the file and the functions that ``forward`` runs show a sign."""
+        nodes = [ref.node for ref in self.lineage if ref.file is self.file]
+        run = [node for node in self.in_forward if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        return shows(sign, self.file, [*nodes, *run], run)
+
+    def statement_of(self, node: ast.AST, function: ast.AST | None) -> ast.stmt | None:
+        """The statement of a function that a node stands in."""
+        parents = parents_in(function) if function is not None else {}
+        found: ast.AST | None = node
+        while found is not None and not isinstance(found, ast.stmt):
+            found = parents.get(found)
+        return found
+
+    def conditions(self, node: ast.AST, function: ast.AST | None) -> Iterator[ast.expr]:
+        """The conditions around a node in its function, innermost first."""
+        parents = parents_in(function) if function is not None else {}
+        child: ast.AST = node
+        while (parent := parents.get(child)) is not None:
+            if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and child is not parent.test:
+                yield parent.test
+            child = parent
 
     def defines(self, name: str) -> bool:
         """Whether the class, or a base of it in the project, defines a method of its own by that name."""

@@ -51,6 +51,8 @@ class Modes(Interpreter):
         self.reading = False
         """Whether it is at what methods do with the object, which is built."""
         self.returns: list[tuple[ast.AST, Value]] = []
+        self.plain_returns: dict[ast.Return, list[bool]] = {}
+        """Of every `return`, reading by reading, whether an exported model runs it whatever flags are set."""
         self._training = 0
         self._quiet = 0
         self._functions: list[ast.AST] = []
@@ -319,6 +321,8 @@ class Modes(Interpreter):
         reached = super()._return(node, frame)
         if self.reading and len(self._functions) == 1 and frame.returned:
             self.returns.append((node, frame.returned[-1]))
+            plain = not (self._training or self._unexported or self._switches)
+            self.plain_returns.setdefault(node, []).append(plain)
         return reached
 
 

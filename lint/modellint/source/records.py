@@ -34,7 +34,7 @@ class Call:
     behind the last dot. ``receiver``: whose method it is. ``training``: it is reached in training only; ``quiet``: under
     `no_grad`. ``building``: it is made while the object is built. ``unusual``: it is reached only where a flag of ``forward``, of
     the class or of what is called has another value than its default. ``exported``: nothing around it keeps it out of what is
-    exported.
+    exported. ``switched``: it depends on a flag that the caller sets.
     """
 
     __slots__ = (
@@ -50,6 +50,7 @@ class Call:
         "receiver",
         "result",
         "statement",
+        "switched",
         "training",
         "unusual",
     )
@@ -70,8 +71,10 @@ class Call:
         building: bool,
         unusual: bool,
         exported: bool,
+        switched: bool,
     ) -> None:
         self.exported = exported
+        self.switched = switched
         self.node = node
         self.callee = callee
         self.statement = statement
@@ -158,10 +161,12 @@ class Write:
 class Operation:
     """One reading of a binary operation or a subscript, on tensors.
 
-    ``aside``: it is reached in training only, or only where a flag has another value than its default.
+    ``aside``: it is reached in training only, or what is around it keeps it out of what is exported. ``unusual``: it is reached
+    only where a flag has another value than its default. ``index``: of `x[i, j:]` the values in the brackets but for slices,
+    where there are several.
     """
 
-    __slots__ = ("aside", "function", "node", "operands", "result")
+    __slots__ = ("aside", "function", "index", "node", "operands", "result", "unusual")
 
     def __init__(
         self,
@@ -169,13 +174,17 @@ class Operation:
         function: ast.AST | None,
         operands: tuple[Value, ...],
         result: Value,
-        aside: bool,
+        aside: bool = False,
+        unusual: bool = False,
+        index: tuple[Value, ...] = (),
     ) -> None:
+        self.aside = aside
+        self.unusual = unusual
+        self.index = index
         self.node = node
         self.function = function
         self.operands = operands
         self.result = result
-        self.aside = aside
 
 
 class Question:
@@ -243,7 +252,7 @@ class Recorder(Modes):
                 case Method(receiver=owner, name=attribute):
                     method, receiver = attribute, owner
             function = self._functions[-1] if self._functions else None
-            aside = self._unusual > 0, not self._unexported
+            aside = self._unusual > 0, not self._unexported, self._switches > 0
             state = self._training > 0, self._is_quiet(), not self.reading, *aside
             self.calls.setdefault(node, []).append(
                 Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, *state)
@@ -277,11 +286,13 @@ class Recorder(Modes):
             for condition in generator.ifs:
                 self._ask(generator, condition, frame)
 
-    def _operate(self, node: ast.expr | ast.AugAssign, operands: tuple[Value, ...], made: Value) -> None:
+    def _operate(
+        self, node: ast.expr | ast.AugAssign, operands: tuple[Value, ...], made: Value, index: tuple[Value, ...] = ()
+    ) -> None:
         if self.reading:
             function = self._functions[-1] if self._functions else None
-            aside = self._training > 0 or self._unusual > 0
-            self.operations.setdefault(node, []).append(Operation(node, function, operands, made, aside))
+            aside = self._training > 0 or self._unexported > 0, self._unusual > 0
+            self.operations.setdefault(node, []).append(Operation(node, function, operands, made, *aside, index))
 
     def _write(self, how: str, node: ast.AST, target: Value, value: Value, attribute: str | None, frame: Frame) -> None:
         if self.reading and frame.file is self.file and frame.statement is not None:

@@ -8,8 +8,9 @@ from modellint.source import apply, tensors
 from modellint.source.apply import apply_operator, derived, dim_of, tensors_in
 from modellint.source.calls import NO_ARGUMENTS, Arguments
 from modellint.source.layout import Dim, Layout
+from modellint.source.project import External
 from modellint.source.records import Recorder
-from modellint.source.tensors import Drawn, Opaque, Shape, Size, Tensor, is_data
+from modellint.source.tensors import Drawn, Limits, Opaque, Shape, Size, Tensor, is_data
 from modellint.source.values import (
     NUMBER,
     UNKNOWN,
@@ -18,6 +19,7 @@ from modellint.source.values import (
     Container,
     Instance,
     Method,
+    Named,
     SelfValue,
     Value,
     alternatives,
@@ -49,6 +51,8 @@ class TensorCalls(Recorder):
         return made
 
     def _external(self, name: str, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
+        if name in _LIMITS:
+            return Limits(name.endswith("iinfo"), _dtype_of(arguments.get(0, "type")))
         if name.startswith("torch."):
             made = self._torch(name, arguments, node)
             if made is not None:
@@ -242,6 +246,17 @@ def _shown(value: Value) -> Value:
     return value
 
 
+def _dtype_of(value: Value | None) -> str | None:
+    """The name of a type of torch's or NumPy's that is written down."""
+    match value:
+        case Named(symbol=External(name=name)):
+            return name.rpartition(".")[2]
+        case Const(value=str() as name):
+            return name
+    return None
+
+
+_LIMITS = frozenset({"torch.finfo", "torch.iinfo", "numpy.finfo", "numpy.iinfo"})
 _TRUTHS = frozenset({"equal", "allclose", "is_nonzero"})
 """Functions and methods of tensors that give a `bool`."""
 _NOT_TENSORS = frozenset(

@@ -12,7 +12,19 @@ from modellint.source.apply import derived, dim_of, tensors_in, view_of
 from modellint.source.calls import NO_ARGUMENTS
 from modellint.source.layout import Dim, Layout
 from modellint.source.tensor_calls import TensorCalls
-from modellint.source.tensors import Drawn, Opaque, OpaqueNumber, Shape, Size, Tensor, int_of, is_data
+from modellint.source.tensors import (
+    Drawn,
+    Limit,
+    Limits,
+    Opaque,
+    OpaqueNumber,
+    Shape,
+    Size,
+    Tensor,
+    int_of,
+    is_data,
+    number_of,
+)
 from modellint.source.values import (
     NUMBER,
     UNKNOWN,
@@ -52,6 +64,8 @@ class TensorExpressions(TensorCalls):
                 return self._operator(name, receiver, NO_ARGUMENTS, ast.Constant(None))
             if name in ("dtype", "device", "requires_grad", "grad", "is_cuda", "itemsize", "layout"):
                 return UNKNOWN
+        if isinstance(receiver, Limits):
+            return Limit.of(receiver, name) or NUMBER
         return super().attribute_of(receiver, name, frame)
 
     def _refine(self, old: Tensor, layout: Layout, frame: Frame) -> Tensor:
@@ -154,7 +168,10 @@ class TensorExpressions(TensorCalls):
             return super()._subscript(node, frame)
         made = union([self._subscripted(part, node, frame) for part in alternatives(receiver)])
         if frame.file is self.file:
-            self._operate(node, (receiver,), made)
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+            wanted = [part for part in parts if not isinstance(part, (ast.Slice, ast.Constant))]
+            index = tuple(self.value(part, frame) for part in wanted) if len(wanted) > 1 else ()
+            self._operate(node, (receiver,), made, index)
         return made
 
     def _subscripted(self, receiver: Value, node: ast.Subscript, frame: Frame) -> Value:
@@ -264,6 +281,9 @@ class TensorExpressions(TensorCalls):
             first, second = int_of(left), int_of(right)
             if first is not None and second is not None:
                 return Const(first + second if isinstance(node.op, ast.Add) else first - second)
+        folded = _folded(node.op, left, right)
+        if folded is not None:
+            return folded
         if any(isinstance(part, Size) for part in (left, right)) and not any(
             isinstance(part, Container) for part in (*lefts, *rights)
         ):
@@ -315,6 +335,8 @@ class TensorExpressions(TensorCalls):
             self._ask(node, node.operand, frame)
             return NUMBER
         value = self.value(node.operand, frame)
+        if isinstance(node.op, ast.USub) and isinstance(value, Limit):
+            return value.negated()
         if isinstance(value, Tensor):
             return derived(node, tensors.like(value.layout), "neg", [value], self._is_quiet())
         if isinstance(node.op, ast.USub) and isinstance(value, Const) and type(value.value) in (int, float):
@@ -338,6 +360,26 @@ def _told_apart(value: Value) -> Value:
     if value is NUMBER or (type(value) is Union and all(numbers)):
         return OpaqueNumber()
     return value
+
+
+def _folded(op: ast.operator, left: Value, right: Value) -> Value | None:
+    """What two numbers that are written down give: their product, quotient or power, or one shifted by the other."""
+    one, two = number_of(left), number_of(right)
+    if one is None or two is None:
+        return None
+    try:
+        match op:
+            case ast.Mult():
+                return Const(one * two)
+            case ast.Div() if two:
+                return Const(one / two)
+            case ast.Pow() if abs(two) <= 128 and abs(one) <= 1 << 16:
+                return Const(one**two)
+            case ast.LShift() if isinstance(one, int) and isinstance(two, int) and 0 <= two <= 128:
+                return Const(one << two)
+    except ArithmeticError:
+        pass
+    return None
 
 
 def _appended(node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:

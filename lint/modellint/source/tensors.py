@@ -148,6 +148,67 @@ class Shape(Value):
         self.tensor = tensor
 
 
+class Limits(Value):
+    """`torch.finfo(dtype)` or `torch.iinfo(dtype)`; ``dtype`` is None where it is not written down, as in `x.dtype`."""
+
+    __slots__ = ("dtype", "whole")
+
+    def __init__(self, whole: bool, dtype: str | None) -> None:
+        self.whole = whole
+        self.dtype = dtype
+
+
+class Limit(Number):
+    """A number that a type tells, `torch.finfo(x.dtype).min`: where none is written down, that of the usual one."""
+
+    __slots__ = ("limits", "value")
+
+    def __init__(self, limits: Limits, value: float) -> None:
+        self.limits = limits
+        self.value = value
+
+    @classmethod
+    def of(cls, limits: Limits, name: str) -> Limit | None:
+        """What `limits.name` is, where that is known."""
+        if limits.whole:
+            bits = _BITS.get(limits.dtype or "")
+            if bits is None or name not in ("min", "max"):
+                return None
+            return cls(limits, -(1 << bits) if name == "min" else (1 << bits) - 1)
+        largest, tiniest, epsilon = _FLOATS.get(limits.dtype or "float32", (None, None, None))
+        known = {"max": largest, "min": largest, "tiny": tiniest, "smallest_normal": tiniest, "eps": epsilon}.get(name)
+        return None if known is None else cls(limits, -known if name == "min" else known)
+
+    def negated(self) -> Limit:
+        """The same with the other sign."""
+        return Limit(self.limits, -self.value)
+
+
+_BITS = {"int64": 63, "long": 63, "int32": 31, "int": 31, "int16": 15, "short": 15, "int8": 7}
+_FLOATS = {
+    "float16": (65504.0, 6.104e-05, 9.766e-04),
+    "half": (65504.0, 6.104e-05, 9.766e-04),
+    "bfloat16": (3.3895e38, 1.1755e-38, 7.8125e-03),
+    "float32": (3.4028235e38, 1.1754944e-38, 1.1920929e-07),
+    "float": (3.4028235e38, 1.1754944e-38, 1.1920929e-07),
+    "float64": (1.7976931348623157e308, 2.2250738585072014e-308, 2.220446049250313e-16),
+    "double": (1.7976931348623157e308, 2.2250738585072014e-308, 2.220446049250313e-16),
+}
+"""Of each type the largest number, the smallest normal one, and the distance of 1 to the next."""
+
+
+def number_of(value: object) -> int | float | None:
+    """A number that is written down, or told by a type."""
+    match value:
+        case Const(value=bool()):
+            return None
+        case Const(value=int() | float() as number):
+            return number
+        case Limit():
+            return value.value
+    return None
+
+
 FACTORIES = frozenset(
     {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "logspace", "eye", "tensor"}
     | {"as_tensor", "from_numpy", "FloatTensor", "LongTensor", "IntTensor", "BoolTensor", "DoubleTensor", "Tensor"}

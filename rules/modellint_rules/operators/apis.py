@@ -118,7 +118,7 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
             continue
         if (node.lineno, sign.kind) not in given:
             given.add((node.lineno, sign.kind))
-            yield node, sign, all(reading.aside for reading in readings)
+            yield node, sign, all(reading.aside or reading.unusual for reading in readings)
 
 
 def _of_tensors(operation: Operation) -> bool:

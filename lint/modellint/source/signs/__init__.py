@@ -13,9 +13,10 @@ from modellint.source.signs.copies import writes_through
 from modellint.source.signs.data import branches, loops, takes_numbers, uses_numpy
 from modellint.source.signs.making import builds, makes_tensors
 from modellint.source.signs.modes import calls_forward, drops
+from modellint.source.signs.numbers import long, tiny, wide
 from modellint.source.signs.ranks import gets_wide
 from modellint.source.signs.strides import may_move
-from modellint.source.signs.writes import assigns_attributes, assigns_items, changes_input, indexes, shares
+from modellint.source.signs.writes import assigns_attributes, assigns_items, changes_input, indexes, mixes, shares
 
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile
@@ -52,9 +53,17 @@ ITEMS = "<assigns items>"
 """An item may be assigned to."""
 ASSIGNS = "<sets attributes>"
 """``forward`` may set attributes of the object."""
-OF_FORWARD = frozenset({BUILDS, BRANCHES, NUMBERS, NUMPY, LOOPS, SHARES, CHANGES_INPUT, INDEXED, ITEMS, ASSIGNS})
+WIDE_NUMBERS = "<numbers beyond float16>"
+"""A number may be written down that float16 does not hold."""
+TINY_NUMBERS = "<numbers below float16>"
+"""A positive number may be written down that is smaller than any of float16."""
+LONG_NUMBERS = "<numbers outside int32>"
+"""A whole number may be written down that int32 does not hold."""
+MIXED = "<several indices>"
+"""Something may be indexed by two tensors at once."""
+OF_FORWARD = frozenset({MIXED, BUILDS, BRANCHES, NUMBERS, NUMPY, LOOPS, SHARES, CHANGES_INPUT, INDEXED, ITEMS, ASSIGNS})
 """Signs of what ``forward`` runs."""
-SIGNS = OF_FORWARD | {MAKES, WIDE, THROUGH, DROPS, FORWARDS, MOVES}
+SIGNS = OF_FORWARD | {MAKES, WIDE, THROUGH, DROPS, FORWARDS, MOVES, WIDE_NUMBERS, TINY_NUMBERS, LONG_NUMBERS}
 
 
 def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
@@ -92,4 +101,12 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence
             return assigns_items(run)
         case "<sets attributes>":
             return assigns_attributes(run)
+        case "<numbers beyond float16>":
+            return wide(file, nodes)
+        case "<numbers below float16>":
+            return tiny(file, nodes)
+        case "<numbers outside int32>":
+            return long(file, nodes)
+        case "<several indices>":
+            return mixes(run)
     raise ValueError(sign)

@@ -90,6 +90,16 @@ def indexes(run: Sequence[ast.stmt]) -> bool:
     return False
 
 
+def mixes(run: Sequence[ast.stmt]) -> bool:
+    """Whether something is indexed by two values at once that are neither constants nor slices."""
+    for function in functions_in(run):
+        for node in of_kind(function, ast.Subscript):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) and isinstance(node.ctx, ast.Load) else []
+            if sum(not isinstance(part, (ast.Slice, ast.Constant)) for part in parts) > 1:
+                return True
+    return False
+
+
 def assigns_items(run: Sequence[ast.stmt]) -> bool:
     """Whether an item is assigned to."""
     return any(True for function in functions_in(run) for _ in _items(function))
