@@ -1,0 +1,133 @@
+"""NUM001: a number beyond float16 that meets a tensor."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.signs import WIDE_NUMBERS
+from modellint.source.signs.numbers import LARGEST
+from modellint_rules.numerics.written import FACTOR, FILL, TERM, is_float, is_judge, is_of_data, meetings
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint_rules.numerics.written import Meeting
+
+
+class Fp16OverflowLiteral(Rule):
+    """A finite number beyond ±65504 that meets a tensor in `forward`.
+
+    ## What it does
+    Finds such numbers — `-1e9`, `torch.finfo(torch.float32).min`, `torch.finfo(x.dtype).min` — where tensors are filled with
+    them (`masked_fill`, `where`, `full`, `x[mask] = …`), and where they are added to, subtracted from or multiplied by a tensor
+    that depends on what the caller gives.
+
+    ## Why
+    A model is converted to float16 unless `--precision fp32` is set, and float16 ends at 65504. coremltools keeps the one
+    operation that holds the number in float32, and casts its result: `-1e9` becomes minus infinity there. A row of
+    attention scores that is masked as a whole then gives NaN from `softmax`, where PyTorch gives equal weights.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Attention(nn.Module):
+        def forward(self, scores, mask):
+            scores = scores.masked_fill(mask == 0, -1e9)
+            return scores.softmax(-1)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Attention(nn.Module):
+        def forward(self, scores, mask):
+            scores = scores.masked_fill(mask == 0, -1e4)
+            return scores.softmax(-1)
+    ```
+
+    ## Fix safety
+    The fix writes 1e4 with the same sign where a mask is filled with the number, or multiplied by it. It is unsafe: the
+    outputs change where scores are as large as that. Elsewhere there is no fix.
+
+    ## Known limits
+    `float("-inf")` is infinite on purpose and left alone, as are numbers that are compared with, divided by or clamped to, whole
+    numbers that may meet whole numbers, and what the caller of the constructor may set. With `--precision fp32` nothing is said.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/2669>
+    - <https://github.com/apple/coremltools/issues/2506>
+    - <https://apple.github.io/coremltools/docs-guides/source/typed-execution.html>
+    """
+
+    code = "NUM001"
+    name = "fp16-overflow-literal"
+    severity = Severity.WARNING
+    needs = (frozenset({"forward"}), frozenset({WIDE_NUMBERS}))
+    only_modules = True
+    only_forward = True
+    fixable = "a number that fits"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every number that meets a tensor for its size."""
+        if code.destination.precision == "fp32" or is_judge(code) or not code.shows(WIDE_NUMBERS):
+            return
+        said: set[ast.AST] = set()
+        for meeting in meetings(code):
+            numbers = meeting.known() or []
+            if meeting.node in said or not _overflows(meeting, numbers):
+                continue
+            said.add(meeting.node)
+            shown = ast.unparse(meeting.written) if meeting.written is not None else f"{numbers[0]:g}"
+            becomes = "-inf" if numbers[0] < 0 else "inf"
+            yield code.finding(
+                self,
+                meeting.node,
+                f"`{shown}` is beyond float16, which ends at 65504: what it makes of a tensor becomes {becomes} in Core ML",
+                statement=meeting.statement,
+                fix=_fix(code, meeting, numbers),
+                advice="Use a number within ±65504, or convert with `--precision fp32`",
+            )
+
+
+def _overflows(meeting: Meeting, numbers: list[int | float]) -> bool:
+    if not all(LARGEST < abs(number) < math.inf for number in numbers):
+        return False
+    met = list(meeting.met())
+    whole = any(type(number) is int for number in numbers)
+    if meeting.how == FILL:
+        return not whole or any(map(is_float, met))
+    if meeting.how not in (TERM, FACTOR):
+        return False
+    others = [value for value in met if value not in meeting.numbers]
+    return any(map(is_of_data, others)) and (not whole or any(map(is_float, others)))
+
+
+def _fix(code: Code, meeting: Meeting, numbers: list[int | float]) -> Fix | None:
+    written = meeting.written
+    negative = all(number < 0 for number in numbers)
+    if meeting.how == TERM or (meeting.how == FACTOR and not negative) or not _is_literal(written) or written is None:
+        return None
+    edit = code.rewriter.replace(written, "-1e4" if negative else "1e4")
+    return Fix("Write a number that float16 holds", (edit,), Applicability.UNSAFE)
+
+
+def _is_literal(node: ast.expr | None) -> bool:
+    """Whether an expression is a number as it is written, or asked of a type."""
+    match node:
+        case ast.Constant():
+            return True
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return _is_literal(inner)
+        case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="finfo") | ast.Name(id="finfo"))):
+            return True
+        case ast.Call(func=ast.Name(id="float"), args=[inner]):
+            return _is_literal(inner)
+    return False

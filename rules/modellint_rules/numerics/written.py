@@ -1,0 +1,198 @@
+"""Where numbers that are written down meet tensors in what `forward` runs: what the rules about literals share."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from modellint.source.fates import ends_in_python, only_for_a_loss
+from modellint.source.tensors import Tensor, number_of
+from modellint.source.values import Value, alternatives
+from modellint_rules.flow.training_only import is_for_training
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Call
+
+FILL = "fill"
+"""The tensor gets the number for its elements."""
+TERM = "term"
+FACTOR = "factor"
+FLOOR = "floor"
+"""The tensor gets no smaller than the number."""
+
+_OF_METHODS: dict[str, tuple[tuple[str, int, str], ...]] = {
+    "masked_fill": ((FILL, 1, "value"),),
+    "masked_fill_": ((FILL, 1, "value"),),
+    "index_fill": ((FILL, 2, "value"),),
+    "index_fill_": ((FILL, 2, "value"),),
+    "fill_": ((FILL, 0, "value"),),
+    "new_full": ((FILL, 1, "fill_value"),),
+    "where": ((FILL, 1, "other"),),
+    "add": ((TERM, 0, "other"),),
+    "add_": ((TERM, 0, "other"),),
+    "sub": ((TERM, 0, "other"),),
+    "sub_": ((TERM, 0, "other"),),
+    "mul": ((FACTOR, 0, "other"),),
+    "mul_": ((FACTOR, 0, "other"),),
+    "clamp": ((FLOOR, 0, "min"),),
+    "clamp_": ((FLOOR, 0, "min"),),
+    "clip": ((FLOOR, 0, "min"),),
+    "clamp_min": ((FLOOR, 0, "min"),),
+    "clamp_min_": ((FLOOR, 0, "min"),),
+}
+_OF_FUNCTIONS: dict[str, tuple[tuple[str, int, str], ...]] = {
+    "torch.full": ((FILL, 1, "fill_value"),),
+    "torch.full_like": ((FILL, 1, "fill_value"),),
+    "torch.tensor": ((FILL, 0, "data"),),
+    "torch.scalar_tensor": ((FILL, 0, "s"),),
+    "torch.where": ((FILL, 1, "input"), (FILL, 2, "other")),
+    "torch.nn.functional.pad": ((FILL, 3, "value"),),
+}
+_SHARED = ("masked_fill", "index_fill", "add", "sub", "mul", "clamp", "clip", "clamp_min")
+for _name in _SHARED:
+    ((_how, _at, _keyword),) = _OF_METHODS[_name]
+    # Behind the tensor that the method is of.
+    _OF_FUNCTIONS[f"torch.{_name}"] = ((_how, _at + 1, _keyword),)
+ONLY_TENSORS = frozenset({"masked_fill", "masked_fill_", "index_fill", "index_fill_", "new_full"})
+"""Methods that nothing but a tensor has."""
+
+
+_HALF = re.compile(r"float16|half|fp16")
+_JUDGES = re.compile(r"Discriminator|Critic")
+
+
+def is_judge(code: Code) -> bool:
+    """Whether a class is one that only training runs: a loss, a metric, a discriminator, or a part of a file of losses."""
+    names = [ref.node.name for ref in code.lineage]
+    return is_for_training(code) or "loss" in code.file.path.rpartition("/")[2] or any(map(_JUDGES.search, names))
+
+
+class Meeting(NamedTuple):
+    """One place where a number meets a tensor.
+
+    ``numbers`` and ``tensors`` are what the number, and what it meets, may be, reading by reading.
+    """
+
+    node: ast.expr | ast.stmt
+    statement: ast.stmt
+    how: str
+    numbers: list[Value]
+    tensors: Sequence[tuple[Value, ...]]
+    written: ast.expr | None
+    """The expression of the number."""
+
+    def known(self) -> list[int | float] | None:
+        """Every number that it may be; None where one is not known."""
+        found = [number_of(part) for value in self.numbers for part in alternatives(value)]
+        known = [number for number in found if number is not None]
+        return known if len(known) == len(found) else None
+
+    def met(self) -> Iterator[Value]:
+        """What it may meet, of any reading."""
+        for values in self.tensors:
+            for value in values:
+                yield from alternatives(value)
+
+
+def meetings(code: Code) -> Iterator[Meeting]:
+    """Every place of what `forward` runs, and an exported model too, at which a number that is known meets a tensor."""
+    for meeting, function in (*_in_calls(code), *_in_operations(code), *_in_writes(code)):
+        if function not in code.in_forward or meeting.known() is None:
+            continue
+        if any(_HALF.search(ast.unparse(test)) for test in code.conditions(meeting.node, function)):
+            # What runs for models in half precision knows about it.
+            continue
+        node = meeting.node
+        expression = node if function is not None and isinstance(node, ast.expr) else None
+        if expression is None or function is None or not _is_lost(expression, function):
+            yield meeting
+
+
+def _is_lost(node: ast.expr, function: ast.AST) -> bool:
+    return ends_in_python(node, function) or only_for_a_loss(node, function)
+
+
+def _in_calls(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
+    for readings in code.calls:
+        call = readings[0]
+        if any(one.training or not one.exported or one.building or one.arguments.spread for one in readings):
+            continue
+        for how, at, keyword in _taken(call):
+            numbers = [one.arguments.get(at, keyword) for one in readings]
+            given = [number for number in numbers if number is not None]
+            if given and len(given) == len(numbers):
+                met = [
+                    (*one.arguments.everything(), *([] if one.receiver is None else [one.receiver])) for one in readings
+                ]
+                written = _argument(call, at, keyword)
+                yield Meeting(call.node, call.statement, how, given, met, written), call.function
+
+
+def _taken(call: Call) -> tuple[tuple[str, int, str], ...]:
+    if call.name in _OF_FUNCTIONS:
+        return _OF_FUNCTIONS[call.name]
+    if call.receiver is not None and (call.name.startswith("torch.Tensor.") or call.method in ONLY_TENSORS):
+        return _OF_METHODS.get(call.method, ())
+    return ()
+
+
+def _argument(call: Call, at: int, keyword: str) -> ast.expr | None:
+    if at < len(call.node.args):
+        return call.node.args[at]
+    return next((word.value for word in call.node.keywords if word.arg == keyword), None)
+
+
+def _in_operations(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
+    for readings in code.operations:
+        node = readings[0].node
+        function = readings[0].function
+        if not isinstance(node, (ast.BinOp, ast.AugAssign)) or any(one.aside for one in readings):
+            continue
+        how = TERM if isinstance(node.op, (ast.Add, ast.Sub)) else FACTOR if isinstance(node.op, ast.Mult) else None
+        statement = code.statement_of(node, function)
+        if how is None or statement is None:
+            continue
+        written = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
+        for at in (0, 1):
+            numbers = [one.operands[at] for one in readings]
+            if all(number_of(part) is not None for value in numbers for part in alternatives(value)):
+                met = [(one.operands[1 - at],) for one in readings]
+                yield Meeting(node, statement, how, numbers, met, written[at]), function
+
+
+def _in_writes(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
+    for readings in code.writes:
+        write = readings[0]
+        if write.how == "item" and not any(one.training or not one.exported for one in readings):
+            values = [one.value for one in readings]
+            written = write.statement.value if isinstance(write.statement, ast.Assign) else None
+            targets = [(one.target,) for one in readings]
+            yield Meeting(write.statement, write.statement, FILL, values, targets, written), write.function
+
+
+def is_of_data(value: Value) -> bool:
+    """Whether something is a tensor that hangs on what the caller gives."""
+    return isinstance(value, Tensor) and value.batch is not None
+
+
+def is_float(value: Value) -> bool:
+    """Whether it certainly is a tensor of floating-point numbers."""
+    while isinstance(value, Tensor):
+        if value.made_by in _OF_FLOATS or value.made_by[:1].isupper() or value.made_by.startswith("conv"):
+            return True
+        if isinstance(value.node, ast.BinOp) and isinstance(value.node.op, ast.Div):
+            return True
+        if value.base is None or value.made_by in ("to", "type"):
+            return False
+        value = value.base
+    return False
+
+
+_OF_FLOATS = frozenset(
+    {"matmul", "bmm", "baddbmm", "softmax", "log_softmax", "linear", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "log"}
+    | {"float", "half", "layer_norm", "normalize", "cdist", "div", "true_divide", "mean", "var", "std", "norm", "gelu"}
+    | {"rand", "randn", "rand_like", "randn_like", "scaled_dot_product_attention", "interpolate", "sin", "cos"}
+)
