@@ -1,0 +1,142 @@
+"""NUM002: an epsilon below the smallest number of float16."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.signs import TINY_NUMBERS
+from modellint.source.signs.numbers import SMALLEST
+from modellint.source.tensors import number_of
+from modellint.source.values import alternatives
+from modellint_rules.numerics.written import FLOOR, TERM, is_judge, is_of_data, meetings
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Call
+
+
+class Fp16EpsTooSmall(Rule):
+    """An epsilon that float16 cannot hold.
+
+    ## What it does
+    Finds positive numbers below 6e-8 that are added to a tensor which depends on what the caller gives, to which such a
+    tensor is clamped from below, or which are the `eps` of a layer of the class or of a function (`LayerNorm`, `normalize`, …).
+
+    ## Why
+    A model is converted to float16 unless `--precision fp32` is set. Its smallest positive number is 6e-8, and coremltools
+    writes that for every smaller one: `log(x + 1e-12)` of 0 is then -16.6 instead of -27.6.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Entropy(nn.Module):
+        def forward(self, p):
+            return -(p * (p + 1e-12).log()).sum(-1)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Entropy(nn.Module):
+        def forward(self, p):
+            return -(p * (p + 1e-07).log()).sum(-1)
+    ```
+
+    ## Fix safety
+    The fix writes 1e-07. It is unsafe: the outputs of the PyTorch model change where they depend on the epsilon.
+
+    ## Known limits
+    An `eps` that is not written down but the default of a function, or that the caller of the constructor may set, is left
+    alone, and so is that of batch normalization, which mostly becomes a part of the weights before they are rounded. With
+    `--precision fp32` nothing is said.
+
+    ## References
+    - <https://apple.github.io/coremltools/docs-guides/source/typed-execution.html>
+    - <https://github.com/apple/coremltools/issues/2506>
+    """
+
+    code = "NUM002"
+    name = "fp16-eps-too-small"
+    severity = Severity.WARNING
+    needs = (frozenset({"forward"}), frozenset({TINY_NUMBERS}))
+    only_modules = True
+    only_forward = True
+    fixable = "`1e-07`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every number that is added, or is called an epsilon, for its size."""
+        if code.destination.precision == "fp32" or is_judge(code) or not code.shows(TINY_NUMBERS):
+            return
+        for meeting in meetings(code):
+            others = [value for value in meeting.met() if value not in meeting.numbers]
+            guards = meeting.how in (TERM, FLOOR) and not _subtracts(meeting.node)
+            if guards and _are_tiny(meeting.known()) and any(map(is_of_data, others)):
+                yield self._said(code, meeting.node, meeting.statement, meeting.written, _shown(meeting.known()))
+        for readings in code.calls:
+            call = readings[0]
+            values = [one.arguments.get(_AT.get(call.name, 99), "eps") for one in readings]
+            if None in values or not all(_takes_eps(code, one) for one in readings):
+                continue
+            numbers = [number_of(part) for value in values if value is not None for part in alternatives(value)]
+            known = [number for number in numbers if number is not None]
+            if len(known) == len(numbers) and _are_tiny(known):
+                written = next((word.value for word in call.node.keywords if word.arg == "eps"), None)
+                yield self._said(code, call.node, call.statement, written, _shown(known))
+
+    def _said(
+        self, code: Code, node: ast.expr | ast.stmt, statement: ast.stmt, written: ast.expr | None, shown: str
+    ) -> Diagnostic:
+        fix = None
+        if isinstance(written, ast.Constant):
+            fix = Fix("Write 1e-07", (code.rewriter.replace(written, "1e-07"),), Applicability.UNSAFE)
+        return code.finding(
+            self,
+            node,
+            f"{shown} is less than the smallest number of float16: it becomes 6e-08 in Core ML",
+            statement=statement,
+            fix=fix,
+        )
+
+
+_FUNCTIONS = frozenset(
+    f"torch.nn.functional.{name}"
+    for name in ("layer_norm", "group_norm", "instance_norm", "normalize", "rms_norm", "cosine_similarity")
+)
+_AT = {"torch.nn.functional.normalize": 3, "torch.nn.functional.layer_norm": 4, "torch.nn.LayerNorm": 1}
+"""Where the epsilon stands, if not behind its name."""
+_LAYERS = frozenset(
+    f"torch.nn.{name}"
+    for name in ("LayerNorm", "GroupNorm", "RMSNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d")
+)
+
+
+def _takes_eps(code: Code, call: Call) -> bool:
+    if call.name in _LAYERS:
+        return call.building
+    running = not call.training and call.exported and not call.building and call.function in code.in_forward
+    return call.name in _FUNCTIONS and running
+
+
+def _are_tiny(numbers: list[int | float] | None) -> bool:
+    return bool(numbers) and all(0 < number < SMALLEST for number in numbers or ())
+
+
+def _shown(numbers: list[int | float] | None) -> str:
+    return f"{numbers[0]:g}" if numbers else ""
+
+
+def _subtracts(node: ast.AST) -> bool:
+    match node:
+        case ast.BinOp(op=ast.Sub()) | ast.AugAssign(op=ast.Sub()):
+            return True
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name.startswith("sub")
+    return False
