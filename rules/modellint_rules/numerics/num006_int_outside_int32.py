@@ -1,0 +1,117 @@
+"""NUM006: a whole number outside of int32 that meets a tensor of whole numbers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint.source.signs import LONG_NUMBERS
+from modellint.source.signs.numbers import LONGEST
+from modellint.source.tensors import Limit, Tensor
+from modellint.source.values import alternatives
+from modellint_rules.numerics.written import FACTOR, FILL, FLOOR, TERM, is_judge, is_of_data, meetings
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint_rules.numerics.written import Meeting
+
+
+class IntOutsideInt32(Rule):
+    """A whole number outside of int32 that meets a tensor of whole numbers in `forward`.
+
+    ## What it does
+    Finds whole numbers below -2147483648 or above 2147483647, and the limits of int64, with which tensors of whole numbers are
+    filled, or which are added to, subtracted from or multiplied by such a tensor.
+
+    ## Why
+    Core ML has no int64: coremltools converts the model without a word and writes 2147483647 in the number's place.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Hash(nn.Module):
+        def forward(self, ids):
+            return ids.long() * 2654435761
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Hash(nn.Module):
+        def forward(self, ids):
+            return ids.long() * 40503
+    ```
+
+    ## Fix safety
+    There is no fix: what the number is for has to be done in another way.
+
+    ## Known limits
+    Whether a tensor holds whole numbers is told by what made it: `long()`, `argmax`, `arange` and the like, or a `dtype` that is
+    written down. Numbers that are compared with are left alone: every int32 is on the same side of them.
+
+    ## References
+    - <https://apple.github.io/coremltools/docs-guides/source/typed-execution.html>
+    """
+
+    code = "NUM006"
+    name = "int-outside-int32"
+    severity = Severity.ERROR
+    needs = (frozenset({"forward"}), frozenset({LONG_NUMBERS}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every whole number that meets a tensor for its size."""
+        if is_judge(code) or not code.shows(LONG_NUMBERS):
+            return
+        said: set[ast.AST] = set()
+        for meeting in meetings(code):
+            numbers = meeting.known() or []
+            outside = all(type(one) is int and not -LONGEST - 2 < one <= LONGEST for one in numbers)
+            if outside and meeting.node not in said and _is_whole(meeting):
+                said.add(meeting.node)
+                kept = LONGEST if numbers[0] > 0 else -LONGEST - 1
+                yield code.finding(
+                    self,
+                    meeting.node,
+                    f"{numbers[0]} is outside of int32: it becomes {kept} in Core ML, without a word",
+                    statement=meeting.statement,
+                )
+
+
+def _is_whole(meeting: Meeting) -> bool:
+    if meeting.how == FILL and isinstance(meeting.node, ast.Call):
+        kind = next((word.value for word in meeting.node.keywords if word.arg == "dtype"), None)
+        if kind is not None:
+            return getattr(kind, "attr", "") in ("int64", "long")
+    met = [value for value in meeting.met() if value not in meeting.numbers]
+    if meeting.how in (TERM, FACTOR, FLOOR) and not any(map(is_of_data, met)):
+        return False
+    limits = [part for value in meeting.numbers for part in alternatives(value) if isinstance(part, Limit)]
+    return bool(limits) or any(isinstance(part, Tensor) and _holds_ints(part) for part in met)
+
+
+def _holds_ints(tensor: Tensor) -> bool:
+    part: Tensor | None = tensor
+    while part is not None:
+        if part.made_by in _OF_INTS:
+            return True
+        if part.made_by in ("to", "type") and isinstance(part.node, ast.Call):
+            given = [*part.node.args, *(word.value for word in part.node.keywords)]
+            return any(getattr(one, "attr", "") in ("int64", "long", "int32") for one in given)
+        if part.made_by in ("float", "half", "double"):
+            return False
+        part = part.base
+    return False
+
+
+_OF_INTS = frozenset(
+    {"long", "int", "argmax", "argmin", "argsort", "nonzero", "bincount", "searchsorted", "bucketize", "count_nonzero"}
+)
