@@ -14,7 +14,8 @@ from modellint.source.signs.data import branches, loops, takes_numbers, uses_num
 from modellint.source.signs.making import builds, makes_tensors
 from modellint.source.signs.modes import calls_forward, drops
 from modellint.source.signs.numbers import long, tiny, wide
-from modellint.source.signs.ranks import gets_wide
+from modellint.source.signs.ranks import gets_wide, pins_sizes
+from modellint.source.signs.returns import returns_dict, returns_others
 from modellint.source.signs.strides import may_move
 from modellint.source.signs.writes import assigns_attributes, assigns_items, changes_input, indexes, mixes, shares
 
@@ -59,9 +60,32 @@ TINY_NUMBERS = "<numbers below float16>"
 """A positive number may be written down that is smaller than any of float16."""
 LONG_NUMBERS = "<numbers outside int32>"
 """A whole number may be written down that int32 does not hold."""
+RETURNS_DICT = "<returns a dict>"
+"""What `forward` runs may return a dict."""
+RETURNS_OTHERS = "<returns no tensor>"
+"""``forward`` may return something that is no tensor."""
+FIXED_SIZES = "<sizes written down>"
+"""A tensor may be reshaped to sizes that are all numbers."""
 MIXED = "<several indices>"
 """Something may be indexed by two tensors at once."""
-OF_FORWARD = frozenset({MIXED, BUILDS, BRANCHES, NUMBERS, NUMPY, LOOPS, SHARES, CHANGES_INPUT, INDEXED, ITEMS, ASSIGNS})
+OF_FORWARD = frozenset(
+    {
+        FIXED_SIZES,
+        RETURNS_DICT,
+        RETURNS_OTHERS,
+        MIXED,
+        BUILDS,
+        BRANCHES,
+        NUMBERS,
+        NUMPY,
+        LOOPS,
+        SHARES,
+        CHANGES_INPUT,
+        INDEXED,
+        ITEMS,
+        ASSIGNS,
+    }
+)
 """Signs of what ``forward`` runs."""
 SIGNS = OF_FORWARD | {MAKES, WIDE, THROUGH, DROPS, FORWARDS, MOVES, WIDE_NUMBERS, TINY_NUMBERS, LONG_NUMBERS}
 
@@ -109,4 +133,10 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence
             return long(file, nodes)
         case "<several indices>":
             return mixes(run)
+        case "<returns a dict>":
+            return returns_dict(run)
+        case "<returns no tensor>":
+            return returns_others(run)
+        case "<sizes written down>":
+            return pins_sizes(run)
     raise ValueError(sign)
