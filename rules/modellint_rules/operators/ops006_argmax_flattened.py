@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.fates import ends_in_python, only_for_a_loss
+from modellint.source.tensors import Tensor
+from modellint.source.values import Const, Value, alternatives
+from modellint_rules.flow.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.capture import Call
     from modellint.live.subject import Subject
+    from modellint.source import records
+    from modellint.source.code import Code
 
 
 class ArgmaxFlattened(Rule):
     """`argmax` or `argmin` without `dim`, of a tensor that has more than one dimension.
 
     ## What it does
-    Finds calls of `argmax` and `argmin` in the run that have no `dim`, or `dim=None`, and are given a tensor of rank 2 or more.
+    Finds calls of `argmax` and `argmin` that have no `dim`, or `dim=None`, and are given a tensor of rank 2 or more: in the run, and
+    in source where the tensor may still have its batch.
 
     ## Why
     PyTorch gives the index into the flattened tensor. coremltools converts the call without a word into one over the last
@@ -52,10 +60,11 @@ class ArgmaxFlattened(Rule):
     ```
 
     ## Fix safety
-    There is no fix yet: the help says what to write. With `keepdim=True` the result has to be reshaped as well.
+    The fix is safe: it asks the flattened tensor. With `keepdim` there is none, as the result has to be reshaped too.
 
     ## Known limits
-    Only what the run calls is seen. `torch.max(x)` and `x.flatten().argmax()` convert as they should.
+    In source a tensor that was indexed or reduced before is left alone, and so is an index that only becomes a number of
+    Python. `torch.max(x)` and `x.flatten().argmax()` convert as they should.
 
     ## References
     - <https://github.com/pytorch/executorch/issues/11715>
@@ -66,6 +75,34 @@ class ArgmaxFlattened(Rule):
     name = "argmax-flattened"
     severity = Severity.ERROR
     live_needs = "run"
+    needs = (frozenset({"forward"}), frozenset({"argmax", "argmin"}))
+    only_modules = True
+    only_forward = True
+    fixable = "`.reshape(-1)`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every `argmax` that `forward` runs for its dimension."""
+        if is_for_training(code):
+            return
+        for readings in code.calls:
+            call = readings[0]
+            function = call.function
+            if call.name not in _NAMES or function is None or function not in code.in_forward:
+                continue
+            if not all(map(_flattens, readings)) or ends_in_python(call.node, function):
+                continue
+            if only_for_a_loss(call.node, function):
+                continue
+            name = call.method
+            yield code.finding(
+                self,
+                call.node,
+                f"`{name}` without `dim`: the converted program takes it over the last dimension only",
+                statement=call.statement,
+                fix=_fix(code, call),
+                advice=f"Write `x.reshape(-1).{name}(0)`",
+                operator=f"aten::{name}",
+            )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every `argmax` for its dimension."""
@@ -89,3 +126,44 @@ def _is_over_all(call: Call) -> bool:
     given = call.arguments[0] if call.arguments else call.keywords.get("input")
     dim = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("dim")
     return dim is None and getattr(given, "rank", 0) > 1
+
+
+def _flattens(call: records.Call) -> bool:
+    at = 0 if call.receiver is not None else 1
+    if call.training or not call.exported or call.building or call.arguments.spread or None in call.arguments.keywords:
+        return False
+    dim = call.arguments.get(at, "dim") or call.arguments.keywords.get("axis")
+    if dim is not None and not (isinstance(dim, Const) and dim.value is None):
+        return False
+    given = call.receiver if call.receiver is not None else call.arguments.get(0, "input")
+    return given is not None and all(map(_has_batch, alternatives(given)))
+
+
+def _has_batch(value: Value) -> bool:
+    """Whether something certainly is a tensor of more than one dimension: what is given, and what layers make of it, has a batch."""
+    if not isinstance(value, Tensor) or not (value.certain or value.shown or value.origin == "argument"):
+        return False
+    if value.rank is not None:
+        return value.rank > 1
+    layered = value.made_by[:1].isupper() or value.made_by in _OF_MATRICES or value.made_by.startswith("conv")
+    return value.batch is True and (value.origin == "argument" or layered)
+
+
+_OF_MATRICES = frozenset({"linear", "softmax", "log_softmax", "matmul", "bmm"})
+"""Operators whose results have as many dimensions as what they are given."""
+
+
+def _fix(code: Code, call: records.Call) -> Fix | None:
+    node = call.node
+    if "keepdim" in call.arguments.keywords or len(node.args) > (1 if call.receiver is not None else 2):
+        return None
+    text = code.rewriter.of
+    if isinstance(node.func, ast.Attribute) and call.receiver is not None:
+        owner = text(node.func.value)
+    elif node.args and isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+        owner = text(node.args[0])
+    elif node.args:
+        owner = f"({text(node.args[0])})"
+    else:
+        return None
+    return Fix("Flatten it first", (code.rewriter.replace(node, f"{owner}.reshape(-1).{call.method}(0)"),))
