@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.fates import ends_in_python, only_for_a_loss
+from modellint.source.tensors import number_of
+from modellint.source.values import alternatives
+from modellint_rules.flow.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.capture import Call
     from modellint.live.subject import Subject
+    from modellint.source import records
+    from modellint.source.code import Code
 
 
 class AddSubAlpha(Rule):
     """`torch.add`, `torch.sub` or `torch.rsub` with an `alpha` that is not 1.
 
     ## What it does
-    Finds calls of `add`, `sub`, `subtract` and `rsub` in the run, as functions, methods or in place, with another `alpha` than 1.
+    Finds calls of `add`, `sub`, `subtract` and `rsub`, as functions, methods or in place, with another `alpha` than 1: in the run,
+    and in source where `alpha` is a number that is known.
 
     ## Why
     What `torch.export` captured is converted without a word, and without `alpha`: `x + y` in the place of `x + 3 * y`. What
@@ -52,11 +60,11 @@ class AddSubAlpha(Rule):
     ```
 
     ## Fix safety
-    There is no fix yet: the help says what to write. `torch.add` rounds once and the expression twice, unless the numbers are
-    integers or `alpha` is -1.
+    The fix writes the sum out. It is unsafe, as `torch.add` rounds once and the expression twice, but where `alpha` is -1 and
+    nothing is rounded. For an operation in place there is none.
 
     ## Known limits
-    Only what the run calls is seen. `alpha` and `beta` of `addmm` and `baddbmm` convert as they should.
+    `alpha` and `beta` of `addmm` and `baddbmm` convert as they should.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2573>
@@ -68,6 +76,33 @@ class AddSubAlpha(Rule):
     severity = Severity.ERROR
     supersedes = ("OPS001", "OPS002")
     live_needs = "run"
+    needs = (frozenset({"forward"}), frozenset({"alpha"}))
+    only_modules = True
+    only_forward = True
+    fixable = "`x + a * y`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every addition and subtraction that `forward` runs for its factor."""
+        if is_for_training(code):
+            return
+        for readings in code.calls:
+            call = readings[0]
+            rewrite = _REWRITES.get(call.method.removesuffix("_"))
+            function = call.function
+            if rewrite is None or function is None or function not in code.in_forward:
+                continue
+            if not all(map(_scales, readings)) or ends_in_python(call.node, function):
+                continue
+            if not only_for_a_loss(call.node, function):
+                yield code.finding(
+                    self,
+                    call.node,
+                    _MESSAGE.format(call.method),
+                    statement=call.statement,
+                    fix=_fix(code, call),
+                    advice=f"Write `{rewrite}`",
+                    operator=f"aten::{call.method}",
+                )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every addition and subtraction for its factor."""
@@ -77,7 +112,7 @@ class AddSubAlpha(Rule):
             if rewrite is not None and call.name in (f"torch.{name}", f"torch.Tensor.{name}") and _alpha(call) != 1:
                 yield subject.finding(
                     self,
-                    f"`{name}` with `alpha`: conversion from `torch.export` leaves the factor out, from a trace it is refused",
+                    _MESSAGE.format(name),
                     at=call.place,
                     modules=[call.module],
                     operator=f"aten::{name}",
@@ -85,6 +120,7 @@ class AddSubAlpha(Rule):
                 )
 
 
+_MESSAGE = "`{}` with `alpha`: conversion from `torch.export` leaves the factor out, from a trace it is refused"
 _REWRITES = {
     "add": "x + alpha * y",
     "sub": "x - alpha * y",
@@ -96,3 +132,42 @@ _REWRITES = {
 def _alpha(call: Call) -> Any:
     # `torch.add(x, alpha, y)` is an old form of it.
     return call.arguments[1] if len(call.arguments) == 3 else call.keywords.get("alpha", 1)
+
+
+def _scales(call: records.Call) -> bool:
+    if call.training or not call.exported or call.building or not call.name.startswith("torch."):
+        return False
+    alpha = call.arguments.keywords.get("alpha")
+    numbers = [number_of(part) for part in alternatives(alpha)] if alpha is not None else []
+    return bool(numbers) and None not in numbers and 1 not in numbers
+
+
+def _fix(code: Code, call: records.Call) -> Fix | None:
+    """The sum, where both of its sides are plain expressions."""
+    node = call.node
+    operands = list(node.args)
+    if isinstance(node.func, ast.Attribute) and call.receiver is not None:
+        operands.insert(0, node.func.value)
+    alpha = next((word.value for word in node.keywords if word.arg == "alpha"), None)
+    if len(operands) != 2 or alpha is None or len(node.keywords) > 1 or call.method.endswith("_"):
+        return None
+    if any(isinstance(part, ast.Starred) for part in operands):
+        return None
+    left, right = (_closed(code, part) for part in operands)
+    if call.method == "rsub":
+        left, right = right, left
+    adds = call.method == "add"
+    exact = isinstance(alpha, ast.UnaryOp) and ast.unparse(alpha) in ("-1", "-1.0")
+    factor = "" if exact else f"{_closed(code, alpha)} * "
+    text = f"{left} {'+' if adds is not exact else '-'} {factor}{right}"
+    around = call.statement
+    alone = isinstance(around, (ast.Assign, ast.Return, ast.AnnAssign)) and around.value is node
+    edit = code.rewriter.replace(node, text if alone else f"({text})")
+    return Fix("Write the sum out", (edit,), Applicability.SAFE if exact else Applicability.UNSAFE)
+
+
+def _closed(code: Code, node: ast.expr) -> str:
+    """The text of an expression that may stand beside any operator."""
+    text = code.rewriter.of(node)
+    plain = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant))
+    return text if plain else f"({text})"
