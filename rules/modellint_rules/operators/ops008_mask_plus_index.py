@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.signs import MIXED
+from modellint.source.tensors import Tensor
+from modellint.source.values import Container, Value, alternatives
+from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.mutation.memory import is_mask, is_tensor
 
 if TYPE_CHECKING:
     from modellint.live.capture import Operator
     from modellint.live.subject import Subject
+    from modellint.source.code import Code
 
 
 class MaskPlusIndex(Rule):
     """Indexing with a Boolean mask and a tensor of indices at once, `x[mask, j]`.
 
     ## What it does
-    Finds indexing in the run in which one index is a Boolean (or uint8) tensor and another a tensor or list of integers.
+    Finds indexing, in the run and in what `forward` runs in source, in which one index is a Boolean (or uint8) tensor and another
+    a tensor or list of integers.
 
     ## Why
     coremltools converts a traced `x[mask, j]` without a word into `x[mask]`. `torch.export` cannot capture it.
@@ -29,7 +38,7 @@ class MaskPlusIndex(Rule):
 
 
     class Pick(nn.Module):
-        def forward(self, x, j):
+        def forward(self, x, j: torch.Tensor):
             return x[x[:, 0] > 0, j]
 
 
@@ -43,7 +52,7 @@ class MaskPlusIndex(Rule):
 
 
     class Pick(nn.Module):
-        def forward(self, x, j):
+        def forward(self, x, j: torch.Tensor):
             return x[(x[:, 0] > 0).nonzero()[:, 0], j]
 
 
@@ -54,8 +63,9 @@ class MaskPlusIndex(Rule):
     There is no fix.
 
     ## Known limits
-    Only what the run does is seen. A mask with numbers and slices (`x[mask, 0]`, `x[mask, 1:]`) and several masks convert as they
-    should; assignment to `x[mask, j]` is refused, which is another rule's business.
+    In source both have to be told for what they are, by what made them, an annotation, or the name of a mask. A mask with
+    numbers and slices (`x[mask, 0]`, `x[mask, 1:]`) and several masks convert as they should; assignment to `x[mask, j]` is
+    refused, which is another rule's business.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2141>
@@ -66,6 +76,27 @@ class MaskPlusIndex(Rule):
     name = "mask-plus-index"
     severity = Severity.ERROR
     live_needs = "run"
+    needs = (frozenset({"forward"}), frozenset({MIXED}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask everything that `forward` indexes for the types of its indices."""
+        if is_for_training(code):
+            return
+        for readings in code.operations:
+            node, function = readings[0].node, readings[0].function
+            if not isinstance(node, ast.Subscript) or function not in code.in_forward:
+                continue
+            if all(not one.aside and is_tensor(one.operands[0]) and _mixes(one.index) for one in readings):
+                yield code.finding(
+                    self,
+                    node,
+                    "a mask and a tensor of indices at once: the converted program leaves the indices out",
+                    statement=code.statement_of(node, function),
+                    advice="Write `x[mask.nonzero()[:, 0], j]`",
+                    operator="aten::index",
+                )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask everything that is indexed for the types of its indices."""
@@ -85,3 +116,32 @@ def _is_mixed(operator: Operator) -> bool:
     indices = [index for index in operator.arguments[1] if index is not None]
     masks = [index for index in indices if index.dtype in ("bool", "uint8")]
     return bool(masks) and any(index.rank for index in indices if index not in masks)
+
+
+_MASK = re.compile(r"(?:^|_)masks?(?:_|$)|^(?:is|has|valid|keep)(?:_|$)|valid$|keep$")
+
+
+def _mixes(index: tuple[Value, ...]) -> bool:
+    masks = [value for value in index if all(map(_is_mask, alternatives(value)))]
+    others = [value for value in index if value not in masks]
+    return bool(masks) and any(all(map(_is_indices, alternatives(value))) for value in others)
+
+
+def _is_mask(value: Value) -> bool:
+    if is_mask(value):
+        return True
+    return is_tensor(value) and isinstance(value, Tensor) and value.name != "" and _MASK.search(value.name) is not None
+
+
+def _is_indices(value: Value) -> bool:
+    if isinstance(value, Container):
+        return value.kind == "list" and bool(value.items)
+    if not isinstance(value, Tensor) or not is_tensor(value) or value.rank == 0 or _is_mask(value):
+        return False
+    # What is neither computed here nor said to be whole numbers may be a mask by another name.
+    return value.made_by in _OF_INTS or (value.origin == "argument" and not _MASK.search(value.name))
+
+
+_OF_INTS = frozenset(
+    {"long", "int", "argmax", "argmin", "argsort", "arange", "nonzero", "randperm", "searchsorted", "bucketize"}
+)
