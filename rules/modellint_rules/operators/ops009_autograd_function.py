@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.fates import only_for_a_loss
+from modellint.source.project import ClassRef, External, dotted_name
+from modellint.source.values import ClassValue, Method, alternatives
+from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.operators.conversions import PYTHON
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
+    from modellint.source.code import Code
+    from modellint.source.records import Call
 
 
 class AutogradFunction(Rule):
     """A `torch.autograd.Function` of which a trace keeps only that it was called.
 
     ## What it does
-    Finds `prim::PythonOp` in what `torch.jit.trace` captures: what `Function.apply` leaves there.
+    Finds `prim::PythonOp` in what `torch.jit.trace` captures: what `Function.apply` leaves there. In source it finds `apply` of
+    classes that derive from `torch.autograd.Function`, where `forward` runs it; that is a warning, since `torch.export` may lead to a
+    program, but an error with `--frontend trace`, and nothing with `--frontend export`.
 
     ## Why
     The trace does not look into the function, so that coremltools gets a call of Python that it cannot convert.
@@ -78,6 +87,31 @@ class AutogradFunction(Rule):
     name = "autograd-function"
     severity = Severity.ERROR
     live_needs = "conversion"
+    needs = (frozenset({"forward"}), frozenset({"apply"}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every `apply` that `forward` runs what it is of."""
+        route = code.destination.frontend
+        if route == "export" or is_for_training(code) or _ELSEWHERE.search(code.name or ""):
+            return
+        for readings in code.calls:
+            call = readings[0]
+            if call.function is None or call.function not in code.in_forward or not all(map(_runs, readings)):
+                continue
+            names = {_function_of(code, one) for one in readings}
+            name = names.pop() if len(names) == 1 else None
+            if name is not None and not only_for_a_loss(call.node, call.function):
+                yield code.finding(
+                    self,
+                    call.node,
+                    f"`torch.jit.trace` does not look into the autograd function `{name}`, and coremltools cannot convert it",
+                    severity=Severity.ERROR if route == "trace" else Severity.WARNING,
+                    statement=call.statement,
+                    advice="Call its operations directly where the model is exported, or use `--frontend export`",
+                    operator=PYTHON,
+                )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look for calls of Python."""
@@ -93,3 +127,33 @@ class AutogradFunction(Rule):
                     operator=blocker.operator,
                     advice="call its operations directly where the model is exported",
                 )
+
+
+def _runs(call: Call) -> bool:
+    return not call.training and call.exported and not call.building
+
+
+def _function_of(code: Code, call: Call) -> str | None:
+    """The name of the autograd function that a call certainly runs."""
+    names = set()
+    for part in alternatives(call.callee):
+        match part:
+            case Method(receiver=ClassValue(ref=ref), name="apply") if _is_function(code, ref):
+                names.add(ref.node.name)
+            case _:
+                return None
+    return names.pop() if len(names) == 1 else None
+
+
+def _is_function(code: Code, ref: ClassRef) -> bool:
+    for one in code.project.lineage(ref):
+        for base in one.node.bases:
+            dotted = dotted_name(base)
+            symbol = code.project.resolve(one.file, dotted) if dotted is not None else None
+            if isinstance(symbol, External) and symbol.name.startswith("torch.") and symbol.name.endswith(".Function"):
+                return True
+    return False
+
+
+_ELSEWHERE = re.compile("ONNX|Onnx|ORT|TRT")
+"""Classes for other ways of exporting."""
