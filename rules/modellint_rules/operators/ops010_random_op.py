@@ -2,24 +2,66 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.fates import ends_in_python, only_for_a_loss
+from modellint.source.nodes import called_name, parents_in, walk
+from modellint_rules.flow.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.capture import Operator, Run
     from modellint.live.subject import Subject
+    from modellint.source import records
+    from modellint.source.code import Code
+
+
+_RANDOM = frozenset(
+    {
+        "bernoulli",
+        "binomial",
+        "cauchy",
+        "exponential",
+        "geometric",
+        "log_normal",
+        "multinomial",
+        "normal",
+        "poisson",
+        "rand",
+        "rand_like",
+        "randint",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "random",
+        "randperm",
+        "rrelu_with_noise",
+        "uniform",
+    }
+)
+_IN_PLACE = frozenset(
+    {"bernoulli_", "normal_", "uniform_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_"}
+)
+_METHODS = _IN_PLACE | {"bernoulli", "multinomial"}
+_WORDS = _METHODS | _RANDOM
+_ON_PURPOSE = re.compile(
+    r"^_?Rand|Random|Drop|Stochastic|Augment|Sampl|Mix[Uu]p|Cut[Mm]ix|Jitter|Transform(?!er)|Noise(?:Sched|Gen)|Shuffl|Flow$"
+    r"|Distribution|Mask(?:ing|Along)|SpecAug|TimeWarp|Discriminator|Diffusion|Dither|Perturb|Wrapper$"
+)
+_ASIDE = re.compile(r"augment|transforms", re.IGNORECASE)
 
 
 class RandomOp(Rule):
     """An output that hangs on random numbers which the model draws itself.
 
     ## What it does
-    Finds operators in the run, in evaluation mode, that draw random numbers (`randn`, `rand_like`, `bernoulli`, `multinomial`,
-    `normal_`, …) on which an output hangs. Dropout that is on in evaluation, and weights of
-    modules that `forward` builds, are other rules' business.
+    Finds operators in the run, and in what `forward` certainly runs in source, in evaluation mode, that draw random numbers
+    (`randn`, `rand_like`, `bernoulli`, `multinomial`, `normal_`, …) on which an output hangs. Dropout that is on in evaluation,
+    and weights of modules that `forward` builds, are other rules' business.
 
     ## Why
     Where they convert at all, the program draws numbers of its own: they are not those of `torch.manual_seed`, and no comparison
@@ -57,7 +99,8 @@ class RandomOp(Rule):
     There is no fix: the numbers have to become an input.
 
     ## Known limits
-    Only what the run does is seen.
+    In source only what no condition decides about is found: a model may draw numbers when it is given none. Modules that by
+    their name are random on purpose (`RandomCrop`, `DropPath`, a sampler) are left alone, and numbers that are not used.
 
     ## References
     - <https://github.com/apple/coremltools/issues/788>
@@ -68,6 +111,32 @@ class RandomOp(Rule):
     name = "random-op"
     severity = Severity.WARNING
     live_needs = "run"
+    needs = (frozenset({"forward"}), _WORDS)
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every call that `forward` runs, whatever flags are set, whether it draws numbers."""
+        if is_for_training(code) or any(_ON_PURPOSE.search(ref.node.name) for ref in code.lineage):
+            return
+        if _ASIDE.search(code.file.path) or _gives_loss(code):
+            return
+        for readings in code.calls:
+            call = readings[0]
+            function = call.function
+            if function is None or function not in code.in_forward or not all(map(_draws, readings)):
+                continue
+            if any(True for _ in code.conditions(call.node, function)) or not _is_kept(call) or _may_leave(call):
+                continue
+            if not ends_in_python(call.node, function) and not only_for_a_loss(call.node, function):
+                yield code.finding(
+                    self,
+                    call.node,
+                    f"`{call.method}` draws random numbers: the converted program draws others, at every call",
+                    statement=call.statement,
+                    advice="Make them an input of the model",
+                    operator=f"aten::{call.method}",
+                )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every operator whether it is random, and follow what it draws to the outputs."""
@@ -89,31 +158,6 @@ class RandomOp(Rule):
                 )
 
 
-_RANDOM = frozenset(
-    {
-        "bernoulli",
-        "binomial",
-        "cauchy",
-        "exponential",
-        "geometric",
-        "log_normal",
-        "multinomial",
-        "normal",
-        "poisson",
-        "rand",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "random",
-        "randperm",
-        "rrelu_with_noise",
-        "uniform",
-    }
-)
-
-
 def _is_used(operator: Operator, run: Run) -> bool:
     from modellint.live.reach import Reach, facts_in
 
@@ -121,3 +165,39 @@ def _is_used(operator: Operator, run: Run) -> bool:
     storages = {fact.storage for fact in operator.outputs}
     reach = Reach(run, lambda fact: fact.tensor in tensors or fact.storage in storages)
     return any(fact in reach or fact.tensor in tensors or fact.storage in storages for fact in facts_in(run.output))
+
+
+def _draws(call: records.Call) -> bool:
+    if call.training or call.switched or not call.exported or call.building:
+        return False
+    if call.name.startswith("torch.Tensor."):
+        return call.method in _METHODS
+    return call.name == f"torch.{call.method}" and call.method in _RANDOM
+
+
+def _is_kept(call: records.Call) -> bool:
+    """Whether what is drawn is bound, returned or computed with, and not only left behind in a tensor that is thrown away."""
+    parent = parents_in(call.function).get(call.node) if call.function is not None else None
+    default = isinstance(parent, ast.Call) and called_name(parent) in ("default", "ifnone", "coalesce")
+    return not isinstance(call.statement, ast.Expr) and not default
+
+
+def _may_leave(call: records.Call) -> bool:
+    """Whether the function may be left before the call: `if p == 0: return x`."""
+    body = getattr(call.function, "body", ())
+    return any(
+        isinstance(statement, ast.If)
+        and statement.lineno < call.node.lineno
+        and any(isinstance(part, ast.Return) for part in walk(statement))
+        for statement in body
+    )
+
+
+def _gives_loss(code: Code) -> bool:
+    """Whether `forward` computes a loss: what draws numbers there trains a model, and is not exported."""
+    return any(
+        isinstance(part, ast.Name) and "loss" in part.id.lower()
+        for method in code.methods
+        if getattr(method.node, "name", "") == "forward"
+        for part in walk(method.node)
+    )
