@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.annotations import says_tensor
+from modellint.source.evidence import shown_tensors
+from modellint.source.fates import only_for_a_loss
+from modellint.source.nodes import walk
+from modellint.source.values import Instance, alternatives
+from modellint_rules.numerics.written import is_judge
 
 if TYPE_CHECKING:
     from modellint.live.capture import Run
     from modellint.live.subject import Subject
+    from modellint.source import records
+    from modellint.source.code import Code
 
 _ABSENT = re.compile(
     r"not compiled with CUDA|not linked with support for (?:cuda|mps|xpu)|No CUDA GPUs|no NVIDIA driver|"
@@ -25,7 +34,8 @@ class HardCodedDevice(Rule):
 
     ## What it does
     Finds calls in the run, such as `.cuda()`, `.to("cuda")` and `torch.zeros(3, device="cuda")`, whose result is on a kind of
-    device that neither the inputs nor the model are on, and parameters and buffers that are not on the device of most others.
+    device that neither the inputs nor the model are on, and such calls in source where `forward` runs them; and parameters and
+    buffers that are not on the device of most others.
 
     ## Why
     A model is captured for Core ML on the CPU. A device that is written down fails there, or on the next machine, and a traced
@@ -62,11 +72,13 @@ class HardCodedDevice(Rule):
     ```
 
     ## Fix safety
-    There is no fix in source. Make tensors with `device=x.device`, or register them as buffers, which go where the model goes.
+    The fix takes the device of an argument of the function. It is unsafe: that may be on another device than the one that is
+    named. Constants are better registered as buffers, which go where the model goes.
 
     ## Known limits
-    A device that is written down and happens to be the inputs' is not seen in a run. Where the device is missing and the run
-    ends at that statement, the finding is an error.
+    In source a device counts that is written down in the call, and is no CPU; what a condition about devices decides is left
+    alone, and so are modules that are moved. A device that happens to be the inputs' is not seen in a run. Where the device is
+    missing and the run ends at that statement, the finding is an error.
 
     ## References
     - <https://github.com/apple/coremltools/issues/804>
@@ -77,6 +89,35 @@ class HardCodedDevice(Rule):
     name = "hard-coded-device"
     severity = Severity.WARNING
     supersedes = ("LNT003", "SHP008")
+    needs = (frozenset({"forward"}), frozenset({"cuda", "mps", "xpu"}))
+    only_modules = True
+    only_forward = True
+    fixable = "the device of an input"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every call that `forward` runs for a device that is written down."""
+        if is_judge(code):
+            return
+        for readings in code.calls:
+            call = readings[0]
+            function = call.function
+            if function is None or function not in code.in_forward:
+                continue
+            if any(one.training or not one.exported or one.building for one in readings):
+                continue
+            device = _device(call)
+            if device is None or any(map(_is_module, readings)) or only_for_a_loss(call.node, function):
+                continue
+            if any(_ABOUT_DEVICES.search(ast.unparse(test)) for test in code.conditions(call.node, function)):
+                continue
+            yield code.finding(
+                self,
+                call.node,
+                f"`{call.method}` puts a tensor on {device}, wherever inputs and model are",
+                statement=call.statement,
+                fix=_fix(code, call, function),
+                advice="Take the device of an input, or register constants as buffers",
+            )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the state where it is, and the run where it put tensors."""
@@ -130,3 +171,74 @@ class HardCodedDevice(Rule):
 
 def _kind(device: str) -> str:
     return device.partition(":")[0]
+
+
+_ABOUT_DEVICES = re.compile(r"cuda|gpu|device|mps|xpu", re.IGNORECASE)
+_NAMED = re.compile(r"(?:cuda|mps|xpu)(?::\d+)?")
+
+
+def _device(call: records.Call) -> str | None:
+    """The device that a call names itself."""
+    node = call.node
+    method = call.method if isinstance(node.func, ast.Attribute) else ""
+    if method in ("cuda", "xpu") and not call.name.startswith(("torch.cuda", "torch.xpu")):
+        given = [*node.args, *(word.value for word in node.keywords if word.arg == "device")]
+        return method if all(isinstance(one, ast.Constant) for one in given) else None
+    if call.name.startswith("torch.cuda.") and method.endswith("Tensor"):
+        return "cuda"
+    for word in node.keywords:
+        if word.arg == "device" and (call.name.startswith("torch.") or method == "to" or method.startswith("new_")):
+            return _named(word.value)
+    return _named(node.args[0]) if method == "to" and node.args else None
+
+
+def _named(node: ast.expr) -> str | None:
+    match node:
+        case ast.Constant(value=str() as name) if _NAMED.fullmatch(name):
+            return name
+        case ast.Call(func=ast.Attribute(attr="device"), args=[inner, *_]):
+            return _named(inner)
+    return None
+
+
+def _is_module(call: records.Call) -> bool:
+    """Whether what is moved may be a module."""
+    parts = alternatives(call.receiver) if call.receiver is not None else ()
+    return any(isinstance(part, Instance) and part.kind == "module" for part in parts) or (
+        isinstance(call.node.func, ast.Attribute) and ast.unparse(call.node.func.value) == "self"
+    )
+
+
+def _fix(code: Code, call: records.Call, function: ast.AST) -> Fix | None:
+    """The device of the first argument that is a tensor in the place of the one that is named."""
+    source = _argument(function)
+    node = call.node
+    if source is None or not isinstance(node.func, ast.Attribute):
+        return None
+    rewriter = code.rewriter
+    if call.method in ("cuda", "xpu"):
+        start, end = rewriter.end(node.func.value), rewriter.end(node)
+        own = isinstance(node.func.value, ast.Name) and node.func.value.id == source
+        edit = rewriter.source.replace(start, end, "" if own else f".to({source}.device)")
+    else:
+        named = next((word.value for word in node.keywords if word.arg == "device"), None)
+        named = named if named is not None else node.args[0] if call.method == "to" and node.args else None
+        if named is None or any(part.arg is None for part in node.keywords):
+            return None
+        edit = rewriter.replace(named, f"{source}.device")
+    return Fix(f"Use the device of `{source}`", (edit,), Applicability.UNSAFE)
+
+
+def _argument(function: ast.AST) -> str | None:
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    shown = shown_tensors(function)
+    arguments = [one for one in (*function.args.posonlyargs, *function.args.args) if one.arg not in ("self", "cls")]
+    required = len(arguments) - len(function.args.defaults)
+    bound = {part.id for part in walk(function) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
+    for at, one in enumerate(arguments[: max(required, 0)]):
+        annotated = says_tensor(one.annotation)
+        first = function.name == "forward" and at == 0 and one.annotation is None
+        if annotated or (annotated is None and one.arg in shown) or (first and one.arg not in bound):
+            return one.arg
+    return None
