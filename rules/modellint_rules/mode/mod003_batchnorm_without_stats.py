@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.values import Const, alternatives
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
+    from modellint.source.code import Code
+    from modellint.source.records import Call
 
 
 class BatchNormWithoutStats(Rule):
     """Batch normalization that keeps no running statistics and so uses those of the batch in evaluation too.
 
     ## What it does
-    Finds batch normalization layers whose `running_mean` is None, as `track_running_stats=False` leaves it.
+    Finds batch normalization layers whose `running_mean` is None, as `track_running_stats=False` leaves it; in source those
+    that are made so.
 
     ## Why
     What the model says of one sample then depends on the others in its batch, and for a batch of one the layer normalizes
@@ -56,7 +60,8 @@ class BatchNormWithoutStats(Rule):
     There is no fix: the statistics that the layer lacks come from training.
 
     ## Known limits
-    Instance normalization, which is meant to use the sample's own statistics, is left alone.
+    In source what the caller of the constructor may set is left alone. Instance normalization, which is meant to use the sample's
+    own statistics, is left alone.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html>
@@ -66,6 +71,23 @@ class BatchNormWithoutStats(Rule):
     code = "MOD003"
     name = "batchnorm-without-stats"
     severity = Severity.WARNING
+    needs = (
+        frozenset({"BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}),
+        frozenset({"track_running_stats", "False"}),
+    )
+    only_modules = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every batch normalization that the object is built with."""
+        for readings in code.calls:
+            call = readings[0]
+            if call.name in _LAYERS and all(map(_keeps_nothing, readings)):
+                yield code.finding(
+                    self,
+                    call.node,
+                    f"`{call.method}` keeps no running statistics: it uses those of the batch in evaluation too",
+                    statement=call.statement,
+                )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every batch normalization for its mean."""
@@ -81,3 +103,15 @@ class BatchNormWithoutStats(Rule):
                     modules=entry.paths,
                     **binding_of(subject, entry.path).keywords(),
                 )
+
+
+_LAYERS = frozenset(f"torch.nn.{name}" for name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"))
+
+
+def _keeps_nothing(call: Call) -> bool:
+    tracks = call.arguments.get(4, "track_running_stats")
+    return (
+        call.building
+        and tracks is not None
+        and all(isinstance(part, Const) and part.value is False for part in alternatives(tracks))
+    )
