@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint_rules.flow.training_only import is_for_training
 
 if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.subject import Subject
+    from modellint.source.code import Code
+    from modellint.source.records import Call
 
 
 class ParametrizationLeftOn(Rule):
@@ -28,13 +33,12 @@ class ParametrizationLeftOn(Rule):
     ## Bad
     ```python
     from torch import nn
-    from torch.nn.utils.parametrizations import weight_norm
 
 
     class Encoder(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv = weight_norm(nn.Conv1d(4, 8, 3))
+            self.conv = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 8, 3))
 
         def forward(self, x):
             return self.conv(x)
@@ -43,29 +47,25 @@ class ParametrizationLeftOn(Rule):
     ## Good
     ```python
     from torch import nn
-    from torch.nn.utils.parametrizations import weight_norm
-    from torch.nn.utils.parametrize import remove_parametrizations
 
 
     class Encoder(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv = weight_norm(nn.Conv1d(4, 8, 3))
+            self.conv = nn.Conv1d(4, 8, 3)
 
         def forward(self, x):
             return self.conv(x)
-
-
-    model = Encoder().eval()
-    remove_parametrizations(model.conv, "weight")
     ```
 
     ## Fix safety
-    There is no fix in source: the parametrization belongs to training. Before the export, take it off with
-    `remove_parametrizations`, `remove_weight_norm`, `remove_spectral_norm` or `prune.remove`; keys of `state_dict` change.
+    The fix makes the layer without the parametrization. It is unsafe: keys of `state_dict` change, and training goes another way.
+    Where the model is trained with it, take it off before the export with `remove_parametrizations`, `remove_weight_norm`,
+    `remove_spectral_norm` or `prune.remove`, which keep the weight that was learnt.
 
     ## Known limits
-    Weights that a module of its own computes in `forward` are not seen.
+    Weights that a module of its own computes in `forward` are not seen. In source a file that takes a parametrization off
+    anywhere is left alone, and so are discriminators, and what the caller of the constructor may choose.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.utils.parametrize.remove_parametrizations.html>
@@ -76,6 +76,28 @@ class ParametrizationLeftOn(Rule):
     code = "MOD004"
     name = "parametrization-left-on"
     severity = Severity.WARNING
+    needs = (frozenset({"weight_norm", "spectral_norm", "orthogonal", "register_parametrization"}),)
+    only_modules = True
+    fixable = "leave it out"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every layer that the object is built with what is put on it."""
+        judges = any(_JUDGES.search(ref.node.name) for ref in code.lineage)
+        if judges or is_for_training(code) or _REMOVED.search(code.file.source.text):
+            return
+        for readings in code.calls:
+            call = readings[0]
+            if not all(one.building and one.name in _PUT_ON for one in readings) or call.switched:
+                continue
+            if not any(True for _ in code.conditions(call.node, call.function)):
+                yield code.finding(
+                    self,
+                    call.node,
+                    f"`{call.method}` computes the weight anew in every call",
+                    statement=call.statement,
+                    fix=_fix(code, call),
+                    advice=f"Take it off before the export with `{_PUT_ON[call.name]}`",
+                )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every module which of its tensors are computed."""
@@ -111,3 +133,28 @@ def _computed(module: nn.Module) -> Iterator[tuple[str, str, str]]:
                 yield hook.name, "spectral norm", "torch.nn.utils.remove_spectral_norm"
             case BasePruningMethod():
                 yield hook._tensor_name, "a pruning mask", "torch.nn.utils.prune.remove"
+
+
+_PARAMETRIZE = "torch.nn.utils.parametrize.remove_parametrizations"
+_PUT_ON = {
+    "torch.nn.utils.weight_norm": "torch.nn.utils.remove_weight_norm",
+    "torch.nn.utils.spectral_norm": "torch.nn.utils.remove_spectral_norm",
+    "torch.nn.utils.weight_norm.weight_norm": "torch.nn.utils.remove_weight_norm",
+    "torch.nn.utils.spectral_norm.spectral_norm": "torch.nn.utils.remove_spectral_norm",
+    "torch.nn.utils.parametrizations.weight_norm": _PARAMETRIZE,
+    "torch.nn.utils.parametrizations.spectral_norm": _PARAMETRIZE,
+    "torch.nn.utils.parametrizations.orthogonal": _PARAMETRIZE,
+    "torch.nn.utils.parametrize.register_parametrization": _PARAMETRIZE,
+}
+"""What puts a parametrization on a layer, and what takes it off."""
+_REMOVED = re.compile(r"remove_(?:weight_norm|spectral_norm|parametrizations?)|remove_norm")
+_JUDGES = re.compile(r"Discriminator|Critic|Judge")
+
+
+def _fix(code: Code, call: Call) -> Fix | None:
+    """The layer alone, where it is made in the call."""
+    node = call.node
+    if call.method == "register_parametrization" or not node.args or not isinstance(node.args[0], ast.Call):
+        return None
+    edit = code.rewriter.replace(node, code.rewriter.of(node.args[0]))
+    return Fix("Make the layer without it; keys of `state_dict` change", (edit,), Applicability.UNSAFE)
