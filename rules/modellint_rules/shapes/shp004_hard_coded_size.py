@@ -1,0 +1,109 @@
+"""SHP004: a tensor that is given sizes which are all written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.rule import Rule
+from modellint.source.fates import only_for_a_loss
+from modellint.source.signs import FIXED_SIZES
+from modellint.source.signs.ranks import literal_sizes
+from modellint.source.tensors import Tensor
+from modellint.source.values import alternatives
+from modellint_rules.flow.training_only import is_for_training
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Call
+
+
+class HardCodedSize(Rule):
+    """A tensor of the batch that is reshaped to sizes which are all written down.
+
+    ## What it does
+    Finds `view`, `reshape` and `expand` in what `forward` runs, of tensors that still have their batch, to sizes that are numbers
+    without exception.
+
+    ## Why
+    Such a model takes one batch size and one size of image only. With a flexible input (`ct.RangeDim`, `ct.EnumeratedShapes`)
+    it converts without a word, and the program then fails for every other size than this one.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Patches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 4, stride=4)
+
+        def forward(self, x):
+            return self.conv(x).reshape(1, 8, 196)
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Patches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 4, stride=4)
+
+        def forward(self, x):
+            return self.conv(x).reshape(-1, 8, 196)
+    ```
+
+    ## Fix safety
+    The fix leaves the first size open. It is unsafe: a wrong size of another dimension is then taken for a batch.
+
+    ## Known limits
+    Only where every size is a number it is sure that the sizes of the input are pinned: `x.view(-1, 512)` may fit a layer that
+    wants 512 numbers. Tensors that lost their batch, parameters and constants are left alone.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/914>
+    - <https://github.com/apple/coremltools/issues/1642>
+    - <https://apple.github.io/coremltools/docs-guides/source/flexible-inputs.html>
+    """
+
+    code = "SHP004"
+    name = "hard-coded-size"
+    severity = Severity.WARNING
+    needs = (frozenset({"forward"}), frozenset({FIXED_SIZES}))
+    only_modules = True
+    only_forward = True
+    fixable = "`-1`"
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every reshaping that `forward` runs for its sizes."""
+        if is_for_training(code):
+            return
+        for readings in code.calls:
+            call = readings[0]
+            sizes = literal_sizes(call.node)
+            if not sizes or call.function is None or call.function not in code.in_forward:
+                continue
+            if not all(map(_pins_batch, readings)) or only_for_a_loss(call.node, call.function):
+                continue
+            edit = code.rewriter.replace(sizes[0], "-1")
+            yield code.finding(
+                self,
+                call.node,
+                f"`{call.method}` to sizes that are all written down: other sizes of the input fail",
+                statement=call.statement,
+                fix=Fix("Leave the first size open", (edit,), Applicability.UNSAFE),
+            )
+
+
+def _pins_batch(call: Call) -> bool:
+    if call.training or not call.exported or call.building or not call.name.startswith("torch."):
+        return False
+    given = call.receiver if call.receiver is not None else call.arguments.get(0, "input")
+    return given is not None and all(
+        isinstance(part, Tensor) and (part.certain or part.shown) and part.batch is True for part in alternatives(given)
+    )
