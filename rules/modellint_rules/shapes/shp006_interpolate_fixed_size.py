@@ -1,0 +1,122 @@
+"""SHP006: resampling to a size that is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Diagnostic, Severity
+from modellint.rule import Rule
+from modellint.source.fates import only_for_a_loss
+from modellint.source.tensors import Tensor, int_of
+from modellint.source.values import Container, Value, alternatives
+from modellint_rules.flow.training_only import is_for_training
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Call
+
+
+class InterpolateFixedSize(Rule):
+    """Resampling of a tensor to a size that is written down.
+
+    ## What it does
+    Finds `F.interpolate` and `F.upsample` in what `forward` runs, and `nn.Upsample` layers, whose `size` is a number or a tuple of
+    numbers.
+
+    ## Why
+    coremltools computes the factor from the sizes of the input. With a flexible input (`ct.RangeDim`) there is none, and the
+    conversion fails: "Cannot convert expression to float". With `scale_factor` it converts.
+
+    ## Bad
+    ```python
+    import torch.nn.functional as F
+    from torch import nn
+
+
+    class Double(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3, padding=1)
+
+        def forward(self, x):
+            return F.interpolate(self.conv(x), size=(64, 64), mode="bilinear")
+    ```
+
+    ## Good
+    ```python
+    import torch.nn.functional as F
+    from torch import nn
+
+
+    class Double(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3, padding=1)
+
+        def forward(self, x):
+            return F.interpolate(self.conv(x), scale_factor=2.0, mode="bilinear")
+    ```
+
+    ## Fix safety
+    There is no fix: the factor depends on the size of the input that the author had in mind, and the size of another tensor in its
+    place (`size=y.shape[-2:]`) does not convert with a flexible input either.
+
+    ## Known limits
+    With an input of one size a size that is written down is right. A size that an attribute or the caller says is left alone,
+    and so is what is resampled where no input is flexible: parameters and constants.
+
+    ## References
+    - <https://github.com/apple/coremltools/issues/951>
+    - <https://apple.github.io/coremltools/docs-guides/source/flexible-inputs.html>
+    """
+
+    code = "SHP006"
+    name = "interpolate-fixed-size"
+    severity = Severity.WARNING
+    needs = (frozenset({"forward"}), frozenset({"interpolate", "upsample", "Upsample"}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every resampling for its size."""
+        if is_for_training(code):
+            return
+        for readings in code.calls:
+            call = readings[0]
+            runs = all(_is_running(code, one) for one in readings)
+            if (runs or all(map(_is_layer, readings))) and not (
+                runs and call.function is not None and only_for_a_loss(call.node, call.function)
+            ):
+                yield code.finding(
+                    self,
+                    call.node,
+                    f"`{call.method}` to a size that is written down: with a flexible input the conversion fails",
+                    statement=call.statement,
+                    advice="Write `scale_factor`, if the input is flexible",
+                )
+
+
+_FUNCTIONS = frozenset(
+    f"torch.nn.functional.{name}" for name in ("interpolate", "upsample", "upsample_bilinear", "upsample_nearest")
+)
+
+
+def _is_running(code: Code, call: Call) -> bool:
+    if call.name not in _FUNCTIONS or call.training or not call.exported or call.building or call.arguments.spread:
+        return False
+    given = call.arguments.get(0, "input")
+    data = given is not None and all(
+        isinstance(part, Tensor) and part.batch is not None for part in alternatives(given)
+    )
+    return data and call.function in code.in_forward and _is_literal(call.arguments.get(1, "size"))
+
+
+def _is_layer(call: Call) -> bool:
+    return call.name == "torch.nn.Upsample" and call.building and _is_literal(call.arguments.get(0, "size"))
+
+
+def _is_literal(size: Value | None) -> bool:
+    parts = alternatives(size) if size is not None else ()
+    items = [item for part in parts for item in (part.items if isinstance(part, Container) and part.exact else [part])]
+    return bool(items) and all(int_of(item) is not None and not isinstance(item, Tensor) for item in items)
