@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.signs import RETURNS_DICT
+from modellint.source.values import Container, Value, alternatives
+from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
+    from modellint.source.code import Code
 
 
 class DictOutput(Rule):
@@ -18,7 +22,7 @@ class DictOutput(Rule):
 
     ## What it does
     Looks at what the model returned in the run: a dict, or an object that behaves as one (`ModelOutput` of transformers), by
-    itself or inside a tuple.
+    itself or inside a tuple. In source it finds `forward` methods that end by returning a dict.
 
     ## Why
     `torch.jit.trace` refuses a dict in its strict mode, and coremltools a traced model that returns one. What `torch.export`
@@ -65,7 +69,8 @@ class DictOutput(Rule):
     models of transformers do so with `return_dict=False`.
 
     ## Known limits
-    Only what is returned for the example inputs is seen.
+    In a run only what is returned for the example inputs is seen. In source a class that by its name or by another class of the
+    file is a part of a model is left alone, and so is a dict that a flag asks for; objects that behave as a dict are not seen.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2104>
@@ -76,6 +81,23 @@ class DictOutput(Rule):
     name = "dict-output"
     severity = Severity.WARNING
     live_needs = "run"
+    needs = (frozenset({"forward"}), frozenset({RETURNS_DICT}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask what `forward` returns what it is made of."""
+        if not code.shows(RETURNS_DICT) or not is_outermost(code):
+            return
+        for statement, _, values in outputs(code):
+            if values and all(_is_box(part) for value in values for part in alternatives(value)):
+                yield code.finding(
+                    self,
+                    statement,
+                    "the model returns a `dict`, which `torch.jit.trace` refuses",
+                    statement=statement,
+                    advice="Return a tuple, or wrap the model for the export in a module that does",
+                )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the output what it is made of."""
@@ -99,3 +121,7 @@ def _is_dict(value: ast.expr | None) -> bool:
         case ast.Dict() | ast.DictComp() | ast.Call(func=ast.Name(id="dict" | "OrderedDict")):
             return True
     return False
+
+
+def _is_box(value: Value) -> bool:
+    return isinstance(value, Container) and value.kind == "dict" and bool(value.items)
