@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.signs import RETURNS_OTHERS
+from modellint.source.tensors import Drawn
+from modellint.source.values import Const, Container, Value, alternatives
+from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
+    from modellint.source.code import Code
 
 
 class NonTensorOutput(Rule):
     """A model that returns None, a number, a string or another object that is no tensor, by itself or among tensors.
 
     ## What it does
-    Looks at what the model returned in the run, inside tuples, lists and dicts too.
+    Looks at what the model returned in the run, inside tuples, lists and dicts too. In source it finds `forward` methods that end by
+    returning something which certainly is no tensor, by itself or in a tuple or list.
 
     ## Why
     `torch.jit.trace` refuses it. `torch.export` captures None and numbers, but coremltools then fails on the output that is no
@@ -34,8 +40,8 @@ class NonTensorOutput(Rule):
             super().__init__()
             self.linear = nn.Linear(8, 4)
 
-        def forward(self, x, target=None):
-            return self.linear(x), target
+        def forward(self, x):
+            return self.linear(x), None
 
 
     inputs = (torch.randn(2, 8),)
@@ -52,7 +58,7 @@ class NonTensorOutput(Rule):
             super().__init__()
             self.linear = nn.Linear(8, 4)
 
-        def forward(self, x, target=None):
+        def forward(self, x):
             return self.linear(x)
 
 
@@ -63,7 +69,9 @@ class NonTensorOutput(Rule):
     There is no fix: callers may read what is returned. For the export, wrap the model in a module that returns the tensors alone.
 
     ## Known limits
-    Only what is returned for the example inputs is seen. Objects that PyTorch's own `pytree` takes apart count as what they hold.
+    In a run only what is returned for the example inputs is seen. In source a class that by its name or by another class of the
+    file is a part of a model is left alone, and so is what a flag asks for. Objects that PyTorch's own `pytree` takes apart count
+    as what they hold.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.jit.trace.html>
@@ -74,6 +82,25 @@ class NonTensorOutput(Rule):
     name = "non-tensor-output"
     severity = Severity.ERROR
     live_needs = "run"
+    needs = (frozenset({"forward"}), frozenset({RETURNS_OTHERS}))
+    only_modules = True
+    only_forward = True
+
+    def source(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask what `forward` returns whether it is a tensor."""
+        if not code.shows(RETURNS_OTHERS) or not is_outermost(code):
+            return
+        for statement, written, values in outputs(code):
+            kinds = [_kind(value, written) for value in values]
+            if kinds and all(kinds):
+                beside = " beside tensors" if isinstance(written, (ast.Tuple, ast.List)) else ""
+                yield code.finding(
+                    self,
+                    statement,
+                    f"the model returns {kinds[0]}{beside}; only tensors can be outputs",
+                    statement=statement,
+                    advice="Return the tensors alone, or wrap the model for the export in a module that does",
+                )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the output what it is made of."""
@@ -102,3 +129,29 @@ def _is_constant(value: ast.expr | None) -> bool:
     if isinstance(value, (ast.Tuple, ast.List)):
         return any(_is_constant(part) for part in value.elts)
     return value is None or isinstance(value, (ast.Constant, ast.JoinedStr))
+
+
+def _kind(value: Value, written: ast.expr) -> str | None:
+    """What a value certainly holds that is no tensor, in words."""
+    if isinstance(value, Container) and value.kind in ("tuple", "list") and value.exact:
+        parts = written.elts if isinstance(written, (ast.Tuple, ast.List)) else [written] * len(value.items)
+        if len(parts) != len(value.items):
+            return None
+        return next((kind for item, part in zip(value.items, parts, strict=True) if (kind := _kind(item, part))), None)
+    kinds = {_simple(part, written) for part in alternatives(value)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _simple(value: Value, written: ast.expr) -> str | None:
+    match value:
+        case Const(value=None):
+            return "None"
+        case Const(value=str()):
+            return "a `str`"
+        case Const(value=found):
+            return f"a `{type(found).__name__}`"
+        case Drawn(node=ast.Call(func=ast.Attribute(attr="item"))):
+            return "a number of Python"
+    if isinstance(written, ast.JoinedStr):
+        return "a `str`"
+    return None
