@@ -219,6 +219,13 @@ def _fix(code: Code, call: records.Call, function: ast.AST) -> Fix | None:
     if call.method in ("cuda", "xpu"):
         start, end = rewriter.end(node.func.value), rewriter.end(node)
         own = isinstance(node.func.value, ast.Name) and node.func.value.id == source
+        if own and _rebinds(call.statement, source, node):
+            # `x = x.cuda()`
+            lines = rewriter.alone_on_its_lines(call.statement)
+            body: list[ast.stmt] = getattr(function, "body", [])
+            if lines is None or call.statement not in body or len(body) < 2:
+                return None
+            return Fix(f"Leave `{source}` where it is", (rewriter.remove(*lines),), Applicability.UNSAFE)
         edit = rewriter.source.replace(start, end, "" if own else f".to({source}.device)")
     else:
         named = next((word.value for word in node.keywords if word.arg == "device"), None)
@@ -242,3 +249,10 @@ def _argument(function: ast.AST) -> str | None:
         if annotated or (annotated is None and one.arg in shown) or (first and one.arg not in bound):
             return one.arg
     return None
+
+
+def _rebinds(statement: ast.stmt, name: str, value: ast.expr) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=target)], value=bound):
+            return target == name and bound is value
+    return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import of_kind, parents_in
+from modellint.source.nodes import of_kind, parents_in, walk
 from modellint.source.tensors import Tensor
 from modellint.source.values import alternatives
 from modellint_rules.numerics.written import is_judge
@@ -194,7 +194,7 @@ def _made_of(binding: Binding) -> ast.expr | None:
 def _function_of(code: Code, binding: Binding) -> ast.AST | None:
     for ref in code.lineage:
         for function in of_kind(ref.node, ast.FunctionDef):
-            if function.name == binding.method and binding.statement in parents_in(function):
+            if function.name == binding.method and any(part is binding.statement for part in walk(function)):
                 return function
     return None
 

@@ -1,0 +1,227 @@
+"""Rules about numbers: what float16 and int32 do not hold, and types that Core ML does not have."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import modellint
+from modellint.source.fix import fix_text
+from modellint.source.text import SourceText
+
+HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(forward: str, init: str = "pass", name: str = "Net", arguments: str = "x", head: str = "") -> str:
+    lines = textwrap.indent(textwrap.dedent(init).strip(), " " * 8)
+    body = textwrap.indent(textwrap.dedent(forward).strip(), " " * 8)
+    return (
+        f"{HEAD}{head}\n\nclass {name}(nn.Module):\n    def __init__(self, n=4):\n        super().__init__()\n{lines}\n\n"
+        f"    def forward(self, {arguments}):\n{body}\n"
+    )
+
+
+def said(text: str, code: str) -> list[str]:
+    """Row behind the head of ``forward`` and first letter of the severity of each finding of a code."""
+    first = text[: text.index("def forward")].count("\n") + 1
+    return [
+        f"{finding.severity.name[0]}{finding.span.row - first}"
+        for finding in modellint.check_source(text).diagnostics
+        if finding.code == code and finding.span is not None
+    ]
+
+
+def fixed(text: str, code: str) -> str:
+    def look(source: SourceText) -> tuple[modellint.diagnostic.Diagnostic, ...]:
+        return tuple(one for one in modellint.check_source(source.text).diagnostics if one.code == code)
+
+    done = fix_text(SourceText(text), look, unsafe=True)
+    assert done.problem is None
+    return done.text
+
+
+# NUM001
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("return x.masked_fill(m, -1e9)", "x.masked_fill(m, -1e4)"),
+        ("return x.masked_fill_(mask=m, value=-1e9)", "value=-1e4)"),
+        ("return torch.where(m, x, -1e10)", "torch.where(m, x, -1e4)"),
+        ("return x + torch.full((4, 4), 1e6).triu(1)", "torch.full((4, 4), 1e4)"),
+        ("return x.masked_fill(m, torch.finfo(torch.float32).min)", "x.masked_fill(m, -1e4)"),
+        ("return x.masked_fill(m, torch.finfo(x.dtype).min)", "x.masked_fill(m, -1e4)"),
+        ("return x.masked_fill(m, -torch.finfo(x.dtype).max)", "x.masked_fill(m, -1e4)"),
+        ("return x + (1.0 - m) * -1e9", "x + (1.0 - m) * -1e4"),
+        ("return x * 1e6", "x * 1e6"),
+        ("low = -1e9\nreturn x.masked_fill(m, low)", "x.masked_fill(m, low)"),
+        ("return x.masked_fill(m, self.low)", "x.masked_fill(m, self.low)"),
+        ("return x.masked_fill(m, LOW)", "x.masked_fill(m, LOW)"),
+        ("return x.masked_fill(m, torch.finfo(x.dtype).min / 2)", "torch.finfo(x.dtype).min / 2"),
+        ("y = x * 1\ny[m] = -1e9\nreturn y", "y[m] = -1e4"),
+        ("return (x @ x.T).masked_fill(m, -1000000)", "masked_fill(m, -1e4)"),
+        ("return x - 1e9 * m", "x - 1e9 * m"),
+    ],
+)
+def test_number_beyond_float16(body: str, after: str) -> None:
+    text = net(body, "self.low = -1e9", arguments="x, m", head="LOW = -3.0e38\n")
+    assert len(said(text, "NUM001")) == 1
+    assert after in fixed(text, "NUM001")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'return x.masked_fill(m, float("-inf"))',
+        "return x.masked_fill(m, -torch.inf)",
+        "return x.masked_fill(m, -1e4)",
+        "return x.masked_fill(m, -65504.0)",
+        "return x.masked_fill(m, torch.finfo(torch.float16).min)",
+        "return x.clamp(max=1e9)",
+        "return torch.where(x < 1e9, x, 0.0)",
+        "return x / 1e6",
+        "return x.long() + 100000",
+        "return x.masked_fill(m, self.low)",
+        "if self.training:\n    x = x.masked_fill(m, -1e9)\nreturn x",
+        "if x.dtype == torch.float16:\n    x = x.masked_fill(m, -1e9)\nreturn x",
+        "if torch.jit.is_scripting():\n    return x * 1e9\nreturn x",
+        "base = 1e6 ** 2\nreturn x",
+        "return x + 1e5 * 1e-5",
+    ],
+)
+def test_number_that_float16_holds_or_never_meets(body: str) -> None:
+    assert said(net(body, "self.low = -n", arguments="x, m"), "NUM001") == []
+
+
+def test_float32_holds_it() -> None:
+    Path("modellint.toml").write_text('precision = "fp32"\n')
+    text = net("return x.masked_fill(x > 0, -1e9) + 1e-12")
+    assert said(text, "NUM001") == said(text, "NUM002") == []
+
+
+def test_losses_are_clean() -> None:
+    assert said(net("return x * 1e9", name="FocalLoss"), "NUM001") == []
+
+
+# NUM002
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x / (x.norm(dim=-1) + 1e-12)",
+        "return x.clamp(min=1e-10).log()",
+        "return torch.clamp(x, 1e-9)",
+        "return x.clamp_min(1e-8)",
+        "return F.normalize(x, eps=1e-12)",
+        "return F.layer_norm(x, (4,), eps=1e-10)",
+        "return x + self.eps",
+    ],
+)
+def test_epsilon_below_float16(body: str) -> None:
+    text = net(body, "self.eps = 1e-12")
+    assert said(text, "NUM002") == ["W1"]
+    assert "1e-07" in fixed(text, "NUM002") or "self.eps" in body
+
+
+def test_epsilon_of_a_layer() -> None:
+    text = net("return self.norm(x)", "self.norm = nn.LayerNorm(4, eps=1e-12)")
+    assert len(said(text, "NUM002")) == 1
+    assert "nn.LayerNorm(4, eps=1e-07)" in fixed(text, "NUM002")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x + 1e-6",
+        "return F.normalize(x)",
+        "return x * 1e-9",
+        "return x - 1e-9",
+        "return x.clamp(max=1e-9)",
+        "return self.bn(x)",
+        "return self.ln(x)",
+        "if self.training:\n    return x + 1e-12\nreturn x",
+        "return torch.zeros(4) + 1e-12",
+    ],
+)
+def test_epsilon_that_is_none_or_fits(body: str) -> None:
+    init = "self.bn = nn.BatchNorm1d(4, eps=1e-12)\nself.ln = nn.LayerNorm(4, eps=n)\nself.eps = 1e-12"
+    assert said(net(body, init), "NUM002") == []
+
+
+# NUM006
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x.long() + 2**40",
+        "return x.long() * 2654435761",
+        "return x.argmax(1) + (1 << 33)",
+        "return x.to(torch.int64) - 3000000000",
+        "return x.long().masked_fill(x > 0, torch.iinfo(torch.int64).max)",
+        "return torch.where(x > 0, x.long(), torch.full((4,), 2**40, dtype=torch.long))",
+        "return x.long().masked_fill(x > 0, -(2**40))",
+    ],
+)
+def test_int_outside_int32(body: str) -> None:
+    assert said(net(body), "NUM006") == ["E1"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x.long() + 2147483647",
+        "return x * 2**40",
+        "return x.float() + 2**40",
+        "return (x.long() < 2**40).float()",
+        "return x.long().masked_fill(x > 0, torch.iinfo(torch.int32).max)",
+        "if self.training:\n    return x.long() + 2**40\nreturn x",
+    ],
+)
+def test_int_that_int32_holds(body: str) -> None:
+    assert said(net(body), "NUM006") == []
+
+
+# NUM007
+
+
+@pytest.mark.parametrize(
+    ("made", "letter"),
+    [
+        ("self.w = nn.Parameter(torch.ones(4, dtype=torch.bfloat16))", "E"),
+        ("self.w = nn.Parameter(torch.ones(4).bfloat16())", "E"),
+        ('self.register_buffer("w", torch.polar(torch.ones(4), torch.ones(4)))', "E"),
+        ('self.register_buffer("w", torch.view_as_complex(torch.ones(4, 2)))', "E"),
+        ('self.register_buffer("w", torch.ones(4).double())', "W"),
+        ('self.register_buffer("w", torch.arange(4, dtype=torch.float64).unsqueeze(0))', "W"),
+        ('t = torch.ones(4, dtype=torch.double)\nself.register_buffer("w", t)', "W"),
+    ],
+)
+def test_type_that_core_ml_does_not_have(made: str, letter: str) -> None:
+    text = net("return x * self.w", made)
+    found = [one for one in modellint.check_source(text).diagnostics if one.code == "NUM007"]
+    assert [one.severity.name[0] for one in found] == [letter]
+    assert found[0].attribute == "w"
+
+
+@pytest.mark.parametrize(
+    ("made", "body"),
+    [
+        ("self.w = nn.Parameter(torch.ones(4))", "return x * self.w"),
+        ("self.w = nn.Parameter(torch.ones(4, dtype=torch.bfloat16).float())", "return x * self.w"),
+        ("self.w = nn.Parameter(torch.ones(4, dtype=torch.bfloat16))", "return x"),
+        ('self.register_buffer("w", torch.ones(4).double())', "return x * self.w.to(x.dtype)"),
+        ('self.register_buffer("w", torch.ones(4).double().float())', "return x * self.w"),
+    ],
+)
+def test_type_that_is_cast_or_not_read(made: str, body: str) -> None:
+    assert said(net(body, made), "NUM007") == []

@@ -1,0 +1,248 @@
+"""Rules about what a model returns, sizes that are written down, and layers left in a state for training."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import modellint
+from modellint.source.fix import fix_text
+from modellint.source.text import SourceText
+
+HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(forward: str, init: str = "pass", name: str = "Net", arguments: str = "x", head: str = "") -> str:
+    lines = textwrap.indent(textwrap.dedent(init).strip(), " " * 8)
+    body = textwrap.indent(textwrap.dedent(forward).strip(), " " * 8)
+    return (
+        f"{HEAD}{head}\n\nclass {name}(nn.Module):\n    def __init__(self, n=4):\n        super().__init__()\n{lines}\n\n"
+        f"    def forward(self, {arguments}):\n{body}\n"
+    )
+
+
+def said(text: str, code: str) -> list[str]:
+    """Row behind the head of ``forward`` and first letter of the severity of each finding of a code."""
+    first = text[: text.index("def forward")].count("\n") + 1
+    return [
+        f"{finding.severity.name[0]}{finding.span.row - first}"
+        for finding in modellint.check_source(text).diagnostics
+        if finding.code == code and finding.span is not None
+    ]
+
+
+def fixed(text: str, code: str) -> str:
+    def look(source: SourceText) -> tuple[modellint.diagnostic.Diagnostic, ...]:
+        return tuple(one for one in modellint.check_source(source.text).diagnostics if one.code == code)
+
+    done = fix_text(SourceText(text), look, unsafe=True)
+    assert done.problem is None
+    return done.text
+
+
+# SIG001
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'return {"scores": self.fc(x)}',
+        "return dict(scores=self.fc(x))",
+        'out = {}\nout["scores"] = self.fc(x)\nreturn out',
+        "return {k: layer(x) for k, layer in self.layers.items()}",
+        'y = self.fc(x)\nif y is None:\n    raise ValueError\nreturn {"scores": y}',
+    ],
+)
+def test_dict(body: str) -> None:
+    assert said(net(body, "self.fc = nn.Linear(4, 4)"), "SIG001") == [f"W{body.count(chr(10)) + 1}"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return self.fc(x)",
+        'out = {"scores": self.fc(x)}\nreturn out["scores"]',
+        'if self.training:\n    return {"loss": self.fc(x)}\nreturn self.fc(x)',
+        'if return_dict:\n    return {"scores": self.fc(x)}\nreturn self.fc(x)',
+        'if not return_dict:\n    return (self.fc(x),)\nreturn {"scores": self.fc(x)}',
+        'if not self.training:\n    return self.fc(x)\nreturn {"scores": self.fc(x)}',
+    ],
+)
+def test_no_dict(body: str) -> None:
+    text = net(body, "self.fc = nn.Linear(4, 4)", arguments="x, return_dict=True")
+    assert said(text, "SIG001") == []
+
+
+@pytest.mark.parametrize(
+    "name", ["SegmentationHead", "Backbone", "_Inner", "DetectionLoss", "BaseDetector", "ResBlock"]
+)
+def test_parts_of_a_model_may_return_anything(name: str) -> None:
+    assert said(net('return {"scores": x * 2}', name=name), "SIG001") == []
+    assert said(net("return x * 2, None", name=name), "SIG002") == []
+
+
+def test_part_by_use() -> None:
+    text = net('return {"scores": x * 2}') + (
+        "\n\nclass Outer(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.net = Net()\n\n"
+        '    def forward(self, x):\n        return self.net(x)["scores"]\n'
+    )
+    assert said(text, "SIG001") == []
+
+
+# SIG002
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x * 2, None",
+        'return x * 2, "scores"',
+        "return x * 2, 1",
+        "return x.sum().item()",
+        "hidden = None\nreturn x * 2, hidden",
+        "return [x * 2, (x, None)]",
+        'return f"{x}"',
+    ],
+)
+def test_no_tensor(body: str) -> None:
+    assert said(net(body), "SIG002") == [f"E{body.count(chr(10)) + 1}"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x * 2, x",
+        "return self.other(x)",
+        "return x * 2, x.shape[0]",
+        "return x * 2, hidden",
+        "if hidden is None:\n    return x * 2, None\nreturn x * 2, hidden",
+        "if flag:\n    return x, hidden\nreturn x, None",
+        "hidden = None\nif flag:\n    hidden = x * 3\nreturn x * 2, hidden",
+        "if self.training:\n    return x, None\nreturn x",
+        "raise NotImplementedError",
+    ],
+)
+def test_tensors_or_what_is_not_known(body: str) -> None:
+    assert said(net(body, arguments="x, hidden=None, flag=False"), "SIG002") == []
+
+
+# SHP004
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("return self.conv(x).view(1, 8, 196)", "self.conv(x).view(-1, 8, 196)"),
+        ("return torch.reshape(self.conv(x), (4, 8, 196))", "torch.reshape(self.conv(x), (-1, 8, 196))"),
+        ("return F.relu(self.conv(x)).reshape((2, 8, 14, 14))", "reshape((-1, 8, 14, 14))"),
+    ],
+)
+def test_sizes_that_are_all_written_down(body: str, after: str) -> None:
+    text = net(body, "self.conv = nn.Conv2d(3, 8, 1)")
+    assert said(text, "SHP004") == ["W1"]
+    assert after in fixed(text, "SHP004")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return self.conv(x).view(-1, 8 * 196)",
+        "return self.conv(x).view(x.shape[0], 8, 196)",
+        "return self.conv(x).flatten(1)",
+        "return self.conv(x)[0].view(8, 196)",
+        "return x + self.w.view(1, 4, 1)",
+        "return self.conv(x).view(1, -1)",
+        "return torch.ones(16).view(4, 4)",
+        "if self.training:\n    return self.conv(x).view(1, 8, 196)\nreturn x",
+    ],
+)
+def test_sizes_of_the_input(body: str) -> None:
+    assert said(net(body, "self.conv = nn.Conv2d(3, 8, 1)\nself.w = nn.Parameter(torch.ones(4))"), "SHP004") == []
+
+
+# SHP006
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return F.interpolate(x, size=(64, 64))",
+        "return F.interpolate(self.conv(x), 64)",
+        "return F.upsample(x, size=64)",
+        "return F.interpolate(x, size=self.size)",
+    ],
+)
+def test_size_of_a_resampling(body: str) -> None:
+    assert said(net(body, "self.conv = nn.Conv2d(3, 8, 1)\nself.size = (32, 32)"), "SHP006") == ["W1"]
+
+
+def test_size_of_a_resampling_layer() -> None:
+    assert len(said(net("return self.up(x)", "self.up = nn.Upsample(size=(64, 64))"), "SHP006")) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return F.interpolate(x, scale_factor=2)",
+        "return F.interpolate(x, size=x.shape[-2:])",
+        "return F.interpolate(x, size=self.n)",
+        "return self.up(x)",
+        "return x + F.interpolate(self.table, size=(64, 64))",
+        "if self.training:\n    x = F.interpolate(x, 64)\nreturn x",
+    ],
+)
+def test_size_that_is_not_written_down(body: str) -> None:
+    init = "self.up = nn.Upsample(scale_factor=2)\nself.table = nn.Parameter(torch.ones(1, 1, 8, 8))\nself.n = n"
+    assert said(net(body, init), "SHP006") == []
+
+
+# MOD003
+
+
+@pytest.mark.parametrize(
+    ("made", "count"),
+    [
+        ("self.norm = nn.BatchNorm2d(8, track_running_stats=False)", 1),
+        ("self.norm = nn.BatchNorm1d(8, 1e-5, 0.1, True, False)", 1),
+        ("self.norm = nn.Sequential(nn.BatchNorm2d(8, track_running_stats=False))", 1),
+        ("self.norm = nn.BatchNorm2d(8)", 0),
+        ("self.norm = nn.BatchNorm2d(8, track_running_stats=n)", 0),
+        ("self.norm = nn.InstanceNorm2d(8, track_running_stats=False)", 0),
+    ],
+)
+def test_batch_norm_without_statistics(made: str, count: int) -> None:
+    assert len(said(net("return self.norm(x)", made), "MOD003")) == count
+
+
+# MOD004
+
+
+@pytest.mark.parametrize(
+    ("made", "after"),
+    [
+        ("self.c = nn.utils.weight_norm(nn.Conv1d(4, 4, 3))", "self.c = nn.Conv1d(4, 4, 3)\n"),
+        ("self.c = nn.utils.spectral_norm(nn.Linear(4, 4), n_power_iterations=2)", "self.c = nn.Linear(4, 4)\n"),
+        ("self.c = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4))", "self.c = nn.Linear(4, 4)\n"),
+        ("c = nn.Linear(4, 4)\nself.c = nn.utils.parametrizations.weight_norm(c)", "weight_norm(c)"),
+    ],
+)
+def test_parametrization(made: str, after: str) -> None:
+    text = net("return self.c(x)", made)
+    assert len(said(text, "MOD004")) == 1
+    assert after in fixed(text, "MOD004")
+
+
+def test_parametrization_that_is_taken_off_or_chosen() -> None:
+    made = "self.c = nn.utils.weight_norm(nn.Conv1d(4, 4, 3))"
+    removed = net("return self.c(x)", made) + "\n    def strip(self):\n        nn.utils.remove_weight_norm(self.c)\n"
+    assert said(removed, "MOD004") == []
+    chosen = "self.c = nn.Conv1d(4, 4, 3)\nif n:\n    self.c = nn.utils.weight_norm(self.c)"
+    assert said(net("return self.c(x)", chosen), "MOD004") == []
+    assert said(net("return self.c(x)", made, name="Discriminator"), "MOD004") == []

@@ -1,0 +1,269 @@
+"""Rules about operators that convert to something else, and about devices: source side."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import modellint
+from modellint.source.fix import fix_text
+from modellint.source.text import SourceText
+
+HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def net(forward: str, init: str = "pass", name: str = "Net", arguments: str = "x", head: str = "") -> str:
+    lines = textwrap.indent(textwrap.dedent(init).strip(), " " * 8)
+    body = textwrap.indent(textwrap.dedent(forward).strip(), " " * 8)
+    return (
+        f"{HEAD}{head}\n\nclass {name}(nn.Module):\n    def __init__(self, n=4):\n        super().__init__()\n{lines}\n\n"
+        f"    def forward(self, {arguments}):\n{body}\n"
+    )
+
+
+def said(text: str, code: str) -> list[str]:
+    """Row behind the head of ``forward`` and first letter of the severity of each finding of a code."""
+    first = text[: text.index("def forward")].count("\n") + 1
+    return [
+        f"{finding.severity.name[0]}{finding.span.row - first}"
+        for finding in modellint.check_source(text).diagnostics
+        if finding.code == code and finding.span is not None
+    ]
+
+
+def fixed(text: str, code: str) -> str:
+    def look(source: SourceText) -> tuple[modellint.diagnostic.Diagnostic, ...]:
+        return tuple(one for one in modellint.check_source(source.text).diagnostics if one.code == code)
+
+    done = fix_text(SourceText(text), look, unsafe=True)
+    assert done.problem is None
+    return done.text
+
+
+# OPS006
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("return torch.argmax(x)", "return x.reshape(-1).argmax(0)"),
+        ("return x.argmin()", "return x.reshape(-1).argmin(0)"),
+        ("return x.argmax(dim=None)", "return x.reshape(-1).argmax(0)"),
+        ("return self.fc(x).softmax(-1).argmax()", "self.fc(x).softmax(-1).reshape(-1).argmax(0)"),
+        ("return torch.argmax(x.view(4, 4))", "x.view(4, 4).reshape(-1).argmax(0)"),
+        ("return x.argmax(keepdim=True)", "x.argmax(keepdim=True)"),
+    ],
+)
+def test_argmax_over_all_dimensions(body: str, after: str) -> None:
+    text = net(body, "self.fc = nn.Linear(4, 4)")
+    assert said(text, "OPS006") == ["E1"]
+    assert after in fixed(text, "OPS006")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x.argmax(1)",
+        "return torch.argmax(x, dim=-1)",
+        "return x.reshape(-1).argmax()",
+        "return x.flatten().argmax()",
+        "return x[0].argmax()",
+        "return x.sum(1).argmax()",
+        "return x.argmax().item()",
+        "return torch.arange(4).argmax() + x",
+        "return self.other.argmax(x)",
+    ],
+)
+def test_argmax_over_one_dimension(body: str) -> None:
+    assert said(net(body), "OPS006") == []
+
+
+# OPS007
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("return torch.add(x, y, alpha=3.0)", "return x + 3.0 * y"),
+        ("return torch.sub(x, y + 1, alpha=2)", "return x - 2 * (y + 1)"),
+        ("return x.add(y, alpha=-1)", "return x - y"),
+        ("return x.sub(y, alpha=-1) * 2", "return (x + y) * 2"),
+        ("return torch.rsub(x, y, alpha=2)", "return y - 2 * x"),
+        ("z = x * 1\nz.add_(y, alpha=2)\nreturn z", "z.add_(y, alpha=2)"),
+    ],
+)
+def test_alpha(body: str, after: str) -> None:
+    text = net(body, arguments="x, y")
+    assert len(said(text, "OPS007")) == 1
+    assert after in fixed(text, "OPS007")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return torch.add(x, y)",
+        "return torch.add(x, y, alpha=1)",
+        "return x.add(y, alpha=self.n)",
+        "return torch.addmm(x, x, y, alpha=2)",
+        "if self.training:\n    return torch.add(x, y, alpha=3)\nreturn x",
+    ],
+)
+def test_no_alpha(body: str) -> None:
+    assert said(net(body, "self.n = n", arguments="x, y"), "OPS007") == []
+
+
+# OPS008
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x[x[:, 0] > 0, j]",
+        "return x[mask, j]",
+        "return x[mask, x.argmax(1)]",
+        "keep = ~mask\nreturn x[keep, j]",
+        "return x[x[:, 0] > 0, [0, 1]]",
+    ],
+)
+def test_mask_and_indices(body: str) -> None:
+    text = net(body, arguments="x: torch.Tensor, j: torch.Tensor, mask: torch.Tensor")
+    assert said(text, "OPS008") == [f"E{1 + body.count(chr(10))}"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x[mask]",
+        "return x[mask, 0]",
+        "return x[mask, :2]",
+        "return x[mask, mask]",
+        "return x[j, j]",
+        "return x[mask.nonzero()[:, 0], j]",
+        "x[mask, j] = 0\nreturn x",
+        "return x[mask, n]",
+    ],
+)
+def test_mask_or_indices(body: str) -> None:
+    arguments = "x: torch.Tensor, j: torch.Tensor, mask: torch.Tensor, n: int"
+    assert said(net(body, arguments=arguments), "OPS008") == []
+
+
+# OPS009
+
+DOUBLE = """
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+
+double = Double.apply
+"""
+
+
+@pytest.mark.parametrize("body", ["return Double.apply(x)", "return double(x) + 1"])
+@pytest.mark.parametrize(("frontend", "expected"), [("auto", "W"), ("trace", "E"), ("export", "")])
+def test_autograd_function(body: str, frontend: str, expected: str) -> None:
+    Path("modellint.toml").write_text(f'frontend = "{frontend}"\n')
+    found = modellint.check_source(net(body, head=DOUBLE)).diagnostics
+    assert [one.severity.name[0] for one in found if one.code == "OPS009"] == list(expected)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["return self.fn.apply(x)", "return x.apply(abs)", "if self.training:\n    x = Double.apply(x)\nreturn x"],
+)
+def test_other_apply(body: str) -> None:
+    text = net(body, head=DOUBLE)
+    assert "OPS009" not in {one.code for one in modellint.check_source(text).diagnostics}
+
+
+# OPS010
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x + torch.randn_like(x)",
+        "noise = torch.randn(x.shape[0], 4)\nreturn x + noise",
+        "return torch.bernoulli(x.sigmoid())",
+        "return x * torch.empty(4).uniform_(0, 1)",
+        "return self.sample(x)",
+    ],
+)
+def test_random_numbers(body: str) -> None:
+    text = net(body) + "\n    def sample(self, x):\n        return x + torch.rand(4)\n"
+    assert len(said(text, "OPS010")) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if self.training:\n    x = x + torch.randn_like(x)\nreturn x",
+        "if noise is None:\n    noise = torch.randn_like(x)\nreturn x + noise",
+        "if not self.training:\n    return x\nreturn x + torch.randn_like(x)",
+        "if self.p == 0:\n    return x\nreturn x + torch.randn_like(x)",
+        "return self.drop(x)",
+        "loss = (x - torch.randn_like(x)).mean()\nreturn loss",
+        "return x + (torch.randn_like(x) if noise is None else noise)",
+    ],
+)
+def test_random_numbers_on_demand(body: str) -> None:
+    text = net(body, "self.drop = nn.Dropout()\nself.p = n", arguments="x, noise=None")
+    assert said(text, "OPS010") == []
+
+
+def test_modules_that_are_random_on_purpose() -> None:
+    assert said(net("return x + torch.randn_like(x)", name="RandomNoise"), "OPS010") == []
+
+
+# DEV001
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("return x + torch.ones(4).cuda()", "torch.ones(4).to(x.device)"),
+        ('return x + torch.ones(4, device="cuda:0")', "torch.ones(4, device=x.device)"),
+        ('return x + torch.ones(4).to("cuda")', "torch.ones(4).to(x.device)"),
+        ('return x + torch.ones(4).to(torch.device("cuda"))', "torch.ones(4).to(x.device)"),
+        ("x = x.cuda()\nreturn x * 2", "(self, x):\n        return x * 2"),
+        ("return x.cuda(0) * 2", "return x * 2"),
+        ("return x + torch.cuda.FloatTensor(4)", "torch.cuda.FloatTensor(4)"),
+        ("return self.shift(x)", "torch.zeros(4).to(x.device)"),
+    ],
+)
+def test_device_that_is_written_down(body: str, after: str) -> None:
+    text = net(body) + "\n    def shift(self, x):\n        return x.abs() + torch.zeros(4).cuda()\n"
+    assert len(said(text, "DEV001")) == 1
+    assert after in fixed(text, "DEV001")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x + torch.ones(4, device=x.device)",
+        "return x + torch.ones(4).to(x)",
+        "return x + torch.ones(4).cuda(x.device)",
+        "if x.is_cuda:\n    x = x + torch.ones(4).cuda()\nreturn x",
+        "if torch.cuda.is_available():\n    x = x.cuda()\nreturn x",
+        "return x.cpu()",
+        'return x.to("cpu")',
+        "torch.cuda.synchronize()\nreturn x",
+        "if self.training:\n    x = x.cuda()\nreturn x",
+    ],
+)
+def test_device_of_the_input(body: str) -> None:
+    assert said(net(body), "DEV001") == []
+
+
+def test_devices_outside_of_forward_are_clean() -> None:
+    text = net("return x") + '\n    def predict(self, x):\n        return self.to("cuda")(x.cuda())\n'
+    assert said(text, "DEV001") == []
