@@ -16,21 +16,26 @@ if TYPE_CHECKING:
     from modellint.source.values import Value
 
 _PARTS = re.compile(
-    r"(?:Attention|Attn|MHA|SelfAtt\w*|Block|Layer|Head|Heads|Encoder|Decoder|Embed\w*|Cell|Neck|Backbone|Stem|Stage|Module|Base"
-    r"|Mixin|MLP|Mlp|FFN|FeedForward|Conv\w*|Pool\w*|Norm\w*|Gate|Router|Experts?|MoE|Rope|RoPE|Position\w*|Dropout|Sampler"
-    r"|Generator|Discriminator|Critic|Wrapper|Extractor|Features?|Adapter|Projector|Projection|Predictor|Frontend|Separator"
-    r"|Quantizer|Codebook|Loss|Metric|Hook|Getter|Parallel|Matcher|Anchors?|RPN|Roi\w*|RoI\w*|FPN|Pyramid|Pruner|Memory|Reader"
-    r"|Tokenizer|Processor|Transform|Augment\w*|Tower|Branch|Unit|Bottleneck|Resblock|Mixer|Fusion|Agent|Policy|Kernel|Flow"
-    r"|Prior|Posterior|Likelihood|Guide|Distribution|Aggregat\w*|Context|Controller|Estimator|Dict|Template|Interface|Abs\w+)\d*[dD]?$"
+    r"(?:Block|Layer|Heads?|Encoder|Decoder|Cell|Neck|Backbone|Stem|Stage|Module|Mixin|Gate|Router|Experts?|MoE|Rope|RoPE|Sampler"
+    r"|Generator|Wrapper|Extractor|Features?|Adapter|Projector|Projection|Predictor|Frontend|Separator|Quantizer|Codebook|Hook"
+    r"|Getter|Parallel|Matcher|Anchors?|Memory|Reader|Tokenizer|Processor|Tower|Branch|Unit|Bottleneck|Mixer|Fusion|Agent|Policy"
+    r"|Kernel|Flow|Prior|Posterior|Likelihood|Guide|Distribution|Context|Controller|Estimator|Dict|Template|Interface|Linear|FF"
+    r"|EMA|Ema|MLP|Mlp|FFN|FeedForward|Attn|MHA|Bundler|Aggregator|Patchify|VAD|Detect|Att|Attn\d*)\d*[dD]?$"
+    r"|Attention|Pyramid|FPN|RPN|Ro[iI](?:[A-Z]|$)|Embed|Pool|Norm|Conv|LSTM|GRU|RNN|Aggregat|Dropout|Discriminator|Critic|Augment"
+    r"|Transform(?!er)|Position|^(?:_|Base|Abs|Abstract)"
 )
-"""How classes are called that are a part of another."""
+"""How classes are called that are a part of another, or no model."""
+_FOLDERS = re.compile(
+    r"layers?|modules?|blocks?|ops|components|attentions?|heads?|necks?|backbones?|utils|transforms|data|losses|tasks?"
+)
 
 
 def is_outermost(code: Code) -> bool:
     """Whether nothing says that a class is a part of another: neither its name nor another class of the file."""
     name = code.name or ""
-    abstract = any(name.startswith(start) for start in ("_", "Base", "Abs", "Abstract"))
-    if code.ref is None or code.ref.within or abstract or _PARTS.search(name) or is_for_training(code):
+    if code.ref is None or code.ref.within or _PARTS.search(name) or is_for_training(code):
+        return False
+    if any(map(_FOLDERS.fullmatch, code.file.path.split("/")[-4:-1])):
         return False
     for node in code.file.tree.body:
         if node is code.ref.node:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.signs import RETURNS_DICT
-from modellint.source.values import Container, Value, alternatives
+from modellint.source.values import Const, Container, Value, alternatives
 from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class DictOutput(Rule):
 
     ## Known limits
     In a run only what is returned for the example inputs is seen. In source a class that by its name or by another class of the
-    file is a part of a model is left alone, and so is a dict that a flag asks for; objects that behave as a dict are not seen.
+    file is a part of a model is left alone, and so is a dict that a flag asks for; objects that behave as a dict, and
+    dicts that hold a loss, are not reported.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2104>
@@ -124,4 +125,7 @@ def _is_dict(value: ast.expr | None) -> bool:
 
 
 def _is_box(value: Value) -> bool:
-    return isinstance(value, Container) and value.kind == "dict" and bool(value.items)
+    if not isinstance(value, Container) or value.kind != "dict" or not value.items:
+        return False
+    # What computes its own loss is called to be trained.
+    return not any(isinstance(key, Const) and "loss" in str(key.value) for key in value.keys)
