@@ -92,7 +92,8 @@ class NonTensorOutput(Rule):
             return
         for statement, written, values in outputs(code):
             kinds = [_kind(value, written) for value in values]
-            if kinds and all(kinds):
+            stub = isinstance(written, ast.Constant) and written.value is None
+            if kinds and all(kinds) and not stub:
                 beside = " beside tensors" if isinstance(written, (ast.Tuple, ast.List)) else ""
                 yield code.finding(
                     self,
