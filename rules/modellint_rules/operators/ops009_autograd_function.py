@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.fates import only_for_a_loss
+from modellint.source.nodes import of_kind
 from modellint.source.project import ClassRef, External, dotted_name
 from modellint.source.values import ClassValue, Method, alternatives
 from modellint_rules.flow.training_only import is_for_training
@@ -100,6 +102,8 @@ class AutogradFunction(Rule):
             call = readings[0]
             if call.function is None or call.function not in code.in_forward or not all(map(_runs, readings)):
                 continue
+            if not _is_named(code, call.node.func, call.function):
+                continue
             names = {_function_of(code, one) for one in readings}
             name = names.pop() if len(names) == 1 else None
             if name is not None and not only_for_a_loss(call.node, call.function):
@@ -157,3 +161,14 @@ def _is_function(code: Code, ref: ClassRef) -> bool:
 
 _ELSEWHERE = re.compile("ONNX|Onnx|ORT|TRT")
 """Classes for other ways of exporting."""
+
+
+def _is_named(code: Code, called: ast.expr, function: ast.AST) -> bool:
+    """Whether a call says `apply` itself, or by a name that the file or the function binds to that."""
+    match called:
+        case ast.Attribute(attr="apply"):
+            return True
+        case ast.Name(id=name):
+            own = any(isinstance(bound, ast.Attribute) for bound in code.file.names.get(name, ()))
+            return own or any(node.attr == "apply" for node in of_kind(function, ast.Attribute))
+    return False
