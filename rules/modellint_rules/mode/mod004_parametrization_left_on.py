@@ -24,7 +24,8 @@ class ParametrizationLeftOn(Rule):
 
     ## What it does
     Finds modules with parametrizations (`torch.nn.utils.parametrize`), with the hooks of the older `weight_norm` and
-    `spectral_norm`, or with a pruning mask (`torch.nn.utils.prune`).
+    `spectral_norm`, or with a pruning mask (`torch.nn.utils.prune`). In source it finds what `__init__` puts on layers: a warning
+    for what does not convert, and information for weight norm and the older spectral norm, which become a constant in evaluation.
 
     ## Why
     The computation of the weight becomes a part of the exported program: converters refuse some of its operators, and cannot
@@ -89,11 +90,13 @@ class ParametrizationLeftOn(Rule):
             call = readings[0]
             if not all(one.building and one.name in _PUT_ON for one in readings) or call.switched:
                 continue
-            if not any(True for _ in code.conditions(call.node, call.function)):
+            outside = call.function in code.top_functions().values()
+            if not outside and not any(True for _ in code.conditions(call.node, call.function)):
                 yield code.finding(
                     self,
                     call.node,
                     f"`{call.method}` computes the weight anew in every call",
+                    severity=Severity.INFO if "weight_norm" in call.name or call.name in _FOLDED else Severity.WARNING,
                     statement=call.statement,
                     fix=_fix(code, call),
                     advice=f"Take it off before the export with `{_PUT_ON[call.name]}`",
@@ -147,6 +150,8 @@ _PUT_ON = {
     "torch.nn.utils.parametrize.register_parametrization": _PARAMETRIZE,
 }
 """What puts a parametrization on a layer, and what takes it off."""
+_FOLDED = frozenset({"torch.nn.utils.spectral_norm", "torch.nn.utils.spectral_norm.spectral_norm"})
+"""What becomes a constant in evaluation, as weight norm does: measured with coremltools 9.0."""
 _REMOVED = re.compile(r"remove_(?:weight_norm|spectral_norm|parametrizations?)|remove_norm")
 _JUDGES = re.compile(r"Discriminator|Critic|Judge")
 
