@@ -22,6 +22,7 @@ from pathlib import Path
 import build
 import unfix
 import unfix_flow
+import unfix_numbers
 import unfix_state
 from classes import FileFacts, Tree, collect_names, parse, read_facts, read_source
 from generated import generate
@@ -29,7 +30,7 @@ from modellint.source.text import SourceText
 from refind import Referee, Result
 from unfix import Site, find_sites
 
-KINDS = (*unfix.KINDS, *unfix_state.KINDS, *unfix_flow.KINDS)
+KINDS = (*unfix.KINDS, *unfix_state.KINDS, *unfix_flow.KINDS, *unfix_numbers.KINDS)
 WANTED_RECALL = 0.95
 ENOUGH_SITES = 30
 GENERATED_KINDS = ("ParameterList", "ParameterDict")
@@ -134,7 +135,9 @@ def _sites_of(facts: FileFacts) -> tuple[list[Site], Counter[tuple[str, str]]]:
     found = find_sites(source, tree, facts, _tree)
     state = unfix_state.find_sites(source, tree, facts, _tree)
     flow = unfix_flow.find_sites(source, tree, facts, _tree)
-    return [*found.sites, *state.sites, *flow.sites], found.excluded + state.excluded + flow.excluded
+    numbers = unfix_numbers.find_sites(source, tree, facts, _tree)
+    every = (found, state, flow, numbers)
+    return [site for one in every for site in one.sites], sum((one.excluded for one in every), Counter())
 
 
 def _collect(root: Path, options: Options, jobs: int) -> list[Found]:

@@ -16,6 +16,7 @@ from modellint.source.fix import Fixed, fix_text
 from modellint.source.text import SourceText
 from unfix import SUPER_INIT, Site
 from unfix_flow import GUARD, SIZE, VIEW, WHERE
+from unfix_numbers import DEVICE, LITERAL
 from unfix_state import ADDED_CAST, BUFFER, CAST, TRAINING
 from uses import CONTAINERS
 
@@ -33,8 +34,10 @@ CODES = {
     VIEW: {"MUT001"},
     GUARD: {"MUT005", "MUT006", "MUT008"},
     SIZE: {"FLW001"},
+    LITERAL: {"NUM001"},
+    DEVICE: {"DEV001"},
 }
-OF_CLASS = {SUPER_INIT, TRAINING, WHERE, VIEW, GUARD, SIZE}
+OF_CLASS = {SUPER_INIT, TRAINING, WHERE, VIEW, GUARD, SIZE, LITERAL, DEVICE}
 """Kinds whose findings name no attribute."""
 
 Key = tuple[str, str | None, str | None]

@@ -24,7 +24,7 @@ KINDS = (WHERE, VIEW, GUARD, SIZE)
 _MODE = re.compile(
     r"\b\w*training\b|\bis_train\b|grad_enabled|is_tracing|is_scripting|is_\w*compiling|export|requires_grad"
 )
-_LOSS = re.compile(
+LOSS = re.compile(
     r"Loss|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Miner|(?:^|_)loss"
 )
 _LABELS = re.compile(r"\b\w*(?:label|target|gt)s?\b")
@@ -34,16 +34,18 @@ _TALK = {"warn", "warning", "info", "debug", "error", "print", "warning_once"}
 
 def find_sites(source: SourceText, tree: ast.Module, facts: FileFacts, project: Tree) -> Sites:
     """Every site of a file, and why the other candidates are none."""
-    return _Forward(source, tree, facts, project).run()
+    return Forward(source, tree, facts, project).run()
 
 
-class _Forward(Finder):
+class Forward(Finder):
+    """Finds sites in what ``forward`` runs."""
+
     def run(self) -> Sites:
         sites: list[Site] = []
         for cls in (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef)):
-            if cls.lineno not in self.module_rows or _LOSS.search(cls.name):
+            if cls.lineno not in self.module_rows or LOSS.search(cls.name):
                 continue
-            for method in _run_by_forward(cls):
+            for method in run_by_forward(cls):
                 for node in ast.walk(method):
                     for kind, find in ((WHERE, self.where), (VIEW, self.view), (GUARD, self.guard), (SIZE, self.size)):
                         try:
@@ -165,7 +167,8 @@ class _Forward(Finder):
         return self.site(SIZE, type(node).__name__, cls, node, (*self.offsets(node.test.left), f"{name}.sum()"))
 
 
-def _run_by_forward(cls: ast.ClassDef) -> Iterator[Function]:
+def run_by_forward(cls: ast.ClassDef) -> Iterator[Function]:
+    """The methods that ``forward`` calls, itself included."""
     methods = {item.name: item for item in cls.body if isinstance(item, Function)}
     pending, seen = ["forward"], set[str]()
     while pending:

@@ -78,7 +78,8 @@ class AutogradFunction(Rule):
     There is no fix: write the forward pass of the function where it is exported, or use `--frontend export`.
 
     ## Known limits
-    With `--frontend auto` nothing is said where `torch.export` leads to a program that converts.
+    In source what a condition about devices or kernels decides is left alone, and so is a function that an attribute holds.
+    With `--frontend auto` nothing is said live where `torch.export` leads to a program that converts.
 
     ## References
     - <https://github.com/apple/coremltools/issues/1135>
@@ -102,7 +103,8 @@ class AutogradFunction(Rule):
             call = readings[0]
             if call.function is None or call.function not in code.in_forward or not all(map(_runs, readings)):
                 continue
-            if not _is_named(code, call.node.func, call.function):
+            tests = map(ast.unparse, code.conditions(call.node, call.function))
+            if any(map(_KERNELS.search, tests)) or not _is_named(code, call.node.func, call.function):
                 continue
             names = {_function_of(code, one) for one in readings}
             name = names.pop() if len(names) == 1 else None
@@ -159,6 +161,7 @@ def _is_function(code: Code, ref: ClassRef) -> bool:
     return False
 
 
+_KERNELS = re.compile(r"cuda|device|kernel")
 _ELSEWHERE = re.compile("ONNX|Onnx|ORT|TRT")
 """Classes for other ways of exporting."""
 

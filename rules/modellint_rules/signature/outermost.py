@@ -35,7 +35,7 @@ def is_outermost(code: Code) -> bool:
     name = code.name or ""
     if code.ref is None or code.ref.within or _PARTS.search(name) or is_for_training(code):
         return False
-    if any(map(_FOLDERS.fullmatch, code.file.path.split("/")[-4:-1])):
+    if any(map(_FOLDERS.fullmatch, code.file.path.removesuffix(".py").split("/")[-4:])):
         return False
     for node in code.file.tree.body:
         if node is code.ref.node:
