@@ -130,10 +130,11 @@ def test_no_alpha(body: str) -> None:
         "return x[mask, x.argmax(1)]",
         "keep = ~mask\nreturn x[keep, j]",
         "return x[x[:, 0] > 0, [0, 1]]",
+        "return x[x > 0, k]",
     ],
 )
 def test_mask_and_indices(body: str) -> None:
-    text = net(body, arguments="x: torch.Tensor, j: torch.Tensor, mask: torch.Tensor")
+    text = net(body, arguments="x: torch.Tensor, j: torch.Tensor, mask: torch.Tensor, k")
     assert said(text, "OPS008") == [f"E{1 + body.count(chr(10))}"]
 
 

@@ -38,7 +38,7 @@ class MaskPlusIndex(Rule):
 
 
     class Pick(nn.Module):
-        def forward(self, x, j: torch.Tensor):
+        def forward(self, x, j):
             return x[x[:, 0] > 0, j]
 
 
@@ -52,7 +52,7 @@ class MaskPlusIndex(Rule):
 
 
     class Pick(nn.Module):
-        def forward(self, x, j: torch.Tensor):
+        def forward(self, x, j):
             return x[(x[:, 0] > 0).nonzero()[:, 0], j]
 
 
@@ -88,7 +88,7 @@ class MaskPlusIndex(Rule):
             node, function = readings[0].node, readings[0].function
             if not isinstance(node, ast.Subscript) or function not in code.in_forward:
                 continue
-            if all(not one.aside and is_tensor(one.operands[0]) and _mixes(one.index) for one in readings):
+            if all(not one.aside and _is_given(one.operands[0]) and _mixes(one.index) for one in readings):
                 yield code.finding(
                     self,
                     node,
@@ -130,13 +130,18 @@ def _mixes(index: tuple[Value, ...]) -> bool:
 def _is_mask(value: Value) -> bool:
     if is_mask(value):
         return True
-    return is_tensor(value) and isinstance(value, Tensor) and value.name != "" and _MASK.search(value.name) is not None
+    return _is_given(value) and isinstance(value, Tensor) and value.name != "" and _MASK.search(value.name) is not None
+
+
+def _is_given(value: Value) -> bool:
+    """Whether it is a tensor, or what the caller has to give."""
+    return is_tensor(value) or (isinstance(value, Tensor) and value.origin == "argument")
 
 
 def _is_indices(value: Value) -> bool:
     if isinstance(value, Container):
         return value.kind == "list" and bool(value.items)
-    if not isinstance(value, Tensor) or not is_tensor(value) or value.rank == 0 or _is_mask(value):
+    if not isinstance(value, Tensor) or not _is_given(value) or value.rank == 0 or _is_mask(value):
         return False
     # What is neither computed here nor said to be whole numbers may be a mask by another name.
     return value.made_by in _OF_INTS or (value.origin == "argument" and not _MASK.search(value.name))
