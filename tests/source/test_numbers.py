@@ -170,6 +170,7 @@ def test_epsilon_that_is_none_or_fits(body: str) -> None:
         "return x.long().masked_fill(x > 0, torch.iinfo(torch.int64).max)",
         "return torch.where(x > 0, x.long(), torch.full((4,), 2**40, dtype=torch.long))",
         "return x.long().masked_fill(x > 0, -(2**40))",
+        "return torch.where(x > 0, x.long(), torch.tensor(2**40))",
     ],
 )
 def test_int_outside_int32(body: str) -> None:

@@ -85,7 +85,11 @@ class Fp16OverflowLiteral(Rule):
             if meeting.node in said or not _overflows(meeting, numbers):
                 continue
             said.add(meeting.node)
-            shown = ast.unparse(meeting.written) if meeting.written is not None else f"{numbers[0]:g}"
+            shown = (
+                " ".join(code.rewriter.of(meeting.written).split())
+                if meeting.written is not None
+                else f"{numbers[0]:g}"
+            )
             becomes = "-inf" if numbers[0] < 0 else "inf"
             yield code.finding(
                 self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.nodes import called_name
 from modellint.source.signs import LONG_NUMBERS
 from modellint.source.signs.numbers import LONGEST
 from modellint.source.tensors import Limit, Tensor
@@ -91,6 +92,9 @@ def _is_whole(meeting: Meeting) -> bool:
         kind = next((word.value for word in meeting.node.keywords if word.arg == "dtype"), None)
         if kind is not None:
             return getattr(kind, "attr", "") in ("int64", "long")
+        if called_name(meeting.node) in ("tensor", "full"):
+            # Of a whole number they make whole numbers.
+            return True
     met = [value for value in meeting.met() if value not in meeting.numbers]
     if meeting.how in (TERM, FACTOR, FLOOR) and not any(map(is_of_data, met)):
         return False
