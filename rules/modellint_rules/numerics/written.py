@@ -65,9 +65,10 @@ _JUDGES = re.compile(r"Discriminator|Critic")
 
 
 def is_judge(code: Code) -> bool:
-    """Whether a class is one that only training runs: a loss, a metric, a discriminator, or a part of a file of losses."""
+    """Whether a class is one that only training runs: a loss, a metric, a discriminator, or what stands by losses or augmentation."""
     names = [ref.node.name for ref in code.lineage]
-    return is_for_training(code) or "loss" in code.file.path.rpartition("/")[2] or any(map(_JUDGES.search, names))
+    near = "/".join(code.file.path.split("/")[-2:])
+    return is_for_training(code) or "loss" in near or "augment" in near or any(map(_JUDGES.search, names))
 
 
 class Meeting(NamedTuple):
