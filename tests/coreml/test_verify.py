@@ -377,6 +377,16 @@ def test_model_that_does_not_convert() -> None:
     assert "bessel" in found.reason
 
 
+@pytest.mark.parametrize("route", ["trace", "export"])
+def test_second_conversion_is_of_the_model_too(route: str) -> None:
+    # The first one negates the statistics that it fuses into the bias.
+    model = nn.Sequential(nn.Conv1d(5, 4, 1), nn.BatchNorm1d(4, affine=False)).eval()
+    mean = model.get_buffer("1.running_mean").fill_(1.5)
+    found = verified(model, torch.randn(2, 5, 6), frontend=route, precision="fp16")
+    assert (found.ok, found.half_ok) == (True, True)
+    assert mean.eq(1.5).all()
+
+
 def test_model_is_left_as_it_was() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), Counting(), nn.Dropout())
     model.train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -100,9 +101,9 @@ def convert(captured: Captured, destination: Destination, precision: str) -> Con
     if isinstance(captured.captured, routes.Exported):
         captured.captured.number_nodes()
     try:
-        with silence(), torch.no_grad():
+        with silence(), torch.no_grad(), _own_tensors(captured.captured.program) as program:
             made = ct.convert(
-                captured.captured.program,
+                program,
                 inputs=captured.captured.types,
                 convert_to="mlprogram",
                 compute_precision=wanted,
@@ -112,6 +113,31 @@ def convert(captured: Captured, destination: Destination, precision: str) -> Con
     except Exception as error:
         raise NotConverted(captured.route, "conversion", _said(error)) from error
     return Converted(captured.route, precision, made, made._mil_program)
+
+
+@contextmanager
+def _own_tensors(program: Any) -> Iterator[Any]:
+    """A captured program that shares no tensor with the model.
+
+    A pass of coremltools, `fuse_conv_bias`, negates in place what a convolution's bias absorbs: the statistics of a normalization
+    behind it, in the model's own memory. The next conversion would start from those.
+    """
+    if isinstance(program, torch.jit.ScriptModule):
+        yield copy.deepcopy(program)
+        return
+    tables = [program.state_dict, program.constants]
+    kept = [dict(table) for table in tables]
+    try:
+        for table in tables:
+            copies: dict[int, Any] = {}
+            for name, value in table.items():
+                if isinstance(value, torch.Tensor):
+                    # What is tied stays tied.
+                    table[name] = copies.setdefault(id(value), value.detach().clone())
+        yield program
+    finally:
+        for table, before in zip(tables, kept, strict=True):
+            table.update(before)
 
 
 def _said(error: BaseException) -> str:
