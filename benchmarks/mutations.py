@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import random
 import sys
@@ -39,6 +40,8 @@ from modellint.settings import Destination
 HERE = Path(__file__).resolve().parent
 ROUTES = ("trace", "export")
 SEEDS = 3
+WEIGHTS = (1, 2)
+"""Seeds of the models' weights."""
 EACH = 12
 """Mutants of one kind for one model by one route, at most."""
 NO_EFFECT = LIMIT
@@ -138,24 +141,24 @@ class Mutating:
 
 def run_mutants(results: Path, wanted: list[str]) -> None:
     done = {row["name"] for row in _rows([results])} if results.exists() else set()
-    for name, build, draw in mutants.models():
+    for weights, (name, build, draw) in itertools.product(WEIGHTS, mutants.models()):
         if wanted and name not in wanted:
             continue
         for route in ROUTES:
             torch.manual_seed(len(name))
-            model, args = mutants.drawn(build(), 1), draw()
+            model, args = mutants.drawn(build(), weights), draw()
             destination = Destination(precision="fp32", frontend=route)
             right, found = _right(model, args, destination)
             if right is None:
-                _write(results, {"name": f"{name}/{route}", "kind": "unmutated", "verdict": found})
+                _write(results, {"name": f"{name}/{route}/{weights}", "kind": "unmutated", "verdict": found})
                 continue
             numbers: dict[str, list[int]] = {}
             for number, site in enumerate(found):
                 numbers.setdefault(site.kind, []).append(number)
-            chance = random.Random(name)
+            chance = random.Random(f"{name} {weights}")
             for kind, all_of in numbers.items():
                 for number in chance.sample(all_of, min(EACH, len(all_of))):
-                    label = f"{name}/{route}/{kind}/{number}"
+                    label = f"{name}/{route}/{kind}/{number}/{weights}"
                     if label not in done:
                         _write(results, {"name": label, **_mutant(model, args, destination, number, right)})
 

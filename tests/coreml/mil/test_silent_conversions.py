@@ -394,7 +394,7 @@ def test_a_conversion_negates_the_models_own_mean(route: str) -> None:
 
 
 def test_packed_sequences_make_a_program_that_does_not_run() -> None:
-    with pytest.raises(ExecutionError, match="gives 5x4, and 2x4 is declared"):
+    with pytest.raises(ExecutionError, match="do not fit: 5x2x3, 5x4"):
         errors(Packed(), (normal(2, 5, 3),), "trace")
 
 
