@@ -132,6 +132,7 @@ def test_numbers_of_shapes_of_parameters_and_in_print_are_clean(forward: str) ->
 def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
     assert codes(net("return torch.tensor(np.abs(x.detach()))")) == ["FLW003"]
     assert codes(net("return x.abs() * np.random.rand()")) == ["FLW003"]
+    assert codes(net("p = np.random.rand()\nif self.training and p < 0.1:\n    return x\nreturn x * 2")) == []
     assert codes(net("return x.abs() * np.sqrt(x.shape[-1])")) == []
     assert codes(net("if self.training:\n    x = x.abs() * np.random.rand()\nreturn x")) == []
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.apply import tensors_in
+from modellint.source.nodes import walk
 from modellint.source.signs import NUMPY
 from modellint.source.tensors import is_data
 from modellint_rules.flow.training_only import is_for_training, is_talk
@@ -53,7 +55,8 @@ class NumpyInForward(Rule):
     There is no fix. Most functions of NumPy have one of the same name in `torch`.
 
     ## Known limits
-    A call of `.numpy()` is FLW002's. NumPy on sizes and on constants is left alone, and so is what runs in training only,
+    A call of `.numpy()` is FLW002's. A random number that is compared or put by is left alone: as a rule it decides which layers are
+    dropped in training. NumPy on sizes and on constants is left alone, and so is what runs in training only,
     and in losses.
 
     ## References
@@ -95,4 +98,15 @@ def _leaves_torch(call: Call) -> bool:
 
 
 def _draws(call: Call) -> bool:
-    return _runs(call) and call.name.startswith("numpy.random.") and not call.name.endswith("seed")
+    return (
+        _runs(call)
+        and call.name.startswith("numpy.random.")
+        and not call.name.endswith("seed")
+        and not _is_kept_for_python(call)
+    )
+
+
+def _is_kept_for_python(call: Call) -> bool:
+    """Whether a number is compared or put by: as a rule it decides which layers are dropped in training."""
+    compared = any(call.node in walk(node) for node in walk(call.statement) if isinstance(node, ast.Compare))
+    return compared or getattr(call.statement, "value", None) is call.node
