@@ -376,6 +376,12 @@ def test_what_converts_at_fixed_sizes_only_is_refused(load: Load, tmp_path: Path
     assert refused(inputs) == [("aten::fft_fft", 10)]
 
 
+def test_complex_numbers_that_lead_to_no_output_are_no_trouble(load: Load) -> None:
+    # The pass that drops operations runs before the one that lowers those on complex numbers.
+    module = load(forward("y = torch.fft.fft(x)", "return y.real * y.shape[0]"))
+    assert checked(module, torch.rand(2, 4), frontend="trace").convertible is True
+
+
 @pytest.mark.parametrize("inputs", [["3x4", "2..8x4"], ["y=2..8x4", "x=3x4"], ["3x4", "y=2..8x4"]])
 def test_sizes_that_the_code_fixes_are_no_flexible_ones_for_export(
     load: Load, tmp_path: Path, inputs: list[str]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from modellint.coreml.installed import release
+from modellint.coreml.rank import live_operations
 
 
 @contextlib.contextmanager
@@ -671,8 +672,9 @@ class FrontEnd:
 
         api = self._api
         for function in program.functions.values():
+            live = live_operations(function)
             with function:
-                for operation in list(function.operations):
+                for operation in [one for one in function.operations if one in live]:
                     given = operation.get_flattened_inputs()
                     # What became of a stand-in, or of what was refused, says nothing.
                     doubtful = any(api.types.is_complex(one.dtype) and one.real is None for one in given)

@@ -25,7 +25,7 @@ def wide_tensors(program: Any, half: bool) -> Iterator[Wide]:
     dimensions. What has a value already is folded away.
     """
     for function in program.functions.values():
-        live = _live(function)
+        live = live_operations(function)
         inputs = {variable: name for name, variable in function.inputs.items()}
         # The cast of a wide input is an operation with a wide result.
         left = [one for one in inputs if half and _rank(one) > LIMIT and _name_of(one.dtype) == "fp32"]
@@ -52,9 +52,11 @@ def _heads(variable: Any) -> Iterator[Any]:
         seen.update(wide)
 
 
-def _live(function: Any) -> set[Any]:
+def live_operations(function: Any) -> set[Any]:
+    """The operations that outputs or states are made of; coremltools' passes drop the others first of all."""
     found: set[Any] = set()
     waiting = [variable.op for variable in function.outputs]
+    waiting += [one for one in function.operations if one.op_type == "coreml_update_state"]
     while waiting:
         operation = waiting.pop()
         if operation is None or operation in found:
