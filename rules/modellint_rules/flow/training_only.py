@@ -16,13 +16,13 @@ TALK = frozenset(
 """Functions that only say something."""
 
 _TRAINING = re.compile(
-    r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Miner|(?:^|_)(?:loss|metric)"
+    r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mixup|Miner|BeamSearch|Searcher|(?:^|_)(?:loss|metric)"
 )
-"""Names of classes that compute what a model is trained or judged by."""
+"""Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
 
 
 def is_for_training(code: Code) -> bool:
-    """Whether a class, by its name or those of its bases, is one that only training runs: a loss, a metric, a matcher."""
+    """Whether a class, by its name or those of its bases, is no part of what is exported: a loss, a metric, a matcher, a search."""
     return any(_TRAINING.search(ref.node.name) for ref in code.lineage)
 
 

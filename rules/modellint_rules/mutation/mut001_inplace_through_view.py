@@ -11,6 +11,7 @@ from modellint.rule import Rule
 from modellint.source.signs import SHARES
 from modellint.source.tensors import Tensor
 from modellint.source.values import Const, alternatives
+from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.mutation.memory import bases, changes, indices, is_read_later, is_tensor, item_of, may_be_copy
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class InplaceThroughView(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write who else holds what it changes."""
+        if is_for_training(code):
+            return
         for readings in code.writes:
             write = readings[0]
             if not all(map(changes, readings)):

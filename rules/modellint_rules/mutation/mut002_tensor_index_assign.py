@@ -11,6 +11,7 @@ from modellint.rule import Rule
 from modellint.source.signs import INDEXED
 from modellint.source.tensors import Tensor
 from modellint.source.values import Const, Container, Value, alternatives
+from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.mutation.memory import changes, indices, is_mask, is_tensor, item_of
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class TensorIndexAssign(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every assignment to an item for its indices."""
+        if is_for_training(code):
+            return
         for readings in code.writes:
             write = readings[0]
             place = item_of(write)

@@ -12,6 +12,7 @@ from modellint.rule import Rule
 from modellint.source.signs import INDEXED
 from modellint.source.tensors import Opaque, Tensor
 from modellint.source.values import Const, Instance, Value, alternatives
+from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.mutation.memory import changes, indices, is_mask, is_used_as_mask, item_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class MaskAssign(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every assignment to an item for its indices."""
+        if is_for_training(code):
+            return
         for readings in code.writes:
             write = readings[0]
             place = item_of(write)

@@ -12,6 +12,7 @@ from modellint.source.apply import tensors_in
 from modellint.source.nodes import walk
 from modellint.source.tensors import Tensor, is_data
 from modellint.source.values import Const, alternatives
+from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.mutation.memory import CASTS, changes
 from modellint_rules.mutation.running import buffers, named
 
@@ -85,6 +86,8 @@ class BufferMutatedWithoutState(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write whether it is to a buffer."""
+        if is_for_training(code):
+            return
         names: dict[int, str] | None = None
         said: set[tuple[str, ast.stmt]] = set()
         for readings in code.writes:

@@ -12,6 +12,7 @@ from modellint.source.nodes import of_kind, walk
 from modellint.source.signs import CHANGES_INPUT
 from modellint.source.tensors import Tensor
 from modellint.source.values import Const, alternatives
+from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.mutation.memory import changes, is_tensor, may_be_copy
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class InputMutated(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write whether it is to an argument of ``forward``."""
+        if is_for_training(code):
+            return
         forward = next((method.node for method in code.methods if getattr(method.node, "name", "") == "forward"), None)
         if not isinstance(forward, ast.FunctionDef):
             return
