@@ -55,7 +55,7 @@ def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destinati
 def _numpy_is_too_new() -> str | None:
     numpy = installed.version("numpy")
     if numpy is not None and installed.release(numpy) >= (2, 4):
-        return f"numpy {numpy} breaks the conversion of traced models by coremltools"
+        return f"numpy {numpy} breaks the conversion of many traced models by coremltools"
     return None
 
 

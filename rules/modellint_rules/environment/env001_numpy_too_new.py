@@ -64,7 +64,7 @@ class NumpyTooNew(Rule):
         if installed.release(numpy) >= _BREAKS and installed.release(coremltools) <= _BROKEN:
             yield subject.finding(
                 self,
-                f"numpy {numpy} breaks the conversion of traced models by coremltools {coremltools}",
+                f"numpy {numpy} breaks the conversion of many traced models by coremltools {coremltools}",
                 at=None,
                 advice='install "numpy<2.4", or convert what `torch.export` captures',
             )
