@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 from modellint.source.nodes import of_kind, walk
 
@@ -20,31 +21,55 @@ LONGEST = (1 << 31) - 1
 _SCALING = (ast.Mult, ast.Div, ast.Pow, ast.LShift)
 
 
+class _Extremes(NamedTuple):
+    """Of the numbers in a statement: the largest magnitude, the smallest positive one, the largest magnitude of a whole one."""
+
+    largest: float
+    smallest: float
+    longest: int
+
+
+_known: WeakKeyDictionary[ast.AST, _Extremes] = WeakKeyDictionary()
+"""What was found in statements that are still in use: three signs, and every class of a file, ask the same ones."""
+
+
 def wide(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     """Whether a number beyond float16 may be written down, or asked of a type."""
-    return any(abs(number) > LARGEST for number in _numbers(file, nodes)) or _names(file, nodes, "finfo")
+    return any(one.largest > LARGEST for one in _extremes(file, nodes)) or _names(file, nodes, "finfo")
 
 
 def tiny(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     """Whether a positive number below the smallest one of float16 may be."""
-    return any(0 < number < SMALLEST for number in _numbers(file, nodes)) or _names(file, nodes, "finfo")
+    return any(one.smallest < SMALLEST for one in _extremes(file, nodes)) or _names(file, nodes, "finfo")
 
 
 def long(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     """Whether a whole number outside of int32 may be."""
-    numbers = _numbers(file, nodes)
-    return any(type(number) is int and abs(number) > LONGEST for number in numbers) or _names(file, nodes, "iinfo")
+    return any(one.longest > LONGEST for one in _extremes(file, nodes)) or _names(file, nodes, "iinfo")
 
 
-def _numbers(file: IndexedFile, nodes: Sequence[ast.stmt]) -> Iterator[int | float]:
-    """The numbers that are written in classes and functions, or at the top of the file, and what is computed of two of them."""
+def _extremes(file: IndexedFile, nodes: Sequence[ast.stmt]) -> Iterator[_Extremes]:
+    """Those of classes and functions, and of what stands at the top of the file."""
     for node in (*_loose(file), *nodes):
-        for part in _of(node, ast.Constant):
-            if isinstance(part, ast.Constant) and isinstance(part.value, (int, float)):
-                yield part.value
-        for both in _of(node, ast.BinOp):
-            if isinstance(both, ast.BinOp) and isinstance(both.op, _SCALING):
-                yield from _computed(both.op, _number(both.left), _number(both.right))
+        found = _known.get(node)
+        if found is None:
+            numbers = [*_numbers(node)]
+            found = _known[node] = _Extremes(
+                max((abs(number) for number in numbers), default=0),
+                min((number for number in numbers if number > 0), default=1.0),
+                max((abs(number) for number in numbers if type(number) is int), default=0),
+            )
+        yield found
+
+
+def _numbers(node: ast.stmt) -> Iterator[int | float]:
+    """The numbers that are written in a statement, and what is computed of two of them."""
+    for part in _of(node, ast.Constant):
+        if isinstance(part, ast.Constant) and isinstance(part.value, (int, float)):
+            yield part.value
+    for both in _of(node, ast.BinOp):
+        if isinstance(both, ast.BinOp) and isinstance(both.op, _SCALING):
+            yield from _computed(both.op, _number(both.left), _number(both.right))
 
 
 def _of(node: ast.stmt, kind: type[ast.expr]) -> Sequence[ast.AST]:
