@@ -142,6 +142,8 @@ def _passing(nodes: Sequence[ast.stmt]) -> frozenset[str]:
     """Attributes of the object that may be modules which give back what they are given."""
     found: set[str] = set()
     for node in nodes:
+        if not any(map(_is_identity, of_kind(node, ast.Call))):
+            continue
         for assignment in of_kind(node, ast.Assign):
             names = [target.attr for target in assignment.targets if isinstance(target, ast.Attribute)]
             if names and any(_is_identity(call) for call in _calls_in(assignment.value)):
