@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -164,13 +164,18 @@ def check(targets: tuple[str, ...], **options: Any) -> None:
     FILE:NAME or MODULE:NAME is a live target: an nn.Module class, an instance or a function. It is built and run in a process
     of its own.
     """
+    _exit_with(lambda: _check(targets or (".",), options))
+
+
+def _exit_with(work: Callable[[], int]) -> NoReturn:
+    """Exit with the status that a command's work ends in: 2, with one line, for what the user can mend; 130 when interrupted."""
     from modellint.discover import NoSuchTarget
     from modellint.rule import RuleError
     from modellint.run import UsageError
     from modellint.settings import SettingsError
 
     try:
-        status = _check(targets or (".",), options)
+        status = work()
     except (NoSuchTarget, SettingsError, UsageError, RuleError) as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -580,18 +585,7 @@ class _Waiting:
 @click.option("--output-file", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the table there.")
 def shapes_command(target: str, **options: Any) -> None:
     """Show what every layer of a live target takes and gives, its parameters and its memory; no tensor is allocated."""
-    from modellint.rule import RuleError
-    from modellint.run import UsageError
-    from modellint.settings import SettingsError
-
-    try:
-        status = _shapes(target, options)
-    except (SettingsError, UsageError, RuleError) as error:
-        _fail(str(error))
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    sys.exit(status)
+    _exit_with(lambda: _shapes(target, options))
 
 
 def _shapes(text: str, options: Mapping[str, Any]) -> int:
@@ -669,18 +663,7 @@ def verify_command(target: str, **options: Any) -> None:
 
     With --reference the target is a saved .mlpackage. Exits with 1 where the model does not convert or does not agree.
     """
-    from modellint.rule import RuleError
-    from modellint.run import UsageError
-    from modellint.settings import SettingsError
-
-    try:
-        status = _verify(target, options)
-    except (SettingsError, UsageError, RuleError) as error:
-        _fail(str(error))
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    sys.exit(status)
+    _exit_with(lambda: _verify(target, options))
 
 
 def _verify(text: str, options: Mapping[str, Any]) -> int:

@@ -12,6 +12,7 @@ import torch
 
 from modellint.coreml import capture_routes as routes
 from modellint.coreml.private import ct, lowered_graph, silence, specification
+from modellint.coreml.private_mil import program_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -112,7 +113,7 @@ def convert(captured: Captured, destination: Destination, precision: str) -> Con
             )
     except Exception as error:
         raise NotConverted(captured.route, "conversion", _said(error)) from error
-    return Converted(captured.route, precision, made, made._mil_program)
+    return Converted(captured.route, precision, made, program_of(made))
 
 
 @contextmanager
