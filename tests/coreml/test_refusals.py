@@ -12,7 +12,8 @@ from torch import nn
 
 import modellint
 from modellint.coreml.private import ct, silence
-from modellint_rules.operators.refusals import REFUSALS, Refusal
+from modellint_rules.operators.refusal import Refusal
+from modellint_rules.operators.refusals import REFUSALS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from modellint.live.subject import Subject
     from modellint.settings import Destination
     from modellint.source.code import Code
-    from modellint_rules.operators.refusals import Refusal
+    from modellint_rules.operators.refusal import Refusal
 
 
 class OpRefused(Rule):
@@ -94,7 +94,7 @@ class OpRefused(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Words of uses that are refused."""
-        from modellint_rules.operators.refusals import words
+        from modellint_rules.operators.refused import words
 
         return words(destination.coremltools)
 
@@ -109,7 +109,7 @@ class OpRefused(Rule):
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
         from modellint_rules.operators.apis import calls_in_forward
-        from modellint_rules.operators.refusals import refusal
+        from modellint_rules.operators.refused import refusal
         from modellint_rules.operators.rewrites import advice
 
         goal = code.destination

@@ -1,0 +1,126 @@
+"""What is known of a use of PyTorch's API that coremltools refuses for its arguments, and conditions on their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from modellint_rules.operators.issues import address
+
+ABSENT = object()
+"""What stands for no value."""
+
+
+class Literal(NamedTuple):
+    """An argument, and which of its values are refused."""
+
+    at: int
+    keyword: str
+    is_refused: Callable[[object], bool]
+    default: object = ABSENT
+    """What counts where the argument is not given; without one it must be given."""
+    form: str = "literal"
+    """``literal``: the call spells its value out; ``name``: it is a name of torch's (``torch.int32``), and that is what counts;
+    ``tensor``: it is a tensor, and nothing else counts."""
+
+
+class Refusal(NamedTuple):
+    """A use that does not convert."""
+
+    names: tuple[str, ...]
+    literals: tuple[Literal, ...]
+    """All of them must be refused."""
+    shown: str
+    """The use as people write it."""
+    kind: str
+    """The operator that is captured, with ``{rank}`` for the number in the API's name; empty where the routes differ."""
+    why: str
+    trace: bool
+    export: bool
+    """Whether it converts from `torch.jit.trace`, and from `torch.export`, with core ATen decompositions if need be."""
+    example: tuple[str, str, str]
+    """The shapes of the inputs, the expression, and the layer that it calls."""
+    issue: str | None = None
+    """Of coremltools by its number, of others as they are cited."""
+    lifted: str | None = None
+    """The version that takes it."""
+    words: frozenset[str] = frozenset()
+    """One of them stands wherever this use does."""
+    distinct: bool = True
+    """Whether the words are seldom enough to look for them alone."""
+    ios: int | None = None
+    """The iOS for which it converts."""
+    of_input: bool = False
+    """Whether it is refused only where its tensor hangs on what the model is given."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The operators that are captured, of all its names."""
+        return frozenset(self.kind.format(rank=name[-2:-1]) for name in self.names) - {""}
+
+    @property
+    def url(self) -> str | None:
+        """The address of its issue."""
+        return None if self.issue is None else address(self.issue)
+
+    @property
+    def advice(self) -> str | None:
+        """What else would convert."""
+        if self.ios is not None:
+            return f"It converts for iOS {self.ios} and newer"
+        if self.lifted is not None:
+            return (
+                "The next coremltools takes it"
+                if self.lifted.startswith("main")
+                else f"coremltools {self.lifted} takes it"
+            )
+        return None
+
+
+def one_of(*values: object) -> Callable[[object], bool]:
+    """Whether a value is one of these."""
+    return lambda value: any(type(value) is type(one) and value == one for one in values)
+
+
+def other_than(*values: object) -> Callable[[object], bool]:
+    """Whether a value is none of these, nor a tuple of nothing else."""
+    return lambda value: (
+        value not in values and not (isinstance(value, tuple) and all(part in values for part in value))
+    )
+
+
+def is_given(value: object) -> bool:
+    """Whether there is a value at all."""
+    return True
+
+
+def is_type(name: object) -> bool:
+    """Whether a name is that of a dtype."""
+    return (
+        isinstance(name, str)
+        and re.fullmatch(r"torch\.(?:bool|b?float|u?int|half|double|long|short)\d*", name) is not None
+    )
+
+
+def has_negative(sizes: object) -> bool:
+    """Whether one of several numbers is negative."""
+    return isinstance(sizes, tuple | list) and any(isinstance(size, int) and size < 0 for size in sizes)
+
+
+def is_implicit(equation: object) -> bool:
+    """Whether an equation leaves out what its result is."""
+    return isinstance(equation, str) and "->" not in equation
+
+
+def has_ellipsis(equation: object) -> bool:
+    """Whether an equation says `...`."""
+    return isinstance(equation, str) and "..." in equation
+
+
+def sums_alone(equation: object) -> bool:
+    """Whether an equation sums all of one tensor."""
+    if not isinstance(equation, str):
+        return False
+    operands, arrow, result = equation.replace(" ", "").partition("->")
+    return bool(arrow) and not result and "," not in operands and "." not in operands

@@ -1,0 +1,107 @@
+"""Whether coremltools refuses a use of PyTorch's API for its arguments."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from typing import TYPE_CHECKING
+
+from modellint.source.operator_table import VERSIONS
+from modellint.source.operators import table_version
+from modellint.source.project import External
+from modellint.source.tensors import Tensor
+from modellint.source.values import Const, Named, Value, alternatives
+from modellint_rules.operators.refusal import ABSENT, Literal, Refusal
+from modellint_rules.operators.refusals import REFUSALS
+
+if TYPE_CHECKING:
+    from modellint_rules.operators.apis import Use
+
+
+def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:
+    """Why coremltools refuses a use for the iOS of a year, where it certainly does."""
+    at = table_version(version)
+    for one in _by_name().get(_public(use.name), ()):
+        lifted = (one.lifted is not None and at >= VERSIONS.index(one.lifted)) or (
+            one.ios is not None and ios >= one.ios
+        )
+        if not lifted and _holds(one, use):
+            return one._replace(kind=one.kind.format(rank=use.name[-2:-1]))
+    return None
+
+
+@cache
+def words(version: str | None) -> tuple[frozenset[str], frozenset[str]]:
+    """Sets of words of each of which code holds one where it holds a use that is refused."""
+    distinct = frozenset().union(*(one.words for one in REFUSALS if one.distinct))
+    others = [one for one in REFUSALS if not one.distinct]
+    keywords = frozenset(literal.keyword for one in others for literal in one.literals)
+    return distinct.union(*(one.words for one in others)), distinct | keywords
+
+
+@cache
+def _by_name() -> dict[str, tuple[Refusal, ...]]:
+    found: dict[str, tuple[Refusal, ...]] = {}
+    for one in REFUSALS:
+        for name in one.names:
+            found[name] = (*found.get(name, ()), one)
+    return found
+
+
+def _public(name: str) -> str:
+    from modellint.source.operators import public_name
+
+    return public_name(name)
+
+
+def _holds(one: Refusal, use: Use) -> bool:
+    arguments = use.arguments
+    if arguments.spread or None in arguments.keywords or (one.of_input and not _hangs_on_input(use)):
+        return False
+    # A tensor's method has its tensor before the dot.
+    shift = int(use.name.startswith("torch.Tensor."))
+    for literal in one.literals:
+        value = arguments.get(literal.at - shift, literal.keyword)
+        if value is None:
+            found = literal.default
+        elif literal.form == "literal":
+            found = _literal(value, use.node, literal, shift)
+        else:
+            found = _name(value) if literal.form == "name" else _tensor(value)
+        if found is ABSENT or not literal.is_refused(found):
+            return False
+    return True
+
+
+def _hangs_on_input(use: Use) -> bool:
+    """Whether the tensor that is used is computed from what the caller of `forward` gives."""
+    given = use.receiver or use.arguments.get(0, "A") or use.arguments.get(0, "input")
+    parts = alternatives(given) if given is not None else ()
+    return bool(parts) and all(isinstance(part, Tensor) and part.batch is not None for part in parts)
+
+
+def _name(value: Value) -> object:
+    """The name of torch's that an argument is."""
+    match value:
+        case Named(symbol=External(name=name)):
+            return name
+    return ABSENT
+
+
+def _tensor(value: Value) -> object:
+    """Something where an argument certainly is a tensor."""
+    parts = alternatives(value)
+    return True if all(isinstance(part, Tensor) and part.certain for part in parts) else ABSENT
+
+
+def _literal(value: Value, call: ast.Call, literal: Literal, shift: int) -> object:
+    """The value of an argument that the call itself spells out."""
+    at = literal.at - shift
+    nodes = (
+        [call.args[at]] if at < len(call.args) else [one.value for one in call.keywords if one.arg == literal.keyword]
+    )
+    try:
+        written = ast.literal_eval(nodes[0])
+    except (ValueError, TypeError, IndexError):
+        return ABSENT
+    return written if not isinstance(value, Const) or value.value == written else ABSENT
