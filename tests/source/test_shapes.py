@@ -2,49 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import pytest
-
-import modellint
-from modellint.source.fix import fix_text
-from modellint.source.text import SourceText
-
-HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
+from nets import fixed, net, said
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def net(forward: str, init: str = "pass", name: str = "Net", arguments: str = "x") -> str:
-    lines = textwrap.indent(textwrap.dedent(init).strip(), " " * 8)
-    body = textwrap.indent(textwrap.dedent(forward).strip(), " " * 8)
-    return (
-        f"{HEAD}class {name}(nn.Module):\n    def __init__(self, n=4):\n        super().__init__()\n{lines}\n\n"
-        f"    def forward(self, {arguments}):\n{body}\n"
-    )
-
-
-def said(text: str, code: str) -> list[str]:
-    """Row behind the head of ``forward`` and first letter of the severity of each finding of a code."""
-    first = text[: text.index("def forward")].count("\n") + 1
-    return [
-        f"{finding.severity.name[0]}{finding.span.row - first}"
-        for finding in modellint.check_source(text).diagnostics
-        if finding.code == code and finding.span is not None
-    ]
-
-
-def fixed(text: str, code: str) -> str:
-    def look(source: SourceText) -> tuple[modellint.diagnostic.Diagnostic, ...]:
-        return tuple(one for one in modellint.check_source(source.text).diagnostics if one.code == code)
-
-    done = fix_text(SourceText(text), look, unsafe=True)
-    assert done.problem is None
-    return done.text
 
 
 # SHP001
