@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import linecache
-import sys
 import textwrap
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from written import HEAD, Load
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.live.check import check_subject
@@ -22,38 +19,6 @@ from modellint.rule import load_rules
 from modellint.settings import Destination
 
 RULES = {code: rule for code, rule in load_rules().items() if code.startswith("REG") and hasattr(rule, "live")}
-HEAD = """\
-import collections, dataclasses, functools, types
-from typing import Any, NamedTuple
-import torch
-from torch import nn
-
-
-"""
-Load = Callable[[str], ModuleType]
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Iterator[Load]:
-    """Import a file that holds some text."""
-    names: list[str] = []
-
-    def loaded(text: str) -> ModuleType:
-        path = tmp_path / f"written{len(names)}.py"
-        path.write_text(HEAD + textwrap.dedent(text), "utf-8")
-        name = f"{tmp_path.name.replace('-', '_')}_{path.stem}"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        names.append(name)
-        spec.loader.exec_module(module)
-        return module
-
-    yield loaded
-    for name in names:
-        del sys.modules[name]
 
 
 def check(model: nn.Module, *inputs: Any) -> list[Diagnostic]:

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import textwrap
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from written import HEAD, Load
 
 from modellint.live.place import Place, Project, place_of_attribute, place_of_class, statement_at
 from modellint.live.subject import Subject
 from modellint.settings import Destination
-
-HEAD = """\
-import dataclasses
-import torch
-from torch import nn
-
-
-"""
-Load = Callable[[str], ModuleType]
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Iterator[Load]:
-    names: list[str] = []
-
-    def loaded(text: str) -> ModuleType:
-        path = tmp_path / f"placed{len(names)}.py"
-        path.write_text(HEAD + textwrap.dedent(text), "utf-8")
-        name = f"{tmp_path.name.replace('-', '_')}_{path.stem}"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        names.append(name)
-        spec.loader.exec_module(module)
-        return module
-
-    yield loaded
-    for name in names:
-        del sys.modules[name]
 
 
 def text_at(place: Place | None) -> str:
