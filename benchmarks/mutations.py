@@ -1,25 +1,20 @@
-"""Whether `modellint verify` catches conversions that are wrong, and leaves alone those that are right.
+"""Whether `modellint verify` catches conversions that are wrong: programs that were changed after a right one.
 
-    python benchmarks/mutations.py mutants mutants.jsonl     programs changed after a right conversion
-    python benchmarks/mutations.py probes probes.jsonl       no alarm: models of one operator each, three seeds
-    python benchmarks/mutations.py files ZOO files.jsonl     no alarm: files of models (the zoo, written by zoo.py)
+    python benchmarks/mutations.py mutants mutants.jsonl
     python benchmarks/mutations.py report FILE...
 
-A mutant whose outputs are those of the right program, within the rounding of right conversions (1e-5 of their scale), is none: it
+That it leaves alone those that are right is for alarms.py. A mutant whose outputs are those of the right program, within the rounding of right conversions (1e-5 of their scale), is none: it
 is counted, and left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import json
 import random
 import sys
-import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +34,6 @@ from modellint.settings import Destination
 
 HERE = Path(__file__).resolve().parent
 ROUTES = ("trace", "export")
-SEEDS = 3
 WEIGHTS = (1, 2)
 """Seeds of the models' weights."""
 EACH = 12
@@ -234,70 +228,6 @@ def _mutant(model: Any, args: Any, destination: Destination, number: int, right:
     }
 
 
-def run_probes(results: Path) -> None:
-    from operators import probes
-
-    done = {row["name"] for row in _rows([results])} if results.exists() else set()
-    for probe in probes():
-        for route in ROUTES:
-            for seed in range(SEEDS):
-                label = f"{probe.name}/{route}/{seed}"
-                if label in done:
-                    continue
-                torch.manual_seed(seed)
-                try:
-                    model, args = probe.make()
-                except Exception as error:
-                    _write(
-                        results, {"name": label, "kind": "probe", "verdict": "not built", "reason": str(error)[:200]}
-                    )
-                    break
-                row = _judged(model.eval(), args, route, seed)
-                _write(results, {"name": label, "kind": "probe", **row})
-                if row["verdict"] == "not converted":
-                    break
-
-
-def run_files(folder: Path, results: Path) -> None:
-    done = {row["name"] for row in _rows([results])} if results.exists() else set()
-    for path in sorted(folder.glob("*.py")):
-        for route in ROUTES:
-            for seed in range(SEEDS):
-                label = f"{path.stem}/{route}/{seed}"
-                if label in done:
-                    continue
-                spec = importlib.util.spec_from_file_location(path.stem, path)
-                assert spec is not None and spec.loader is not None
-                module = importlib.util.module_from_spec(spec)
-                try:
-                    spec.loader.exec_module(module)
-                    model, args = module.make()
-                except Exception as error:
-                    _write(results, {"name": label, "kind": "file", "verdict": "not built", "reason": str(error)[:200]})
-                    break
-                row = _judged(model.eval(), args, route, seed)
-                _write(results, {"name": label, "kind": "file", **row})
-                if row["verdict"] == "not converted":
-                    break
-
-
-def _judged(model: Any, args: Any, route: str, seed: int) -> dict[str, Any]:
-    began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        destination = Destination(precision="fp32", frontend=route)
-        found = verify.verify(model, Inputs.of(args), destination, Project(HERE), seed=seed)
-    first = found.first_difference
-    return {
-        "verdict": found.verdict,
-        "reason": found.reason[:200],
-        "error": max((one.error for one in found.outputs), default=0.0),
-        "first": None if first is None else [first.kind, first.operator, first.message, first.case],
-        "notes": list(found.notes),
-        "seconds": round(time.perf_counter() - began, 2),
-    }
-
-
 def _write(path: Path, row: dict[str, Any]) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
@@ -323,16 +253,6 @@ def report(paths: Iterable[Path]) -> int:
                 print(
                     f"  {row['name']} {row['operation']} effect {row['effect']:.1e}: {row['verdict']}, {row['first']}"
                 )
-    rest = [row for row in rows if row["kind"] in ("probe", "file")]
-    judged = [row for row in rest if row["verdict"] not in ("not converted", "not built")]
-    models = {row["name"].split("/")[0] for row in judged}
-    if rest:
-        print(
-            f"{len(models)} models that convert, {len(judged)} verifications: {Counter(row['verdict'] for row in judged)}"
-        )
-    for row in judged:
-        if row["verdict"] != "agrees":
-            print(f"  {row['name']}: {row['verdict']}, {row['reason']}, {row['first']}, error {row['error']:.1e}")
     good = not seen or (
         sum(row["caught"] for row in seen) >= 0.99 * len(seen) and sum(row["named"] for row in seen) >= 0.95 * len(seen)
     )
@@ -350,22 +270,12 @@ def main() -> int:
     changing = commands.add_parser("mutants")
     changing.add_argument("results", type=Path)
     changing.add_argument("--only", nargs="*", default=[], help="names of models")
-    commands.add_parser("probes").add_argument("results", type=Path)
-    files = commands.add_parser("files")
-    files.add_argument("folder", type=Path)
-    files.add_argument("results", type=Path)
     commands.add_parser("report").add_argument("results", nargs="+", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    match arguments.command:
-        case "mutants":
-            run_mutants(arguments.results, arguments.only)
-        case "probes":
-            run_probes(arguments.results)
-        case "files":
-            run_files(arguments.folder, arguments.results)
-        case _:
-            return report(arguments.results)
+    if arguments.command == "report":
+        return report(arguments.results)
+    run_mutants(arguments.results, arguments.only)
     return 0
 
 
