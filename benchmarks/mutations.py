@@ -3,8 +3,8 @@
     python benchmarks/mutations.py mutants mutants.jsonl
     python benchmarks/mutations.py report FILE...
 
-That it leaves alone those that are right is for alarms.py. A mutant whose outputs are those of the right program, within the rounding of right conversions (1e-5 of their scale), is none: it
-is counted, and left out.
+That it leaves alone those that are right is for alarms.py. A mutant whose outputs are those of the right program, within the
+rounding of right conversions (1e-5 of their scale), is none: it is counted, and left out.
 """
 
 from __future__ import annotations

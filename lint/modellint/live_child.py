@@ -215,7 +215,8 @@ class Work:
         if importlib.util.find_spec("coremltools") is None:
             raise target.TargetError("verify needs coremltools: pip install 'modellint[coreml]'")
         from modellint.coreml import confirmed, verification
-        from modellint.coreml.verify import verify, verify_package
+        from modellint.coreml.saved import verify_package
+        from modellint.coreml.verify import verify
         from modellint.settings import Destination
 
         checkpoint = self._checkpoint()

@@ -169,6 +169,12 @@ def copied(held: Any) -> Any:
     return mapped(held, lambda leaf: leaf.detach().clone())
 
 
+def copied_inputs(inputs: Inputs) -> Inputs:
+    """Inputs that may be written to."""
+    args, kwargs = copied((inputs.args, dict(inputs.kwargs)))
+    return inputs._replace(args=args, kwargs=kwargs)
+
+
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     for name, value in (*module._parameters.items(), *module._buffers.items(), *vars(module).items()):
         if name != "training" and isinstance(value, (Tensor, int, float, str, bool)):
