@@ -60,8 +60,13 @@ def _maker(name: str, text: str) -> Callable[[], tuple[Any, Any]]:
         exec(compile(text, name, "exec"), held)
         # The text has a seed of its own.
         torch.manual_seed(seed)
-        made: tuple[Any, Any] = held["make"]()
-        return made
+        model, args = held["make"]()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.is_floating_point() and not bool(parameter.any()):
+                    # A head that starts at zero hides all that is before it.
+                    parameter.normal_(0.0, 0.02)
+        return model, args
 
     return make
 

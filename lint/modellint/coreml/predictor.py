@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -22,18 +22,26 @@ class Predictor:
     Args:
         program: A MIL program.
         buffers: The model's tensors by name: a state that is called like one starts with its value, others with zeros.
-
         names: Of the model's arguments; where the program's inputs are called like them, that is their order.
+        prepared: What is done to a tensor of the model's before the program's input of that name takes it.
 
     Raises:
         UnknownOperations: For a program that cannot be executed.
     """
 
-    def __init__(self, program: Any, buffers: Mapping[str, Tensor] | None = None, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        program: Any,
+        buffers: Mapping[str, Tensor] | None = None,
+        names: Sequence[str] = (),
+        prepared: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
+    ) -> None:
         self.program = program
         self.executor = Executor(program)
         order = [sanitized(name) for name in names]
-        self._order = order if set(order) == set(self.executor.inputs) else list(self.executor.inputs)
+        self.input_names = order if set(order) == set(self.executor.inputs) else list(self.executor.inputs)
+        """In the order of the model's own."""
+        self._prepared = prepared or {}
         self.output_names = output_names(program)
         known = {sanitized(name): value.detach().clone() for name, value in (buffers or {}).items()}
         self._initial = {name: known.get(name, held) for name, held in self.executor.states.items()}
@@ -59,7 +67,7 @@ class Predictor:
         if len(tensors) != len(self.executor.inputs):
             raise Misfit(f"the program takes {len(self.executor.inputs)} inputs, the model {len(tensors)}")
         given = {}
-        for name, tensor in zip(self._order, tensors, strict=True):
+        for name, tensor in zip(self.input_names, tensors, strict=True):
             declared = self.executor.inputs[name]
             # A number on its own is a tensor of one element to Core ML.
             is_wrapped = not tensor.dim() and declared.shape == (1,)
@@ -70,6 +78,8 @@ class Predictor:
                 or any(a is not None and a != b for a, b in zip(shape, given[name].shape, strict=True))
             ):
                 raise Misfit(f"the input {name} is of the shape {_shown(shape)}, and not {_shown(tuple(tensor.shape))}")
+            if name in self._prepared:
+                given[name] = self._prepared[name](given[name])
         return given
 
 

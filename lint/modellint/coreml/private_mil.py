@@ -128,6 +128,22 @@ def images(spec: Any, function: str | None = None) -> dict[str, Image]:
     return found
 
 
+def preprocessing(program: Any, name: str) -> tuple[float, tuple[float, ...]]:
+    """What a program makes of an image's pixels before anything else: the scale, and the bias of all or of each channel.
+
+    These are the operations that the pass `insert_image_preprocessing_ops` of a conversion puts in front.
+    """
+    scale = 1.0
+    bias: tuple[float, ...] = (0.0,)
+    for one in program.functions["main"].operations:
+        match one.op_type, one.outputs[0].name if one.outputs else "":
+            case "mul", found if found == f"{name}__scaled__":
+                scale = float(one.inputs["y"].val)
+            case "add", found if found == f"{name}__biased__":
+                bias = tuple(map(float, one.inputs["y"].val.reshape(-1)))
+    return scale, bias
+
+
 def _description(spec: Any, function: str | None) -> Any:
     wanted = function or spec.description.defaultFunctionName
     for one in spec.description.functions:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 STEPS = 3
 """Predictions in a row on which a model with a state is compared."""
-_NUDGE = 3e-7
+NUDGE = 3e-7
+"""How much rounding changes a number of float32, relative to it."""
 _DROPOUT = (
     "dropout",
     "dropout1d",
@@ -106,16 +107,18 @@ class Reference:
                         found.append(Changed(path, name))
         return found
 
-    def noise(self, inputs: Inputs, outputs: Sequence[Tensor], count: int = 1) -> list[float]:
+    def noise(
+        self, inputs: Inputs, outputs: Sequence[Tensor], count: int = 1, draws: int = 1, size: float = NUDGE
+    ) -> list[float]:
         """For each output of the last of ``count`` runs how far float32 itself is from the truth.
 
-        That is its largest change where inputs change by rounding, and its distance from the model in float64, where that can
-        be run.
+        That is its largest change in ``draws`` runs whose inputs change by about ``size`` of their numbers, and its distance
+        from the model in float64, where that can be run.
         """
         found = [0.0] * len(outputs)
-        for run in (self._nudged, self._in_double):
+        for draw in range(draws + 1):
             try:
-                others = run(inputs, count)
+                others = self._in_double(inputs, count) if draw == draws else self._nudged(inputs, count, draw, size)
             except Exception:
                 continue
             if len(others) == len(outputs):
@@ -126,8 +129,8 @@ class Reference:
                         found[at] = max(found[at], float(errors.max()) if errors.numel() else 0.0)
         return found
 
-    def _nudged(self, inputs: Inputs, count: int) -> list[Tensor]:
-        return self.steps(nudged(inputs), count)[-1]
+    def _nudged(self, inputs: Inputs, count: int, draw: int, size: float) -> list[Tensor]:
+        return self.steps(nudged(inputs, draw, size), count)[-1]
 
     def _in_double(self, inputs: Inputs, count: int) -> list[Tensor]:
         if count > 1:
@@ -146,14 +149,14 @@ class Reference:
             return [leaf.detach().clone() for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
 
 
-def nudged(inputs: Inputs) -> Inputs:
-    """The inputs with floats changed by about the rounding of float32."""
-    draw = torch.Generator().manual_seed(0)
+def nudged(inputs: Inputs, seed: int = 0, size: float = NUDGE) -> Inputs:
+    """The inputs with floats changed by about the rounding of float32, or another share of them."""
+    draw = torch.Generator().manual_seed(seed)
 
     def nudge(leaf: Tensor) -> Tensor:
         if not leaf.is_floating_point():
             return leaf
-        return leaf * (1 + _NUDGE * torch.randn(leaf.shape, generator=draw)).to(leaf.dtype)
+        return leaf * (1 + size * torch.randn(leaf.shape, generator=draw)).to(leaf.dtype)
 
     args, kwargs = mapped((inputs.args, dict(inputs.kwargs)), nudge)
     return inputs._replace(args=args, kwargs=kwargs)

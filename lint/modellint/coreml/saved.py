@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from modellint.coreml import pixels
 from modellint.coreml.comparison import Comparison, Undecided
 from modellint.coreml.conversion import NotConverted, captures
 from modellint.coreml.locate import Locator
 from modellint.coreml.mil.compare import LIMIT
 from modellint.coreml.mil.executor import UnknownOperations
 from modellint.coreml.predictor import Predictor
-from modellint.coreml.private_mil import PackageError, images, is_rounded, read_package
+from modellint.coreml.private_mil import Image, PackageError, images, is_rounded, read_package
 from modellint.coreml.reference import copied_inputs
 from modellint.coreml.verification import AGREES, DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
 from modellint.coreml.verify import BUDGET, RANDOM, told
@@ -42,28 +43,82 @@ def verify_package(
     with_layers: bool = False,
     budget: float = BUDGET,
 ) -> Verification:
-    """Compare a saved package with the model that it is said to be of; the rest is as for ``verify``."""
+    """Compare a saved package with the model that it is said to be of; the rest is as for ``verify``.
+
+    What the package takes as an image is fed as pixels. The model is called with what the package's own scaling makes of them
+    or, where it does not agree on that, with what a decoded photo is: numbers from 0 to 1.
+    """
     comparison = Comparison(model, inputs, specs, seed, budget)
     try:
-        return _compared(comparison, path, project, with_layers)
+        program, spec = read_package(path)
+        taken = images(spec)
+        if not taken:
+            return _compared(comparison, _predictor(program, model, inputs), project, with_layers)
+        found = None
+        for feed, predictor, said in _fed(program, taken, model, inputs, specs):
+            comparison = Comparison(model, feed.inputs, specs, seed, budget, feed.cases(seed))
+            comparison.notes += said
+            one = _compared(comparison, predictor, project, with_layers)
+            if one.ok or found is None:
+                found = one
+            if one.ok:
+                break
+        assert found is not None
+        return found
     except (Undecided, PackageError) as error:
         return told(comparison, UNDECIDED, str(error), "package")
 
 
-def _compared(comparison: Comparison, path: str, project: Project, with_layers: bool) -> Verification:
-    program, spec = read_package(path)
-    taken = images(spec)
-    if taken:
-        raise Undecided(f"the package takes images ({', '.join(taken)}), whose scaling the model does not tell")
-    if comparison.is_random() and comparison.reference.drops:
-        raise Undecided(RANDOM)
+def _predictor(program: Any, model: nn.Module, inputs: Inputs, prepared: Mapping[str, Any] | None = None) -> Predictor:
     try:
-        predictor = Predictor(
-            program, dict(comparison.model.named_buffers()), _names(comparison.model, comparison.inputs)
-        )
+        return Predictor(program, dict(model.named_buffers()), _names(model, inputs), prepared)
     except UnknownOperations as error:
         raise Undecided(f"the program cannot be executed: {error}") from None
-    is_half = is_rounded(program)
+
+
+def _fed(
+    program: Any, taken: Mapping[str, Image], model: nn.Module, inputs: Inputs, specs: Sequence[InputSpec]
+) -> Iterator[tuple[pixels.Feed, Predictor, list[str]]]:
+    """The ways in which the model and the program can be given the same images, and what is to be told about each."""
+    values = [*inputs.args, *inputs.kwargs.values()]
+    names = _predictor(program, model, inputs).input_names
+    if len(names) != len(values) or not all(isinstance(value, Tensor) for value in values):
+        raise Undecided("the package takes images, and which of the model's inputs these are is not known")
+    for name, value in zip(names, values, strict=True):
+        channels = 1 if name in taken and taken[name].layout.startswith("GRAYSCALE") else 3
+        if name in taken and (value.dim() not in (3, 4) or value.shape[-3] != channels):
+            shape = "x".join(map(str, value.shape)) or "a scalar"
+            raise Undecided(f"the input {name} is an image of {channels} channels, and not {shape}")
+    decoded = {at: pixels.of_photo(taken[names[at]]) for at in pixels.photos(inputs, specs) if names[at] in taken}
+    for is_own in (True, False):
+        scalings = {
+            at: pixels.of_program(program, name) if is_own else pixels.of_photo(taken[name])
+            for at, name in enumerate(names)
+            if name in taken
+        }
+        feed = pixels.Feed(inputs, specs, scalings, decoded)
+        prepared = {names[at]: one.pixels for at, one in scalings.items()}
+        yield (
+            feed,
+            _predictor(program, model, inputs, prepared),
+            [_told_of(names[at], taken[names[at]], one, is_own) for at, one in scalings.items()],
+        )
+
+
+def _told_of(name: str, image: Image, scaling: pixels.Scaling, is_own: bool) -> str:
+    if not is_own:
+        called = f"with {scaling}, as a decoded photo is: with the package's own scaling it does not agree"
+    elif scaling.is_plain:
+        called = "with the pixels, 0 to 255, as the package does not scale them"
+    else:
+        called = f"with what the package makes of the pixels, {scaling}"
+    return f"the package takes {name} as an image ({image.layout}); the model is called {called}"
+
+
+def _compared(comparison: Comparison, predictor: Predictor, project: Project, with_layers: bool) -> Verification:
+    if comparison.is_random() and comparison.reference.drops:
+        raise Undecided(RANDOM)
+    is_half = is_rounded(predictor.program)
     comparison.limit = _HALF_ERROR if is_half else LIMIT
     comparison.over_cases(predictor, predictor if is_half else None, "trace")
     comparison.over_steps(predictor, "trace")
