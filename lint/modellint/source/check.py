@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.diagnostic import Diagnostic, Span
@@ -17,10 +18,11 @@ from modellint.source.suppress import may_hold_directives
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modellint.rule import Rule
+    from modellint.rule import Feature, Rule
     from modellint.settings import Settings
     from modellint.source.project import Project
     from modellint.source.text import SourceText
+    from modellint.source.words import Wanted, Words
 
 _CLASS = re.compile(r"\bclass\b")
 
@@ -109,18 +111,37 @@ def classes_in(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, tuple[ast.AST, 
             pending.extend((part.body, inner) for part in getattr(node, "cases", ()))
 
 
+class _Asking(NamedTuple):
+    """The rules of a run, by what they ask about, and what wakes them."""
+
+    about_classes: list[Rule]
+    about_code: list[Rule]
+    wakes_on: set[Feature | None]
+    wanted: list[Wanted]
+
+
+@lru_cache(maxsize=8)
+def _asking(rules: tuple[Rule, ...], goal: Destination) -> _Asking:
+    about_classes = [rule for rule in rules if subject_of(rule) == "ModuleClass"]
+    about_code = [rule for rule in rules if subject_of(rule) == "Code"]
+    wanted: list[Wanted] = []
+    if about_code:
+        from modellint.source.words import wanted_by
+
+        wanted = [wanted_by(rule, goal) for rule in about_code]
+    return _Asking(about_classes, about_code, {rule.wakes_on for rule in about_classes}, wanted)
+
+
 def _findings(
     file: IndexedFile, project: Project, rules: Mapping[str, Rule], shown: str, gated: bool, goal: Destination
 ) -> Iterator[Diagnostic]:
-    about_classes = [rule for rule in rules.values() if subject_of(rule) == "ModuleClass"]
-    about_code = [rule for rule in rules.values() if subject_of(rule) == "Code"]
-    if about_code:
+    asking = _asking(tuple(rules.values()), goal)
+    about_classes, about_code = asking.about_classes, asking.about_code
+    words: Words | None = None
+    if about_code and gated:
         from modellint.source.words import Words
 
-        words = Words(file, project)
-        needs = {rule.code: rule.needs_for(goal) for rule in about_code}
-        about_code = [rule for rule in about_code if not gated or words.anywhere(needs[rule.code])]
-    wakes_on = {rule.wakes_on for rule in about_classes}
+        words = Words(file, project, asking.wanted)
     seen: set[tuple[str, int, int, str | None]] = set()
 
     def new(found: list[Diagnostic]) -> Iterator[Diagnostic]:
@@ -138,13 +159,12 @@ def _findings(
         ref = ClassRef(file, node, within)
         if not project.is_module(ref):
             continue
-        asked = [rule for rule in about_code if not gated or words.in_class(ref, needs[rule.code], rule.only_forward)]
+        asked = words.asked_in(ref) if words is not None else about_code
         if asked:
             yield from new(_code_findings(file, ref, project, asked, shown, goal))
-        if about_classes and (not gated or may_matter(ref, project, wakes_on)):
+        if about_classes and (not gated or may_matter(ref, project, asking.wakes_on)):
             yield from new(_class_findings(ref, project, about_classes, shown))
-    outside = [rule for rule in about_code if not rule.only_modules]
-    asked = [rule for rule in outside if not gated or words.outside(needs[rule.code])]
+    asked = words.asked_outside() if words is not None else [rule for rule in about_code if not rule.only_modules]
     if asked:
         yield from new(_code_findings(file, None, project, asked, shown, goal))
 

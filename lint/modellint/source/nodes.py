@@ -31,21 +31,43 @@ def walk(node: ast.AST) -> list[ast.AST]:
     kept: list[ast.AST] | None = vars(node).get("_walked")
     if kept is None:
         # Without the node itself: a cycle would outlive its file, as nothing collects them.
-        kept = vars(node)["_walked"] = _below(node)[1:] if isinstance(node, _FUNCTIONS) else _below_parts(node)
+        kept = vars(node)["_walked"] = (
+            _below(node)[1:] if isinstance(node, _FUNCTIONS) else [one for part in _parts(node) for one in walk(part)]
+        )
     return [node, *kept]
 
 
 def of_kind(node: ast.AST, kind: type[_Node]) -> list[_Node]:
     """The nodes of one class below a function or class, in the order of ``walk``."""
+    return cast("list[_Node]", _by_kind(node).get(kind, []))
+
+
+def _by_kind(node: ast.AST) -> _ByKind:
     found: _ByKind | None = vars(node).get("_by_kind")
     if found is None:
         found = vars(node)["_by_kind"] = {}
-        for part in walk(node)[1:]:
-            if part.__class__ in found:
-                found[part.__class__].append(part)
-            else:
-                found[part.__class__] = [part]
-    return cast("list[_Node]", found.get(kind, []))
+        if isinstance(node, (ast.ClassDef, ast.Module)):
+            for part in _parts(node):
+                if not isinstance(part, (*_FUNCTIONS, ast.ClassDef)):
+                    _sort_in(_below(part), found)
+                    continue
+                _sort_in([part], found)
+                for kind, several in _by_kind(part).items():
+                    if kind in found:
+                        found[kind] += several
+                    else:
+                        found[kind] = [*several]
+        else:
+            _sort_in(walk(node)[1:], found)
+    return found
+
+
+def _sort_in(nodes: list[ast.AST], found: _ByKind) -> None:
+    for node in nodes:
+        if node.__class__ in found:
+            found[node.__class__].append(node)
+        else:
+            found[node.__class__] = [node]
 
 
 def parents_in(function: ast.AST) -> dict[ast.AST, ast.AST]:
@@ -84,15 +106,11 @@ def given_to(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def _below_parts(node: ast.ClassDef | ast.Module) -> list[ast.AST]:
-    """What is below a class or a file: methods are gone through by themselves, too."""
-    found: list[ast.AST] = []
-    if isinstance(node, ast.ClassDef):
-        for part in (*node.decorator_list, *node.bases, *node.keywords):
-            found += _below(part)
-    for statement in node.body:
-        found += walk(statement)
-    return found
+def _parts(node: ast.ClassDef | ast.Module) -> list[ast.AST]:
+    """What stands immediately below a class or a file: its methods are gone through by themselves, too."""
+    if isinstance(node, ast.Module):
+        return [*node.body]
+    return [*node.decorator_list, *node.bases, *node.keywords, *node.body]
 
 
 def _below(node: ast.AST) -> list[ast.AST]:

@@ -5,51 +5,61 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.nodes import Function, functions_in, of_kind
 from modellint.source.project import ClassRef, Imported
-from modellint.source.signs import SIGNS, shows
+from modellint.source.signs import OF_FORWARD, SIGNS, shows
 
 if TYPE_CHECKING:
+    from modellint.rule import Rule
+    from modellint.settings import Destination
     from modellint.source.project import IndexedFile, Project
 
 # Twice as fast as `\w`; whatever is not ASCII may be a letter. Told by what it is not: `re` takes 7 ms to compile a range up to
 # the last character there is.
 _CHAIN = re.compile(r"[^\x00-\x2d/-@\[-^`{-\x7f][^\x00-\x2d/:-@\[-^`{-\x7f]*")
-Needs = tuple[frozenset[str], ...]
-_STEP = re.compile(r"\[[^\]]*:[^\],:]*:")
 STEP = "<step>"
 """Stands where there is a slice with a step."""
-_PARTIAL = re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)")
 PARTIAL = "<partial index>"
 """Stands where a subscript may take a part of another dimension than the first."""
-# It starts with a plain word, for which `re` looks fast; the first of those behind a bracket, a comma or an indentation counts.
-_NONE = re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]")
 NONE_INDEX = "<None index>"
 """Stands where `None` may be one of the indices of a subscript."""
-# Annotations are full of unions.
-_BITS = re.compile(r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|[\"'A-Z]))|\^|<<|>>|&=")
 BITS = "<bits>"
 """Stands where there is an operator on bits or truth values, but for `&` between two."""
+_SHAPES = {
+    STEP: re.compile(r"\[[^\]]*:[^\],:]*:"),
+    PARTIAL: re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)"),
+    # It starts with a plain word, for which `re` looks fast; the first of those behind a bracket, a comma or an indentation counts.
+    NONE_INDEX: re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]"),
+    # Annotations are full of unions.
+    BITS: re.compile(r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|[\"'A-Z]))|\^|<<|>>|&="),
+}
 NO_FORWARD = "<no forward>"
 """Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""
 
 
-class _Wanted(NamedTuple):
-    """What a rule needs: words, those of them that count wherever they stand in a class, and signs."""
+class Wanted(NamedTuple):
+    """What code must hold for a rule to be asked about it."""
 
+    rule: Rule
     words: tuple[frozenset[str], ...]
+    """One of each set has to stand there."""
     building: tuple[frozenset[str], ...]
+    """Those of them that count wherever they stand in a class."""
     signs: tuple[str, ...]
+    spelled: tuple[frozenset[str], ...]
+    """The same without marks, but for sets that a shape of the text satisfies."""
 
 
-@cache
-def _wanted(needs: Needs) -> _Wanted:
+def wanted_by(rule: Rule, goal: Destination) -> Wanted:
+    """What a rule about ``Code`` needs where the model goes there."""
+    needs = rule.needs_for(goal)
     words = tuple(one for one in needs if not one <= SIGNS)
     building = tuple(frozenset(filter(_matters_in_init, one)) for one in words)
-    return _Wanted(words, building, tuple(sign for one in needs if one <= SIGNS for sign in one))
+    signs = tuple(sign for one in needs if one <= SIGNS for sign in one)
+    spelled = tuple(frozenset(word.lstrip(".~") for word in one) for one in words if one.isdisjoint(_SHAPES))
+    return Wanted(rule, words, building, signs, spelled)
 
 
 def _matters_in_init(word: str) -> bool:
@@ -59,17 +69,39 @@ def _matters_in_init(word: str) -> bool:
 
 
 class _Place:
-    """Classes and functions that may run each other, with the words that each of them holds."""
+    """Classes and functions that may run each other, with the words that they hold and the signs that they show."""
 
-    __slots__ = ("nodes", "words")
+    __slots__ = ("nodes", "signs", "words")
 
-    def __init__(self, nodes: list[ast.stmt], words: list[frozenset[str]]) -> None:
+    def __init__(self, nodes: list[ast.stmt], words: Iterable[frozenset[str]]) -> None:
         self.nodes = nodes
-        self.words = words
+        self.words = frozenset[str]().union(*words)
+        self.signs: dict[str, bool] = {}
 
-    def holds(self, wanted: frozenset[str]) -> bool:
-        """Whether one of the words stands there."""
-        return any(not wanted.isdisjoint(words) for words in self.words)
+
+class _Chains(dict[str, tuple[str, ...]]):
+    """The words of each dotted name, split when it is first met."""
+
+    def __init__(self, file: IndexedFile) -> None:
+        super().__init__()
+        self.names = file.names
+
+    def __missing__(self, chain: str) -> tuple[str, ...]:
+        root, *names = chain.split(".")
+        found = [root]
+        for binding in self.names.get(root, ()):
+            if isinstance(binding, Imported) and binding.name is not None:
+                found += (binding.name, "~" + binding.name)
+            elif isinstance(binding, ast.Attribute):
+                # `_r2c = torch.view_as_complex`
+                found += (binding.attr, "." + binding.attr, "~" + binding.attr)
+        for name in names:
+            if name:
+                found += (name, "." + name)
+                if root not in ("self", "cls"):
+                    found.append("~" + name)
+        self[chain] = words = tuple(found)
+        return words
 
 
 class Words:
@@ -78,83 +110,68 @@ class Words:
     ``name``: anywhere; ``.name``: behind a dot; ``~name``: behind a dot but not as an attribute of ``self``, or imported.
     """
 
-    def __init__(self, file: IndexedFile, project: Project) -> None:
+    def __init__(self, file: IndexedFile, project: Project, wanted: Iterable[Wanted]) -> None:
         self.file = file
         self.project = project
         self._text = file.source.text
-        self._of_chain: dict[str, tuple[str, ...]] = {}
         self._everywhere = {NO_FORWARD} if _any_without_forward(file.tree) else set()
+        self._chains = _Chains(file)
         self._of: dict[ast.AST, frozenset[str]] = {}
-        self._all = self._of_file()
-        self._of_class: dict[ast.AST, _Place] = {}
-        self._run: dict[ast.AST, _Place] = {}
-        self._outside: _Place | None = None
-        self._signs: dict[tuple[str, ast.stmt | None], bool] = {}
+        spelled = {part for chain in set(_CHAIN.findall(self._text)) for part in chain.split(".")} | self._everywhere
+        self._wanted = [one for one in wanted if not any(map(spelled.isdisjoint, one.spelled))]
+        """By the rules of which the file holds all words, wherever that is."""
 
-    def _of_file(self) -> frozenset[str]:
-        found: set[str] = set()
-        starts = [*self.file.source.line_starts, len(self._text)]
-        rest, row = [], 0
-        for node in self.file.tree.body:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                found |= self._in(node)
-                rest.append(self._text[starts[row] : starts[node.lineno - 1]])
-                row = node.end_lineno or node.lineno
-        rest.append(self._text[starts[min(row, len(starts) - 1)] :])
-        return self._words("".join(rest)) | found
+    def asked_in(self, ref: ClassRef) -> list[Rule]:
+        """The rules of which a class, its bases in the file or the functions that it may call hold the words and show the signs.
 
-    def anywhere(self, needs: Needs) -> bool:
-        """Whether the file holds a word of each set."""
-        return not any(one.isdisjoint(self._all) for one in _wanted(needs).words)
-
-    def in_class(self, ref: ClassRef, needs: Needs, only_forward: bool = False) -> bool:
-        """Whether a class, its bases in the file or the functions that it may call hold a word of each set.
-
-        With ``only_forward``, what is called in lower case counts only where ``forward`` may run it.
+        Of a rule that only asks for what ``forward`` runs, what is called in lower case counts only there.
         """
-        place = self._of_class.get(ref.node)
-        if place is None:
-            place = self._of_class[ref.node] = self._place(self._reachable(ref))
-        wanted = _wanted(needs)
-        if not all(map(place.holds, wanted.words)):
-            return False
-        if not only_forward:
-            return self._show(wanted.signs, place, place)
-        run = self._run.get(ref.node)
-        if run is None:
-            run = self._run[ref.node] = self._place(self._run_by_forward(place.nodes))
-        if not run.nodes:
-            return False
-        for words, building in zip(wanted.words, wanted.building, strict=True):
-            if not run.holds(words) and not (building and place.holds(building)):
-                return False
-        return self._show(wanted.signs, place, run)
+        if not self._wanted:
+            return []
+        place = self._place(self._reachable(ref))
+        run: _Place | None = None
+        found: list[Rule] = []
+        for wanted in self._wanted:
+            if any(map(place.words.isdisjoint, wanted.words)):
+                continue
+            of = place
+            if wanted.rule.only_forward:
+                if run is None:
+                    run = self._place(self._run_by_forward(place.nodes))
+                if not run.nodes or not _runs(wanted, run, place):
+                    continue
+                of = run
+            if all(self._shows(sign, place, of) for sign in wanted.signs):
+                found.append(wanted.rule)
+        return found
 
-    def outside(self, needs: Needs) -> bool:
-        """Whether the functions and classes that are no modules hold a word of each set."""
-        place = self._outside
-        if place is None:
-            nodes: list[ast.stmt] = [
-                node
-                for node in self.file.tree.body
-                if isinstance(node, ast.ClassDef) and not self.project.is_module(ClassRef(self.file, node, ()))
-            ]
-            place = self._outside = self._place([*nodes, *self._functions()])
-        wanted = _wanted(needs)
-        return all(map(place.holds, wanted.words)) and self._show(wanted.signs, place, place)
+    def asked_outside(self) -> list[Rule]:
+        """The rules of which the functions and classes that are no modules hold the words and show the signs."""
+        wanted = [one for one in self._wanted if not one.rule.only_modules]
+        if not wanted:
+            return []
+        nodes: list[ast.stmt] = [
+            node
+            for node in self.file.tree.body
+            if isinstance(node, ast.ClassDef) and not self.project.is_module(ClassRef(self.file, node, ()))
+        ]
+        place = self._place([*nodes, *self._functions()])
+        return [
+            one.rule
+            for one in wanted
+            if not any(map(place.words.isdisjoint, one.words))
+            and all(self._shows(sign, place, place) for sign in one.signs)
+        ]
 
-    def _show(self, signs: Iterable[str], place: _Place, run: _Place) -> bool:
-        """Whether all that may run each other, of which ``forward`` runs a part, shows every sign."""
-        return all(self._shows(sign, place.nodes, run.nodes) for sign in signs)
-
-    def _shows(self, sign: str, nodes: list[ast.stmt], run: list[ast.stmt]) -> bool:
-        key = (sign, nodes[0] if nodes else None)
-        if key not in self._signs:
-            self._signs[key] = shows(sign, self.file, nodes, run)
-        return self._signs[key]
+    def _shows(self, sign: str, place: _Place, run: _Place) -> bool:
+        """Whether all that may run each other, of which ``forward`` runs a part, shows a sign."""
+        known = run.signs if sign in OF_FORWARD else place.signs
+        if sign not in known:
+            known[sign] = shows(sign, self.file, place.nodes, run.nodes)
+        return known[sign]
 
     def _place(self, nodes: list[ast.stmt]) -> _Place:
-        return _Place(nodes, [self._in(node) for node in nodes])
+        return _Place(nodes, map(self._in, nodes))
 
     def _run_by_forward(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
         """The functions that ``forward`` may run, by the names that they hold; none without a ``forward``."""
@@ -220,19 +237,9 @@ class Words:
         return "".join(found)
 
     def _words(self, text: str) -> frozenset[str]:
-        found = {STEP} if _STEP.search(text) else set[str]()
-        if _PARTIAL.search(text):
-            found.add(PARTIAL)
-        if _NONE.search(text):
-            found.add(NONE_INDEX)
-        if _BITS.search(text):
-            found.add(BITS)
         chains = set(_CHAIN.findall(text))
-        for chain in chains:
-            words = self._of_chain.get(chain)
-            if words is None:
-                words = self._of_chain[chain] = self._split(chain)
-            found.update(words)
+        found = {shape for shape, pattern in _SHAPES.items() if pattern.search(text)}
+        found.update(*map(self._chains.__getitem__, chains))
         if self.file.stars or "import" in chains:
             for chain in chains:
                 root, dot, _ = chain.partition(".")
@@ -240,21 +247,13 @@ class Words:
                     found.add("~" + root)
         return frozenset(found)
 
-    def _split(self, chain: str) -> tuple[str, ...]:
-        root, *names = chain.split(".")
-        found = [root]
-        for binding in self.file.names.get(root, ()):
-            if isinstance(binding, Imported) and binding.name is not None:
-                found += (binding.name, "~" + binding.name)
-            elif isinstance(binding, ast.Attribute):
-                # `_r2c = torch.view_as_complex`
-                found += (binding.attr, "." + binding.attr, "~" + binding.attr)
-        for name in names:
-            if name:
-                found += (name, "." + name)
-                if root not in ("self", "cls"):
-                    found.append("~" + name)
-        return tuple(found)
+
+def _runs(wanted: Wanted, run: _Place, place: _Place) -> bool:
+    """Whether what ``forward`` runs holds the words, or the class those that count wherever they stand."""
+    return all(
+        not run.words.isdisjoint(words) or not place.words.isdisjoint(building)
+        for words, building in zip(wanted.words, wanted.building, strict=True)
+    )
 
 
 def _docstring(node: ast.stmt, text: str, starts: list[int]) -> ast.stmt | None:
