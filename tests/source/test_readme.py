@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml  # type: ignore[import-untyped]
 from click.testing import CliRunner
 
@@ -58,7 +59,9 @@ def test_hooks_are_valid() -> None:
         assert (program, command) == ("modellint", "check")
         assert "--force-exclude" in options
         assert ("--fix" in options) == (hook["id"] == "modellint-fix")
-        known = {name for parameter in cli.commands["check"].params for name in parameter.opts}
+        check = cli.get_command(click.Context(cli), "check")
+        assert check is not None
+        known = {name for parameter in check.params for name in parameter.opts}
         assert set(options) <= known
 
 

@@ -1,0 +1,312 @@
+"""``modellint check``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modellint import __version__
+from modellint.cli.options import exit_with, file_of, limits, may_be_live, resolve, with_inputs, with_options
+from modellint.cli.output import Progress, Texts, Waiting, absolute, colored, write
+from modellint.settings import FRONTENDS, PRECISIONS
+
+if TYPE_CHECKING:
+    from modellint.diagnostic import Diagnostic
+    from modellint.live_run import Wanted
+    from modellint.run import Job, Outcome
+    from modellint.settings import Resolver
+    from modellint.source.text import SourceText
+
+_LIVE_ONLY = {
+    "inputs": "--input",
+    "checkpoint": "--checkpoint",
+    "timeout": "--timeout",
+    "memory": "--memory",
+    "seed": "--seed",
+    "frontend": "--frontend",
+    "precision": "--precision",
+}
+
+
+@click.command("check")
+@click.argument("targets", nargs=-1, metavar="[TARGETS]...")
+@with_options
+@click.option("--fix", is_flag=True, help="Apply safe fixes.")
+@click.option("--unsafe-fixes", is_flag=True, help="Apply unsafe fixes too.")
+@click.option("--diff", "show_diff", is_flag=True, help="Print what fixes would change, and write nothing.")
+@click.option("--output-file", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the findings there.")
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule instead.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
+@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
+@with_inputs
+@click.option(
+    "--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help="Compare the model with these weights."
+)
+@click.option(
+    "--frontend",
+    type=click.Choice(list(FRONTENDS)),
+    help="How a live target is captured for Core ML (default: auto: trace, then export).",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(list(PRECISIONS)),
+    help="What a live target computes in on Core ML (default: fp16).",
+)
+@click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
+@click.option("--stdin-filename", type=click.Path(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
+@click.option("--force-exclude", is_flag=True, help="Exclude files that are named on the command line too.")
+@click.option("--jobs", "-j", type=click.IntRange(min=1), metavar="N", help="How many processes to use.")
+@click.option("--no-cache", "-n", is_flag=True, help="Neither read nor write the cache.")
+@click.option("--cache-dir", type=click.Path(path_type=Path), metavar="FOLDER", help="Where the cache is.")
+@click.option("--quiet", "-q", is_flag=True, help="Print findings only, no summary.")
+@click.option("--verbose", "-v", is_flag=True, help="Tell on stderr what is read.")
+def check_command(targets: tuple[str, ...], **options: Any) -> None:
+    """Check files and folders (default: the current folder); - is standard input.
+
+    FILE:NAME or MODULE:NAME is a live target: an nn.Module class, an instance or a function. It is built and run in a process
+    of its own.
+    """
+    exit_with(lambda: _check(targets or (".",), options))
+
+
+def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
+    from modellint.run import Job
+
+    from_stdin = "-" in targets
+    if from_stdin and (len(targets) > 1 or options["models"]):
+        raise click.UsageError("- (standard input) goes with no other target")
+    first = (options["stdin_filename"] or Path("stdin.py")) if from_stdin else Path(file_of(targets[0]))
+    root, resolver, rules = resolve(first, options)
+    cache = None if options["no_cache"] or from_stdin else _cache(root, resolver, options)
+    job = Job(root, resolver, rules, cache, Path.cwd())
+    files, live = _live_targets(job, targets, options)
+    if from_stdin:
+        return _check_stdin(job, first.absolute(), options)
+    return _check_files(job, files, live, options)
+
+
+def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) -> tuple[list[Path], list[Wanted]]:
+    """The targets as files to check, those of live targets too, and live targets."""
+    live: list[Wanted] = []
+    files = list(targets)
+    if any(map(may_be_live, targets)):
+        from modellint import live_run
+
+        files, named = live_run.split(targets)
+        live = [
+            live_run.wanted(target, job.root, job.folder, options["inputs"], options["checkpoint"]) for target in named
+        ]
+    if not live:
+        for key, option in _LIVE_ONLY.items():
+            if options[key] and not (options["models"] and key not in ("inputs", "checkpoint")):
+                raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
+    if options["models"]:
+        from modellint import live_run
+
+        top = job.resolver.top
+        if top.config is None or not top.models:
+            raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
+        live += live_run.wanted_by_settings(top.models, job.root, top.config)
+    paths = [*map(Path, files), *(one.location.file for one in live if one.location.file is not None)]
+    return paths, live
+
+
+def _cache(root: Path, resolver: Resolver, options: Mapping[str, Any]) -> Any:
+    from modellint.cache import FOLDER, Cache, rules_digest
+
+    folder = (options["cache_dir"] or root / FOLDER).absolute()
+    if options["cache_dir"] is None and not os.access(root, os.W_OK):
+        return None
+    extra = [path for name in resolver.top.plugins if (path := root / name).exists()]
+    return Cache(folder, rules_digest(extra))
+
+
+def _check_files(job: Job, targets: list[Path], live: list[Wanted], options: Mapping[str, Any]) -> int:
+    from modellint.discover import Exclusion, find_files
+    from modellint.run import Checker, Outcome, check_files, processors
+
+    top = job.resolver.top
+    files = find_files(targets, Exclusion(top.base, top.exclude), options["force_exclude"])
+    # Every settings file is read before the first finding, so that a mistake in one is told at once.
+    for folder in dict.fromkeys(path.parent for path in files):
+        job.resolver.of_folder(folder)
+    for warning in job.resolver.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if options["verbose"]:
+        click.echo(f"root: {job.root}\nsettings: {top.config or 'defaults'}\nfiles: {len(files)}", err=True)
+    outcome = Outcome(files=len(files))
+    progress = Progress(len(files))
+    if options["fix"] or (options["unsafe_fixes"] and options["show_diff"]) or options["show_diff"]:
+        checker = Checker(job)
+        for count, path in enumerate(files, 1):
+            checker.fix(path, options["unsafe_fixes"], not options["show_diff"], outcome)
+            progress(count)
+    else:
+        jobs = options["jobs"] or processors()
+        outcome.diagnostics = check_files(job, files, jobs, progress)
+    progress.close()
+    if not files and not live:
+        click.echo("warning: no Python files found", err=True)
+    # A model's code may change or delete its own file: what it was is what the findings show.
+    texts = Texts(job.folder, None)
+    if live and not options["show_diff"]:
+        for one in live:
+            if one.location.file is not None:
+                texts(job.shown(one.location.file))
+        _check_live(job, files, live, outcome, options)
+    return _finish(job, outcome, options, None, texts=texts)
+
+
+def _check_live(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> None:
+    """Run the live targets, and put what they show together with what source says."""
+    from modellint import live_run
+    from modellint.merge import settled
+    from modellint.run import Checker
+
+    base = Path.cwd() if options["plugin"] else job.root
+    waiting = Waiting()
+    results = []
+    for checked in live_run.check(job, live, limits(options), options["seed"] or 0, base, waiting):
+        waiting.close()
+        for note in checked.notes:
+            click.echo(f"note: {note}", err=True)
+        if options["verbose"]:
+            told = f"{checked.result.target}: {checked.seconds:.1f} s; it printed"
+            click.echo(f"{told}\n{checked.output}" if checked.output else f"{told} nothing", err=True)
+        if checked.result.failed and not job.resolver.top.enables("LNT003"):
+            click.echo(
+                f"warning: {checked.result.target} was not checked: {checked.result.diagnostics[0].message}", err=True
+            )
+        results.append(checked.result)
+    outcome.targets = [(result.target, result.verdict) for result in results]
+    outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
+
+
+def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
+    from modellint.discover import Exclusion
+    from modellint.run import Checker, Outcome
+    from modellint.source.text import SourceText, Undecodable
+
+    top = job.resolver.of_folder(path.parent)
+    shown = str(options["stdin_filename"] or "-")
+    data = sys.stdin.buffer.read()
+    outcome = Outcome(files=1)
+    rules = job.rules_for(path, top)
+    checker = Checker(job)
+    if options["force_exclude"] and Exclusion(top.base, top.exclude).covers(str(path)):
+        if options["fix"]:
+            sys.stdout.buffer.write(data)
+            return 0
+        return _finish(job, outcome, options, None)
+    try:
+        source = SourceText.decode(data)
+    except Undecodable as error:
+        from modellint.own_rules import cannot_parse
+
+        outcome.diagnostics = [cannot_parse(shown, str(error))]
+        return _finish(job, outcome, options, None)
+
+    def found(text: SourceText) -> tuple[Diagnostic, ...]:
+        checked = checker.check_text(text, path, shown, rules, top)
+        return tuple(finding for finding in checked.diagnostics if finding.code in rules)
+
+    if not (options["fix"] or options["show_diff"]):
+        outcome.diagnostics = list(found(source))
+        return _finish(job, outcome, options, source)
+    from modellint.report import diff
+    from modellint.source.fix import fix_text
+
+    fixed = fix_text(source, found, options["unsafe_fixes"])
+    outcome.diagnostics = list(fixed.remaining)
+    outcome.fixed.update(fixed.applied)
+    if fixed.problem:
+        outcome.problems.extend(fixed.problem.splitlines())
+    if options["show_diff"]:
+        outcome.diffs.append(diff.render(shown, source.text, fixed.text))
+        return _finish(job, outcome, options, source)
+    sys.stdout.buffer.write(source.encode(fixed.text))
+    sys.stdout.buffer.flush()
+    # The fixed text is the result here; what is left to say goes to stderr.
+    return _finish(job, outcome, options, SourceText(fixed.text), err=True)
+
+
+def _finish(
+    job: Job,
+    outcome: Outcome,
+    options: Mapping[str, Any],
+    stdin: SourceText | None,
+    err: bool = False,
+    texts: Texts | None = None,
+) -> int:
+    """Print what was found, and say with which status to exit."""
+    top = job.resolver.top
+    for problem in outcome.problems:
+        click.echo(f"warning: {problem}", err=True)
+    if options["show_diff"]:
+        diffs = [text for text in outcome.diffs if text]
+        write("".join(diffs), options, err)
+        if diffs and not options["quiet"]:
+            click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(diffs)} files.", err=True)
+        return 0 if options["exit_zero"] or not diffs else 1
+    write(_rendered(job, outcome, options, texts or Texts(job.folder, stdin), err), options, err)
+    if options["exit_zero"]:
+        return 0
+    if options["exit_non_zero_on_fix"] and outcome.fixed:
+        return 1
+    level = {"info": 0, "warning": 1, "error": 2, "never": 3}[top.fail_level]
+    return int(any(finding.severity >= level for finding in outcome.diagnostics))
+
+
+def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Texts, err: bool) -> str:
+    top = job.resolver.top
+    found = sorted(outcome.diagnostics, key=lambda finding: finding.sort_key)
+    fixed = sum(outcome.fixed.values())
+    color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
+    if options["statistics"]:
+        from modellint.report import statistics
+
+        as_json = top.output_format in ("json", "report")
+        return statistics.render(found, color, as_json, unsafe=options["unsafe_fixes"])
+    match top.output_format:
+        case "json" | "report":
+            from modellint.report import as_json as json_format
+
+            if top.output_format == "report":
+                from modellint.report import targets
+
+                verdicts = [targets.verdict_of(target, verdict, found) for target, verdict in outcome.targets]
+                return json_format.render_report(found, top.docs_url, absolute, __version__, verdicts)
+            return json_format.render(found, top.docs_url, absolute)
+        case "concise":
+            from modellint.report import concise
+
+            text = concise.render(found, color, unsafe=options["unsafe_fixes"], fixed=fixed)
+        case _:
+            if not found:
+                # The common case is not worth importing the frames for.
+                from modellint.report import summary
+
+                text = summary.render(found, color, options["unsafe_fixes"], fixed)
+            else:
+                from modellint.report import full
+
+                text = full.render(found, texts, color, unsafe=options["unsafe_fixes"], fixed=fixed)
+    return "" if options["quiet"] and not found else text + ("" if options["quiet"] else _verdicts(outcome))
+
+
+def _verdicts(outcome: Outcome) -> str:
+    """Below all findings, a line for each live target."""
+    if not outcome.targets:
+        return ""
+    from modellint.report import targets
+
+    lines = []
+    for target, verdict in outcome.targets:
+        here = [one for one in outcome.diagnostics if one.target == target]
+        lines.append(targets.line_of(verdict, here, target if len(outcome.targets) > 1 else None))
+    return "".join(f"{line}\n" for line in lines if line)

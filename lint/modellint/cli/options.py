@@ -1,0 +1,176 @@
+"""Options that several commands have, and what they stand for."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from modellint.settings import TARGETS
+
+if TYPE_CHECKING:
+    from modellint.rule import Rule
+    from modellint.settings import Resolver
+
+_MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
+
+
+def _codes(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+    words = tuple(word.strip() for item in value for word in item.split(",") if word.strip())
+    return words if value else None
+
+
+_OPTIONS = (
+    click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Run only these rules."),
+    click.option("--ignore", multiple=True, callback=_codes, metavar="CODES", help="Do not run these rules."),
+    click.option("--extend-select", multiple=True, callback=_codes, metavar="CODES", help="Run these rules too."),
+    click.option("--plugin", multiple=True, metavar="MODULE", help="Take rules from this module or folder too."),
+    click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take the settings from this file."),
+    click.option("--isolated", is_flag=True, help="Read no settings file."),
+    click.option(
+        "--fail-level",
+        type=click.Choice(["info", "warning", "error", "never"]),
+        help="The least severity that makes the exit status 1 (default: warning).",
+    ),
+    click.option(
+        "--output-format",
+        type=click.Choice(["full", "concise", "json", "report"]),
+        help="How findings are printed (default: full).",
+    ),
+    click.option(
+        "--deployment-target",
+        type=click.Choice(list(TARGETS)),
+        metavar="TARGET",
+        help="The oldest system that has to run the model: iOS15 to iOS26, macOS12 … (default: iOS15).",
+    ),
+    click.option(
+        "--coreml-version",
+        metavar="VERSION",
+        help="The version of coremltools that converts (default: the newest known).",
+    ),
+)
+
+
+def with_options(function: Any) -> Any:
+    """Give a command the options of every run."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+_INPUT_OPTIONS = (
+    click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="SPEC",
+        help="Call the model with this: [NAME=]1x3x224x224[:float32].",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="S",
+        help="Seconds for a live target (default: 120).",
+    ),
+    click.option(
+        "--memory", type=click.IntRange(min=1), metavar="MB", help="Memory for a live target (default: what there is)."
+    ),
+    click.option("--seed", type=int, metavar="N", help="Where random numbers of a live target start (default: 0)."),
+)
+
+
+def with_inputs(function: Any) -> Any:
+    """Give a command the options of what runs a live target."""
+    for option in reversed(_INPUT_OPTIONS):
+        function = option(function)
+    return function
+
+
+def fail(message: str) -> NoReturn:
+    """Exit with 2 and one line: the user can mend it."""
+    click.echo(f"error: {message}", err=True)
+    sys.exit(2)
+
+
+def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    found: dict[str, tuple[Any, str]] = {}
+    for key in (
+        "select",
+        "ignore",
+        "extend-select",
+        "fail-level",
+        "output-format",
+        "deployment-target",
+        "coreml-version",
+        "frontend",
+        "precision",
+    ):
+        value = options.get(key.replace("-", "_"))
+        if value is not None:
+            found[key] = (value, f"--{key}")
+    if options.get("plugin"):
+        found["plugins"] = (tuple(options["plugin"]), "--plugin")
+    return found
+
+
+def resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, dict[str, Rule]]:
+    """The root of the run, its settings, and all rules with the plug-ins of the root's settings."""
+    from modellint.run import all_rules, load_plugins
+    from modellint.settings import Resolver, SettingsError, check_codes, check_version, find_root
+
+    root = find_root(target.absolute())
+    config = options.get("config")
+    if config is not None and not config.is_file():
+        raise SettingsError(f"{config}: no such settings file")
+    given = _overrides(options)
+    if options.get("coreml_version") is not None:
+        check_version(options["coreml_version"], "--coreml-version")
+    resolver = Resolver(root, config and config.absolute(), bool(options.get("isolated")), given, None)
+    rules = all_rules(load_plugins(resolver.top.plugins, Path.cwd() if options.get("plugin") else root))
+    for key in ("select", "ignore", "extend-select"):
+        if key in given:
+            check_codes(given[key][0], rules, given[key][1])
+    resolver.use_codes(rules)
+    return root, resolver, rules
+
+
+def may_be_live(target: str) -> bool:
+    """Whether a target reads as a live one, such as `model.py:Net`."""
+    return _MAY_BE_LIVE.match(target) is not None and not Path(target).exists()
+
+
+def file_of(target: str) -> str:
+    """The part of a target that may be a path."""
+    if not may_be_live(target):
+        return target
+    place = target.rpartition(":")[0]
+    return place if Path(place).exists() else "."
+
+
+def limits(options: Mapping[str, Any]) -> Any:
+    """What the worker of a live target may use, as `live.worker.Limits`."""
+    from modellint.live.worker import Limits
+
+    memory = options["memory"]
+    return Limits(options["timeout"] or Limits().timeout, None if memory is None else memory * 1024**2)
+
+
+def exit_with(work: Callable[[], int]) -> NoReturn:
+    """Exit with the status that a command's work ends in: 2, with one line, for what the user can mend; 130 when interrupted."""
+    from modellint.discover import NoSuchTarget
+    from modellint.rule import RuleError
+    from modellint.run import UsageError
+    from modellint.settings import SettingsError
+
+    try:
+        status = work()
+    except (NoSuchTarget, SettingsError, UsageError, RuleError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    sys.exit(status)

@@ -1,0 +1,100 @@
+"""What commands print with, and where: texts of files, colours, how far a long run has come."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from modellint.source.text import SourceText
+
+
+class Texts:
+    """The texts of files by the path that findings name."""
+
+    def __init__(self, folder: Path, stdin: SourceText | None) -> None:
+        self._folder = folder
+        self._stdin = stdin
+        self._known: dict[str, SourceText | None] = {}
+
+    def __call__(self, shown: str) -> SourceText | None:
+        """The text of a file; None where it cannot be read."""
+        from modellint.source.text import SourceText, Undecodable
+
+        if self._stdin is not None:
+            return self._stdin
+        if shown not in self._known:
+            try:
+                self._known[shown] = SourceText.decode((self._folder / shown).read_bytes())
+            except (OSError, Undecodable):
+                self._known[shown] = None
+        return self._known[shown]
+
+
+def absolute(shown: str) -> str:
+    """The path of a file as machines read it."""
+    return shown if shown == "-" else str(Path(shown).absolute())
+
+
+def write(text: str, options: Mapping[str, Any], err: bool) -> None:
+    """Print a report, or write it where ``--output-file`` says."""
+    target = options["output_file"]
+    if target is not None:
+        try:
+            target.write_text(text, "utf-8", "backslashreplace")
+        except OSError as error:
+            raise click.UsageError(f"{target}: cannot be written: {error.strerror}") from None
+    elif text:
+        click.echo(text, nl=not text.endswith("\n"), err=err, color=True)
+
+
+def colored(stream: Any) -> bool:
+    """Whether a stream shows colours."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
+
+
+class Progress:
+    """How far a long run has come, on a terminal only."""
+
+    def __init__(self, total: int) -> None:
+        self._shown = total > 200 and sys.stderr.isatty()
+        self._total = total
+
+    def __call__(self, done: int) -> None:
+        """Show how many files are done."""
+        if self._shown and (done % 50 == 0 or done == self._total):
+            click.echo(f"\rchecking: {done}/{self._total} files", nl=False, err=True)
+
+    def close(self) -> None:
+        """Leave the line as it was."""
+        if self._shown:
+            click.echo("\r\033[K", nl=False, err=True)
+
+
+class Waiting:
+    """What a worker does that takes long, on a terminal only."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+        self._line = ""
+
+    def __call__(self, target: str, stage: str, seconds: float) -> None:
+        """Show what is done for a target, and since when."""
+        if not self._shown or seconds < 2:
+            return
+        line = f"{stage} {target}: {seconds:.0f} s"
+        if line != self._line:
+            click.echo(f"\r\033[K{line}", nl=False, err=True)
+            self._line = line
+
+    def close(self) -> None:
+        """Leave the line as it was."""
+        if self._line:
+            click.echo("\r\033[K", nl=False, err=True)

@@ -1,0 +1,72 @@
+"""``modellint shapes``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from modellint.cli.options import exit_with, file_of, limits, resolve, with_inputs
+from modellint.cli.output import Texts, Waiting, absolute, colored, write
+
+
+@click.command("shapes")
+@click.argument("target")
+@with_inputs
+@click.option(
+    "--depth", type=click.IntRange(min=0), metavar="N", help="Show modules down to this depth (default: all)."
+)
+@click.option("--flat/--nested", default=True, help="Every layer with its path (default), or below what is around it.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How the table is printed (default: text).",
+)
+@click.option("--output-file", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the table there.")
+def shapes_command(target: str, **options: Any) -> None:
+    """Show what every layer of a live target takes and gives, its parameters and its memory; no tensor is allocated."""
+    exit_with(lambda: _shapes(target, options))
+
+
+def _shapes(text: str, options: Mapping[str, Any]) -> int:
+    from modellint import live_run
+    from modellint.live.target import parse
+    from modellint.report import shapes as report
+    from modellint.run import Job
+
+    target = parse(text)
+    if target is None:
+        raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
+    root, resolver, rules = resolve(Path(file_of(text)), options)
+    job = Job(root, resolver, rules, None, Path.cwd())
+    one = live_run.wanted(target, job.root, job.folder, options["inputs"])
+    waiting = Waiting()
+    try:
+        answer = live_run.shapes(job, one, limits(options), options["seed"] or 0, job.root, waiting)
+    finally:
+        waiting.close()
+    for note in answer.notes:
+        click.echo(f"note: {note}", err=True)
+    found = answer.diagnostics
+    nested = not options["flat"]
+    if options["output_format"] == "json":
+        from modellint.report import as_json
+
+        entries = as_json.objects(found, resolver.top.docs_url, absolute)
+        shown = report.to_json(answer.table, text, entries, nested=nested, depth=options["depth"]) + "\n"
+    else:
+        color = options["output_file"] is None and colored(sys.stdout)
+        shown = ""
+        if answer.table is not None:
+            table, depth = answer.table, options["depth"]
+            shown = report.render(table, color, nested=nested, depth=depth, shown=lambda path: job.shown(Path(path)))
+        if found:
+            from modellint.report import full
+
+            shown += "\n" + full.render(found, Texts(job.folder, None), color)
+    write(shown, options, False)
+    return int(bool(found))

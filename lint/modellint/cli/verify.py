@@ -1,0 +1,128 @@
+"""``modellint verify``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modellint import __version__
+from modellint.cli.options import exit_with, file_of, limits, resolve, with_inputs
+from modellint.cli.output import Texts, Waiting, absolute, colored, write
+from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
+
+if TYPE_CHECKING:
+    from modellint.coreml.verification import Verification
+    from modellint.diagnostic import Diagnostic
+    from modellint.live.place import Place
+    from modellint.run import Job
+
+
+@click.command("verify")
+@click.argument("target")
+@with_inputs
+@click.option("--reference", metavar="TARGET", help="Compare a saved .mlpackage with this live target.")
+@click.option("--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help="Load these weights first.")
+@click.option(
+    "--frontend",
+    type=click.Choice(list(FRONTENDS)),
+    help="How the model is captured for Core ML (default: auto: trace, then export).",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(list(PRECISIONS)),
+    help="What the model computes in on Core ML (default: fp16; float32 is compared in any case).",
+)
+@click.option(
+    "--deployment-target",
+    type=click.Choice(list(TARGETS)),
+    metavar="TARGET",
+    help="The oldest system that has to run the model: iOS15 to iOS26, macOS12 … (default: iOS15).",
+)
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take the settings from this file.")
+@click.option("--isolated", is_flag=True, help="Read no settings file.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "html"]),
+    default="text",
+    help="How the comparison is printed (default: text).",
+)
+@click.option("--output-file", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the report there.")
+def verify_command(target: str, **options: Any) -> None:
+    """Convert a live target, execute the converted program here, and compare it with PyTorch.
+
+    With --reference the target is a saved .mlpackage. Exits with 1 where the model does not convert or does not agree.
+    """
+    exit_with(lambda: _verify(target, options))
+
+
+def _verify(text: str, options: Mapping[str, Any]) -> int:
+    from modellint import live_run
+    from modellint.live.target import parse
+    from modellint.run import Job
+
+    package = None
+    live = text
+    if options["reference"] is not None:
+        package, live = Path(text).absolute(), options["reference"]
+        if not package.exists():
+            raise click.UsageError(f"{text}: no such package")
+        given = [name for name in ("frontend", "precision", "deployment_target") if options[name] is not None]
+        if given:
+            raise click.UsageError(
+                f"--{given[0].replace('_', '-')} does not go with --reference: the package is converted"
+            )
+    target = parse(live)
+    if target is None:
+        if package is None and text.rstrip("/").endswith((".mlpackage", ".mlmodel")):
+            raise click.UsageError(
+                f"{text}: name the PyTorch model that it is to be compared with: --reference model.py:Net"
+            )
+        raise click.UsageError(f"{live}: not a live target, such as model.py:Net")
+    shown_format = options["output_format"]
+    root, resolver, rules = resolve(Path(file_of(live)), {**options, "output_format": None})
+    job = Job(root, resolver, rules, None, Path.cwd())
+    one = live_run.wanted(target, job.root, job.folder, options["inputs"], options["checkpoint"])
+    detail = "outputs" if shown_format == "text" else "layers"
+    waiting = Waiting()
+    try:
+        answer = live_run.verify(job, one, limits(options), options["seed"] or 0, detail, package, waiting)
+    finally:
+        waiting.close()
+    for note in answer.notes:
+        click.echo(f"note: {note}", err=True)
+    found, findings = answer.verification, answer.diagnostics
+    write(_verification(job, text, found, findings, options), options, False)
+    return 0 if found is not None and found.ok else 1
+
+
+def _verification(
+    job: Job, target: str, found: Verification | None, findings: Sequence[Diagnostic], options: Mapping[str, Any]
+) -> str:
+    from modellint.report import as_json, full, verification, verification_html
+
+    def name(path: str) -> str:
+        return job.shown(Path(path))
+
+    if options["output_format"] == "json":
+        from modellint.coreml.verification import NOT_CONVERTED, Verification
+
+        entries = as_json.objects(findings, job.resolver.top.docs_url, absolute)
+        shown = found or Verification(NOT_CONVERTED, findings[0].message if findings else "")
+        return verification.render_json(shown, target, __version__, entries) + "\n"
+    if options["output_format"] == "html" and found is not None:
+        return verification_html.page(found, target, name)
+    color = options["output_file"] is None and colored(sys.stdout)
+    texts = Texts(job.folder, None)
+
+    def line(place: Place) -> str:
+        text = texts(name(place.path))
+        return "" if text is None or place.span.row > len(text.line_starts) else text.line(place.span.row)
+
+    shown_text = full.render(findings, texts, color) + "\n" if findings else ""
+    if found is None:
+        return shown_text
+    return shown_text + verification.render(found, color, target=target, shown=name, line=line)
