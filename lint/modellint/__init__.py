@@ -8,7 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["CheckFailed", "Report", "__version__", "check_model", "check_source", "shapes", "verify"]
+__all__ = [
+    "CheckFailed",
+    "ExportError",
+    "ExportResult",
+    "Report",
+    "__version__",
+    "check_model",
+    "check_source",
+    "export",
+    "shapes",
+    "verify",
+]
 
 if TYPE_CHECKING:
     from modellint.api import CheckFailed as CheckFailed
@@ -17,6 +28,9 @@ if TYPE_CHECKING:
     from modellint.api import check_source as check_source
     from modellint.api import shapes as shapes
     from modellint.api import verify as verify
+    from modellint.api_export import ExportError as ExportError
+    from modellint.api_export import ExportResult as ExportResult
+    from modellint.api_export import export as export
 
 
 def __getattr__(name: str) -> object:
@@ -24,6 +38,10 @@ def __getattr__(name: str) -> object:
         from modellint import api
 
         return getattr(api, name)
+    if name in ("ExportError", "ExportResult", "export"):
+        from modellint import api_export
+
+        return getattr(api_export, name)
     if name in ("nn", "testing"):
         from importlib import import_module
 

@@ -96,8 +96,8 @@ def check_model(
     """
     from modellint.live_session import examine
 
-    chosen = _chosen(frontend, deployment_target, precision)
-    found, verdict = examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, chosen)
+    words = chosen(frontend, deployment_target, precision)
+    found, verdict = examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, words)
     if verdict is None:
         return Report(tuple(found))
     from modellint.report import targets
@@ -109,7 +109,8 @@ def check_model(
     return Report(tuple(found), convertible, targets.line_of(verdict, found))
 
 
-def _chosen(frontend: str | None, deployment_target: str | None, precision: str | None) -> dict[str, str]:
+def chosen(frontend: str | None, deployment_target: str | None, precision: str | None) -> dict[str, str]:
+    """The settings that arguments stand for. Raises ``ValueError`` for unknown words."""
     from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
 
     given = {
@@ -188,8 +189,8 @@ def verify(
     """
     from modellint.live_session import verified
 
-    chosen = _chosen(frontend, deployment_target, precision)
-    return verified(model, example_inputs, flexible or {}, root, chosen, seed)
+    words = chosen(frontend, deployment_target, precision)
+    return verified(model, example_inputs, flexible or {}, root, words, seed)
 
 
 def check_source(text: str, filename: str = "model.py") -> Report:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.diagnostic import Diagnostic
+from modellint.export_options import OptionError
 from modellint.live import failed, inputs, place, processes, target, wire
 
 if TYPE_CHECKING:
@@ -158,8 +159,10 @@ class Work:
         try:
             if self._request["verify"]:
                 return self._verified()
+            if self._request["export"] is not None:
+                return self._exported()
             return self._shaped() if self._request["shapes"] else self._checked()
-        except (target.TargetError, inputs.InputError) as error:
+        except (target.TargetError, inputs.InputError, OptionError) as error:
             return {"usage": str(error)}
         except Again:
             return {"again": True}
@@ -212,22 +215,12 @@ class Work:
 
     def _verified(self) -> dict[str, Any]:
         """The comparison of the converted model with the model, and the findings that it confirms."""
-        if importlib.util.find_spec("coremltools") is None:
-            raise target.TargetError("verify needs coremltools: pip install 'modellint[coreml]'")
+        model, given, specs = self._with_values("verify")
         from modellint.coreml import confirmed, verification
         from modellint.coreml.saved import verify_package
         from modellint.coreml.verify import verify
         from modellint.settings import Destination
 
-        checkpoint = self._checkpoint()
-        built = self._build(True)
-        if built.inputs is None:
-            raise inputs.InputError(f"{self._target.text}: give its inputs, as in --input 1x3x224x224")
-        if not built.has_values:
-            raise target.TargetError(f"{self._target.text}: its parameters have no values")
-        if checkpoint is not None:
-            self._load(built.model, checkpoint)
-        specs = inputs.parse_all(self._request["inputs"], Path(self._request["input_folder"]))
         destination = Destination(*self._request["destination"])
         package = self._request["package"]
         options: dict[str, Any] = {
@@ -239,13 +232,61 @@ class Work:
         }
         self._enter("verifying")
         if package is None:
-            found = verify(built.model, built.inputs, destination, self._project, progress=self._enter, **options)
+            found = verify(model, given, destination, self._project, progress=self._enter, **options)
         else:
-            found = verify_package(built.model, built.inputs, package, self._project, **options)
+            found = verify_package(model, given, package, self._project, **options)
         self._enter("checking")
-        subject = self._subject(built, execute=lambda _: found)
+        subject = self._subject(Built(model, given, True), execute=lambda _: found)
         diagnostics = confirmed.findings(subject, self._rules(), found)
         return self._answer(diagnostics) | {"verification": verification.to_json(found)}
+
+    def _exported(self) -> dict[str, Any]:
+        """The package, as a file, and what the checks of the model as it is find."""
+        model, given, specs = self._with_values("export")
+        from modellint.coreml import exported, verdict
+        from modellint.coreml.export import export
+        from modellint.export_options import from_json
+        from modellint.live.check import examine
+
+        rules = self._rules()
+        subject = self._subject(Built(model, given, True))
+        found = self._run(subject, rules)
+        self._enter("checking")
+        seen = examine(subject, rules)
+        answer = self._answer([*found, *seen.diagnostics], asked=seen.asked)
+        answer["verdict"] = verdict.to_json(seen.verdicts, subject.destination.frontend) if seen.verdicts else None
+        failure = None if subject.run is None else subject.run.failure
+        if failure is not None and failure.kind != "data":
+            return answer
+        made = Path(self._request["made"])
+        result = export(
+            model,
+            given,
+            subject.destination,
+            self._project,
+            from_json(self._request["export"]),
+            made.parent,
+            made.name,
+            specs=specs,
+            seed=self._request["seed"],
+            progress=self._enter,
+        )
+        return answer | {"exported": exported.to_json(result)}
+
+    def _with_values(self, command: str) -> tuple[nn.Module, Inputs, tuple[inputs.InputSpec, ...]]:
+        """The model as it is to be converted, its inputs, and what these were made from."""
+        if importlib.util.find_spec("coremltools") is None:
+            raise target.TargetError(f"{command} needs coremltools: pip install 'modellint[coreml]'")
+        checkpoint = self._checkpoint()
+        built = self._build(True)
+        if built.inputs is None:
+            raise inputs.InputError(f"{self._target.text}: give its inputs, as in --input 1x3x224x224")
+        if not built.has_values:
+            raise target.TargetError(f"{self._target.text}: its parameters have no values")
+        if checkpoint is not None:
+            self._load(built.model, checkpoint)
+        specs = inputs.parse_all(self._request["inputs"], Path(self._request["input_folder"]))
+        return built.model, built.inputs, specs
 
     def _load(self, model: nn.Module, checkpoint: Any) -> None:
         from modellint.live import checkpoint as checkpoints
@@ -273,6 +314,7 @@ class Work:
             "table": None,
             "verdict": None,
             "verification": None,
+            "exported": None,
             "notes": self._notes,
         }
 
@@ -308,7 +350,7 @@ class Work:
 
         self._enter("loading the checkpoint of")
         try:
-            return checkpoint.load(Path(path), values=bool(self._request["verify"]))
+            return checkpoint.load(Path(path), values=bool(self._request["verify"] or self._request["export"]))
         except BaseException as error:
             raise Failed from error
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from modellint import export_options
 from modellint.diagnostic import Diagnostic
+from modellint.export_options import OptionError, Options
 from modellint.live import inputs
 from modellint.live.target import Location, Target, TargetError, locate, parse
 from modellint.live.worker import Answer, Limits, Request, check_target
@@ -192,6 +194,39 @@ def verify(
     ignored = job.resolver.top.ignore
     rules = [code for code, rule in job.rules.items() if "execution" in rule.live_needs and code not in ignored]
     request = request._replace(verify=detail, package=package, rules=[*request.rules, *rules])
+    try:
+        answer = check_target(request, limits, told)
+    except WorkerUsageError as error:
+        raise UsageError(str(error)) from None
+    return answer._replace(diagnostics=tuple(_shown(job, finding) for finding in answer.diagnostics))
+
+
+def export(
+    job: Job,
+    one: Wanted,
+    limits: Limits,
+    seed: int,
+    options: Options,
+    made: Path,
+    progress: Callable[[str, str, float], None] | None = None,
+) -> Answer:
+    """Export a target to a package at ``made``, and tell how; findings are those of a check of the model as it is.
+
+    Whatever the worker writes is in the folder that ``made`` is in. Raises ``UsageError`` for a target that names nothing or has no
+    inputs, for options that do not fit it, or without torch.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("a live target needs PyTorch: pip install 'modellint[coreml]'")
+
+    def told(stage: str, seconds: float) -> None:
+        if progress is not None:
+            progress(one.target.text, stage, seconds)
+
+    request = _request(job, one, seed, job.root)._replace(export=export_options.to_json(options), made=made)
+    try:
+        export_options.check(options, request.destination)
+    except OptionError as error:
+        raise UsageError(str(error)) from None
     try:
         answer = check_target(request, limits, told)
     except WorkerUsageError as error:

@@ -87,19 +87,30 @@ def verified(
     seed: int,
 ) -> Verification:
     """What ``modellint.verify`` shows."""
+    inputs = prepared(model, example_inputs)
+    if importlib.util.find_spec("coremltools") is None:
+        raise ImportError("modellint.verify needs coremltools: pip install 'modellint[coreml]'")
+    from modellint.coreml.verify import verify
+
+    job = job_of(model, root, chosen)
+    inputs = inputs._replace(flexible=flexible)
+    with undisturbed(), unchanged(model, inputs, values=False):
+        return verify(model, inputs, job.resolver.top.destination, place.Project(job.root), seed=seed, with_layers=True)
+
+
+def prepared(model: nn.Module, example_inputs: Any) -> Inputs:
+    """What a model that is to be converted is called with. Raises ``TypeError`` for what is no model, and without inputs."""
     if not isinstance(model, nn.Module):
         raise TypeError(_no_model(model))
     inputs = _inputs(example_inputs)
     if inputs is None:
         raise TypeError("example_inputs must hold what the model is called with")
-    if importlib.util.find_spec("coremltools") is None:
-        raise ImportError("modellint.verify needs coremltools: pip install 'modellint[coreml]'")
-    from modellint.coreml.verify import verify
+    return inputs
 
-    job = _job(_root(model, root), None, None, chosen)
-    inputs = inputs._replace(flexible=flexible)
-    with undisturbed(), unchanged(model, inputs, values=False):
-        return verify(model, inputs, job.resolver.top.destination, place.Project(job.root), seed=seed, with_layers=True)
+
+def job_of(model: nn.Module, root: str | os.PathLike[str] | None, values: Mapping[str, str]) -> Job:
+    """The project that a model belongs to, with its settings; ``values`` go before those."""
+    return _job(_root(model, root), None, None, values)
 
 
 def _no_model(value: object) -> str:

@@ -14,6 +14,7 @@ from modellint import __version__
 _COMMANDS = {
     "check": "check",
     "config": "about",
+    "export": "export",
     "ops": "about",
     "rule": "about",
     "shapes": "shapes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,6 +48,8 @@ class Captured(NamedTuple):
     route: str
     captured: routes.Captured
     taken: tuple[TakenNumber, ...] = ()
+    options: Mapping[str, Any] = {}
+    """What `ct.convert` is given beside it: ``inputs`` instead of the captured types, ``states``, ``outputs``, ``classifier_config``."""
 
 
 class Converted(NamedTuple):
@@ -105,7 +107,7 @@ def convert(captured: Captured, destination: Destination, precision: str) -> Con
         with silence(), torch.no_grad(), _own_tensors(captured.captured.program) as program:
             made = ct.convert(
                 program,
-                inputs=captured.captured.types,
+                **{"inputs": captured.captured.types, **captured.options},
                 convert_to="mlprogram",
                 compute_precision=wanted,
                 minimum_deployment_target=specification(destination.ios),

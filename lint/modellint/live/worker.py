@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from modellint.coreml import verification
+from modellint.coreml import exported, verification
+from modellint.coreml.exported import Exported
 from modellint.coreml.verification import Verification
 from modellint.diagnostic import Diagnostic
 from modellint.live import failed, place, shapes, wire
@@ -61,6 +62,10 @@ class Request(NamedTuple):
     """``outputs`` or ``layers`` where the model is to be verified: how much of the comparison is wanted."""
     package: Path | None = None
     """The saved model that the target is to be compared with, instead of a conversion."""
+    export: Mapping[str, Any] | None = None
+    """``export_options.Options`` as JSON where the model is to be exported."""
+    made: Path | None = None
+    """Where the package is to be made: the worker keeps all that it writes in the folder around it."""
 
 
 class Limits(NamedTuple):
@@ -94,6 +99,8 @@ class Answer(NamedTuple):
     """On the conversion, as ``coreml.verdict.to_json`` writes it; None where nobody asked."""
     verification: Verification | None = None
     """Where that was asked for, and the target was built."""
+    exported: Exported | None = None
+    """Where that was asked for, and the target runs."""
     undecided: Mapping[str, frozenset[str]] = {}
     """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
 
@@ -185,6 +192,9 @@ class _Watch:
         else:
             options |= {"start_new_session": True, "pass_fds": (theirs, trace)}
             given = [theirs, trace]
+        if self._request.made is not None:
+            folder = str(self._request.made.parent)
+            options["env"] = {**os.environ, "TMPDIR": folder, "TMP": folder, "TEMP": folder}
         paths = [path for path in sys.path if path and Path(path) != Path.cwd()]
         process = subprocess.Popen(
             [sys.executable, "-c", _START, *paths],
@@ -225,6 +235,8 @@ class _Watch:
             "verify": request.verify,
             "timeout": self._limits.timeout,
             "package": None if request.package is None else str(request.package),
+            "export": request.export,
+            "made": None if request.made is None else str(request.made),
             # Generous, as maps of checkpoints count: what really takes memory is watched from here.
             "memory": None if self._memory is None else 2 * self._memory + 4 * 1024**3,
         }
@@ -356,6 +368,7 @@ class _Watch:
                 table=None if answer["table"] is None else shapes.from_json(answer["table"]),
                 verdict=answer["verdict"],
                 verification=None if answer["verification"] is None else verification.from_json(answer["verification"]),
+                exported=None if answer["exported"] is None else exported.from_json(answer["exported"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return self._cannot_run("sent a result that cannot be read")

@@ -1,0 +1,184 @@
+"""``modellint export``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modellint.cli.options import exit_with, file_of, limits, resolve, with_inputs
+from modellint.cli.output import Texts, Waiting, colored
+from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
+
+if TYPE_CHECKING:
+    from modellint.diagnostic import Diagnostic
+    from modellint.export_options import Options
+    from modellint.live.place import Place
+    from modellint.live.worker import Answer
+    from modellint.run import Job
+
+TIMEOUT = 1800.0
+"""Seconds that an export may take where nobody says else: large models take minutes to convert, more than once."""
+
+
+@click.command("export")
+@click.argument("target")
+@with_inputs
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="OUT.mlpackage",
+    help="The package that is to be written.",
+)
+@click.option("--force", is_flag=True, help="Replace what is there, and write a package that does not agree too.")
+@click.option("--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help="Load these weights first.")
+@click.option(
+    "--frontend",
+    type=click.Choice(list(FRONTENDS)),
+    help="How the model is captured (default: auto: trace, then export, until the package agrees).",
+)
+@click.option("--precision", type=click.Choice(list(PRECISIONS)), help="What the package computes in (default: fp16).")
+@click.option(
+    "--deployment-target",
+    type=click.Choice(list(TARGETS)),
+    metavar="TARGET",
+    help="The oldest system that has to run the model: iOS15 to iOS26, macOS12 … (default: iOS15).",
+)
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="SPEC",
+    help="Take this input as an image: NAME[:rgb|bgr|grayscale][,scale=1/255][,bias=R,G,B]; the model gets scale * pixel + bias.",
+)
+@click.option(
+    "--labels", type=click.Path(path_type=Path), metavar="FILE", help="Make a classifier, with a label on each line."
+)
+@click.option("--state", "states", is_flag=True, help="Keep buffers that forward updates as states (iOS18).")
+@click.option("--output-name", "output_names", multiple=True, metavar="NAME", help="Name the outputs, in their order.")
+@click.option("--author", metavar="TEXT", help="Who made the model.")
+@click.option("--license", metavar="TEXT", help="Its licence.")
+@click.option("--description", metavar="TEXT", help="What it does.")
+@click.option("--model-version", metavar="TEXT", help="Its version.")
+@click.option("--input-description", multiple=True, metavar="NAME=TEXT", help="What an input is.")
+@click.option("--output-description", multiple=True, metavar="NAME=TEXT", help="What an output is.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take the settings from this file.")
+@click.option("--isolated", is_flag=True, help="Read no settings file.")
+def export_command(target: str, **options: Any) -> None:
+    """Check a live target, fix what can be fixed in it, convert it, execute the package here, and write it if it agrees.
+
+    A time-out is 1800 s unless --timeout says else. Exits with 1 where the model does not convert or does not agree.
+    """
+    exit_with(lambda: _export(target, options))
+
+
+def _export(text: str, options: Mapping[str, Any]) -> int:
+    from modellint import live_run
+    from modellint.export_options import OptionError
+    from modellint.live.target import parse
+    from modellint.run import Job, UsageError
+    from modellint.staging import NotPlaced, place, staged
+
+    target = parse(text)
+    if target is None:
+        raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
+    output = options["output"]
+    _check_output(output, options["force"])
+    root, resolver, rules = resolve(Path(file_of(text)), options)
+    job = Job(root, resolver, rules, None, Path.cwd())
+    try:
+        wanted = _options(options)
+    except OptionError as error:
+        raise click.UsageError(str(error)) from None
+    one = live_run.wanted(target, job.root, job.folder, options["inputs"], options["checkpoint"])
+    allowed = limits({**options, "timeout": options["timeout"] or TIMEOUT})
+    waiting = Waiting()
+    try:
+        with staged(output) as folder:
+            made = folder / output.name
+            try:
+                answer = live_run.export(job, one, allowed, options["seed"] or 0, wanted, made, waiting)
+            finally:
+                waiting.close()
+            exported = answer.exported
+            written = exported is not None and (exported.ok or (exported.converts and options["force"]))
+            if written:
+                place(made, output, options["force"])
+    except NotPlaced as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from None
+    for note in answer.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(_shown(job, text, answer, output, written), nl=False, color=True)
+    return 0 if exported is not None and exported.ok else 1
+
+
+def _check_output(output: Path, force: bool) -> None:
+    if output.suffix != ".mlpackage":
+        raise click.UsageError(f"--output {output}: the name of a package ends in .mlpackage")
+    if not output.absolute().parent.is_dir():
+        raise click.UsageError(f"--output {output}: there is no folder {output.absolute().parent}")
+    if os.path.lexists(output) and not force:
+        raise click.UsageError(f"--output {output} exists: --force replaces it")
+
+
+def _options(options: Mapping[str, Any]) -> Options:
+    from modellint import export_options
+    from modellint.export_options import Metadata, Options
+
+    metadata = Metadata(
+        options["author"] or "",
+        options["license"] or "",
+        options["description"] or "",
+        options["model_version"] or "",
+        export_options.parse_described(options["input_description"], "--input-description"),
+        export_options.parse_described(options["output_description"], "--output-description"),
+    )
+    return Options(
+        tuple(map(export_options.parse_image, options["images"])),
+        () if options["labels"] is None else export_options.read_labels(options["labels"]),
+        options["states"],
+        options["output_names"],
+        metadata,
+    )
+
+
+def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -> str:
+    from modellint.diagnostic import Severity
+    from modellint.report import export as report
+    from modellint.report import full
+
+    color = colored(sys.stdout)
+    texts = Texts(job.folder, None)
+
+    def name(path: str) -> str:
+        return job.shown(Path(path))
+
+    def line(place: Place) -> str:
+        text = texts(name(place.path))
+        return "" if text is None or place.span.row > len(text.line_starts) else text.line(place.span.row)
+
+    found = answer.exported
+    findings = [one for one in answer.diagnostics if one.severity >= Severity.WARNING]
+    if found is None:
+        return full.render(findings, texts, color) + f"\n{output}: not exported\n"
+    told = report.render(found, str(output), written, color, shown=name, line=line)
+    if found.ok:
+        return told + _findings(findings, target)
+    return (full.render(findings, texts, color) + "\n" if findings else "") + told
+
+
+def _findings(findings: Sequence[Diagnostic], target: str) -> str:
+    """What the check of the model as it is has found, in a line."""
+    if not findings:
+        return ""
+    codes = ", ".join(dict.fromkeys(one.code for one in sorted(findings, key=lambda one: one.sort_key)))
+    noun = "finding" if len(findings) == 1 else "findings"
+    return f"note: {len(findings)} {noun} in the model as it is ({codes}): modellint check {target}\n"

@@ -1,0 +1,115 @@
+"""A model in the caller's process to a package."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from modellint import export_options
+from modellint.diagnostic import Diagnostic
+from modellint.live.collector import undisturbed
+from modellint.live.place import Project
+from modellint.live.unchanged import unchanged
+from modellint.live_session import examine, job_of, prepared
+from modellint.staging import NotPlaced, place, staged
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.coreml.exported import Exported
+    from modellint.export_options import Options
+
+_IN_MEMORY = "model.mlpackage"
+
+
+class Made(NamedTuple):
+    """What an export came to."""
+
+    mlmodel: Any
+    """None where there is no package, or none that agrees."""
+    summary: Exported
+    diagnostics: Sequence[Diagnostic]
+    convertible: bool
+    verdict: str
+
+
+def exported(
+    model: nn.Module,
+    example_inputs: Any,
+    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]],
+    root: str | os.PathLike[str] | None,
+    chosen: Mapping[str, str],
+    options: Options,
+    output: Path | None,
+    force: bool,
+    seed: int,
+) -> Made:
+    """What ``modellint.export`` gives. Raises ``OptionError``, and ``OSError`` where the package cannot be written."""
+    inputs = prepared(model, example_inputs)._replace(flexible=flexible)
+    if importlib.util.find_spec("coremltools") is None:
+        raise ImportError("modellint.export needs coremltools: pip install 'modellint[coreml]'")
+    from modellint.coreml.export import export
+    from modellint.coreml.private import ct
+
+    job = job_of(model, root, chosen)
+    destination = job.resolver.top.destination
+    export_options.check(options, destination)
+    found, _ = examine(model, example_inputs, None, None, None, root, chosen)
+    with _folder(output) as folder, undisturbed():
+        with _temporaries_in(folder), unchanged(model, inputs, values=False):
+            summary = export(
+                model,
+                inputs,
+                destination,
+                Project(job.root),
+                options,
+                folder,
+                _IN_MEMORY if output is None else output.name,
+                seed=seed,
+            )
+        mlmodel = None
+        if summary.ok or (summary.converts and force):
+            made = folder / summary.package
+            if output is None:
+                # With a copy of the weights that coremltools removes at the end of the process.
+                mlmodel = ct.models.MLModel(
+                    ct.utils.load_spec(str(made)),
+                    weights_dir=str(made / "Data" / "com.apple.CoreML" / "weights"),
+                    skip_model_load=True,
+                )
+            else:
+                try:
+                    place(made, output, force)
+                except NotPlaced as error:
+                    raise OSError(str(error)) from None
+                mlmodel = ct.models.MLModel(str(output), skip_model_load=True)
+    return Made(mlmodel, summary, found, summary.converts, _line(summary))
+
+
+def _line(summary: Exported) -> str:
+    if not summary.converts:
+        return "Core ML: will not convert"
+    agrees = "agrees" if summary.ok else "does not agree"
+    return f"Core ML: converts by {summary.route} · {agrees}"
+
+
+@contextmanager
+def _folder(output: Path | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() if output is None else staged(output) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _temporaries_in(folder: Path) -> Iterator[None]:
+    """Let coremltools put its temporary files where they are cleared up if this process is killed."""
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
