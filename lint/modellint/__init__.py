@@ -17,6 +17,7 @@ __all__ = [
     "check_model",
     "check_source",
     "export",
+    "fix_model",
     "shapes",
     "verify",
 ]
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from modellint.api import Report as Report
     from modellint.api import check_model as check_model
     from modellint.api import check_source as check_source
+    from modellint.api import fix_model as fix_model
     from modellint.api import shapes as shapes
     from modellint.api import verify as verify
     from modellint.api_export import ExportError as ExportError
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    if name in ("CheckFailed", "Report", "check_model", "check_source", "shapes", "verify"):
+    if name in ("CheckFailed", "Report", "check_model", "check_source", "fix_model", "shapes", "verify"):
         from modellint import api
 
         return getattr(api, name)

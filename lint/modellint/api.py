@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.coreml.verification import Verification
+    from modellint.live.fixes.applied import Applied
     from modellint.live.shapes import Table
 
 
@@ -39,6 +40,10 @@ class Report:
     """Whether coremltools converts the model; None when that was not tried, as in every check of source."""
     verdict: str = ""
     """The same in a line, with how much is in the way and by which route it converts."""
+    fixed: tuple[Applied, ...] = ()
+    """What ``fix_model`` did; the findings are those that are left."""
+    undone: tuple[Applied, ...] = ()
+    """What ``fix_model`` tried and took back, or could not prove, each with why in its ``note``."""
 
     @property
     def ok(self) -> bool:
@@ -62,12 +67,13 @@ class Report:
         from modellint.report import concise
 
         text = concise.render(self.diagnostics).rstrip("\n")
-        return f"{text}\n{self.verdict}" if self.verdict else text
+        fixes = [f"fixed: {one}" for one in self.fixed] + [f"not fixed: {one}" for one in self.undone]
+        return "\n".join([*fixes, text, *([self.verdict] if self.verdict else [])])
 
     def _repr_html_(self) -> str:
         from modellint.report import notebook
 
-        return notebook.render(self.diagnostics, self.verdict)
+        return notebook.render(self.diagnostics, self.verdict, self.fixed, self.undone)
 
 
 def check_model(
@@ -97,7 +103,40 @@ def check_model(
     from modellint.live_session import examine
 
     words = chosen(frontend, deployment_target, precision)
-    found, verdict = examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, words)
+    return _report(*examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, words))
+
+
+def fix_model(
+    model: nn.Module,
+    example_inputs: Any = None,
+    *,
+    root: str | PathLike[str] | None = None,
+    frontend: str | None = None,
+    deployment_target: str | None = None,
+    precision: str | None = None,
+) -> tuple[nn.Module, Report]:
+    """A copy of a model, in evaluation mode and ready to be converted, and the report on it; the model is left as it was.
+
+    In the copy hidden modules, parameters and tensors are registered, state lies in order in memory, wrappers
+    (``DataParallel``, ``torch.compile``) and parametrizations are gone, and ``nn.PReLU`` is replaced where coremltools refuses
+    it. Each change is proven on ``example_inputs`` and on others made of them, by outputs and gradients, and is taken back
+    where it does not hold. The report's ``fixed`` and ``undone`` tell them; its findings are those that are left. Without
+    ``example_inputs`` what has to be proven is not done.
+
+    The arguments are those of ``check_model``. Raises ``TypeError`` for what is no model, ``ValueError`` for unknown words.
+    """
+    from dataclasses import replace
+
+    from modellint.live_session import examine, fixed
+
+    words = chosen(frontend, deployment_target, precision)
+    found, home = fixed(model, example_inputs, root, words)
+    left = _report(*examine(found.model, example_inputs, None, None, None, home, words))
+    return found.model, replace(left, fixed=found.applied, undone=found.undone)
+
+
+def _report(found: Sequence[Diagnostic], verdict: Mapping[str, Any] | None) -> Report:
+    """The findings, and whether coremltools converts the model."""
     if verdict is None:
         return Report(tuple(found))
     from modellint.report import targets

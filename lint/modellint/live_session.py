@@ -27,6 +27,8 @@ from modellint.live import check as checks
 from modellint.live import checkpoint as checkpoints
 from modellint.live import failed, place
 from modellint.live.collector import undisturbed
+from modellint.live.fix import FixedModel, fixed_copy
+from modellint.live.fixes.wrappers import inside
 from modellint.live.subject import Inputs, Subject
 from modellint.live.unchanged import unchanged
 from modellint.rule import Rule
@@ -78,6 +80,19 @@ def examine(
     return [finding._replace(target=None) for finding in settled], verdict
 
 
+def fixed(
+    model: nn.Module, example_inputs: Any, root: str | os.PathLike[str] | None, chosen: Mapping[str, str]
+) -> tuple[FixedModel, Path]:
+    """The copy that ``modellint.fix_model`` gives, and the folder whose settings hold for it."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(_no_model(model, "fix_model"))
+    inputs = _inputs(example_inputs)
+    # A wrapper's class is not at home in the user's project.
+    job = _job(_root(inside(model), root), None, None, chosen)
+    with undisturbed():
+        return fixed_copy(model, inputs, job.resolver.top.destination, place.Project(job.root), judge=judge), job.root
+
+
 def verified(
     model: nn.Module,
     example_inputs: Any,
@@ -113,9 +128,9 @@ def job_of(model: nn.Module, root: str | os.PathLike[str] | None, values: Mappin
     return _job(_root(model, root), None, None, values)
 
 
-def _no_model(value: object) -> str:
+def _no_model(value: object, function: str = "check_model") -> str:
     if isinstance(value, type) and issubclass(value, nn.Module):
-        return f"the model must be built first: check_model({value.__name__}(...), ...)"
+        return f"the model must be built first: {function}({value.__name__}(...), ...)"
     return f"the model must be a torch.nn.Module, not {_described(value)}"
 
 

@@ -116,7 +116,7 @@ class _Attempt:
             return plain
         core = self._verdict(route, lambda: routes.decomposed(program, core=True), plain.seconds)
         if core.convertible or (core.complete and len(core.blockers) < len(plain.blockers)):
-            return core._replace(decomposed=True)
+            return core._replace(decomposed=True, undecomposed=plain.blockers)
         return plain._replace(seconds=core.seconds)
 
     def _verdict(self, route: str, capture: Any, before: tuple[float, float] = (0.0, 0.0)) -> Verdict:

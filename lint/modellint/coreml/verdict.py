@@ -35,6 +35,11 @@ class Blocker(NamedTuple):
     detail: str = ""
     """For ``target`` the oldest one that would do, for an autograd function its name."""
 
+    @property
+    def refuses_slopes(self) -> bool:
+        """Whether it is a `prelu` that is refused for its slopes and its rank."""
+        return self.kind == "refused" and self.operator == "aten::prelu" and "values of alpha" in self.message
+
 
 class Verdict(NamedTuple):
     """Whether a model converts by one route."""
@@ -52,6 +57,8 @@ class Verdict(NamedTuple):
     """Why it could not be judged."""
     complete: bool = True
     """Whether every operator was looked at, so that what is not reported converts."""
+    undecomposed: tuple[Blocker, ...] = ()
+    """Of an export with core ATen decompositions what stands in the way without them."""
 
 
 def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:

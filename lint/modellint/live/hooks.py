@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-_KINDS = {
-    "_forward_pre_hooks": "forward pre-hook",
-    "_forward_hooks": "forward hook",
-    "_backward_pre_hooks": "backward pre-hook",
-    "_backward_hooks": "backward hook",
+STORES = {
+    "forward pre-hook": "_forward_pre_hooks",
+    "forward hook": "_forward_hooks",
+    "backward pre-hook": "_backward_pre_hooks",
+    "backward hook": "_backward_hooks",
 }
+"""Kinds of hooks to the tables of a module that hold them."""
 
 
 class Hook(NamedTuple):
@@ -28,7 +29,7 @@ class Hook(NamedTuple):
 
 def hooks_of(module: nn.Module) -> Iterator[Hook]:
     """The hooks that run when the module does; not those of ``state_dict``, nor those by which torch computes a weight."""
-    for store, kind in _KINDS.items():
+    for kind, store in STORES.items():
         legacy = store == "_backward_hooks" and module._is_full_backward_hook is False
         for function in getattr(module, store).values():
             if not _is_torchs(function):

@@ -94,6 +94,22 @@ class Reading:
         return found
 
 
+def is_reference(owner: object, attribute: str, value: object) -> bool:
+    """Whether a list or tuple is there to keep one module from being registered: `self.owner = [owner]`."""
+    from modellint.live.place import binding_of
+
+    if type(value) not in (list, tuple) or len(value) != 1:  # type: ignore[arg-type]
+        return False
+    bound = binding_of(type(owner), attribute, value)
+    match None if bound is None else bound.value:
+        case ast.List(elts=[ast.Name(id=name)]) | ast.Tuple(elts=[ast.Name(id=name)]):
+            uses = reading_of(type(owner)).everything
+            return (bound is not None and name in bound.arguments) or (
+                attribute in uses.indexed and attribute not in uses.otherwise | uses.called
+            )
+    return False
+
+
 _READINGS: weakref.WeakKeyDictionary[type, Reading] = weakref.WeakKeyDictionary()
 
 

@@ -142,7 +142,7 @@ class _Session:
         """Watch all that runs, on this thread."""
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
-            stack.enter_context(_eager())
+            stack.enter_context(eager())
             stack.enter_context(_quiet())
             if self.mode is not None:
                 stack.enter_context(self.mode)
@@ -572,7 +572,7 @@ def _symbols() -> Symbols:
 
 
 @contextmanager
-def _eager() -> Iterator[None]:
+def eager() -> Iterator[None]:
     """Let what `torch.compile` has wrapped run as it was written."""
     if "torch._dynamo" not in sys.modules or not hasattr(torch.compiler, "set_stance"):
         yield

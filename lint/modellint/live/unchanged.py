@@ -72,6 +72,24 @@ def unchanged(*roots: object, values: bool = True) -> Iterator[None]:
             warnings.warn(f"not everything could be restored: {failed}", RuntimeWarning, stacklevel=3)
 
 
+def remembered(*roots: object) -> Callable[[], None]:
+    """How to give all that the roots lead to its form of now again: attributes, items, classes, the memory of tensors.
+
+    The numbers in that memory are not kept.
+    """
+    with torch._C.DisableTorchFunction():
+        snapshot = _Snapshot(values=False)
+        snapshot.take(*roots)
+
+    def restore() -> None:
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            failed = _undo(snapshot.undos)
+        if failed is not None:
+            raise failed
+
+    return restore
+
+
 class _Snapshot:
     """What objects held, and how to make them hold it again."""
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.report import summary, targets
 from modellint.report.style import visible
+
+if TYPE_CHECKING:
+    from modellint.live.fixes.applied import Applied
 
 # White on these is legible on any page, and the text around takes the page's own colour.
 _BADGES = {Severity.ERROR: "#b42318", Severity.WARNING: "#8a5a00", Severity.INFO: "#0b5cad"}
@@ -15,20 +19,52 @@ _CELL = "text-align:left;vertical-align:top;padding:4px 10px;border-bottom:1px s
 _MONO = "font-family:monospace;white-space:nowrap"
 
 
-def render(diagnostics: Sequence[Diagnostic], verdict: str = "") -> str:
-    """The findings, a row each, the summary, and the verdict on the conversion."""
+def render(
+    diagnostics: Sequence[Diagnostic],
+    verdict: str = "",
+    fixed: Sequence[Applied] = (),
+    undone: Sequence[Applied] = (),
+) -> str:
+    """What was fixed and what could not be, the findings, a row each, the summary, and the verdict on the conversion."""
+    fixes = _fixes("fixed", fixed) + _fixes("not fixed", undone)
     groups = targets.by_defect(diagnostics)
     ending = summary.render([group[0] for group in groups]).splitlines()[0]
     last = "".join(f'<p style="margin:4px 0">{escape(line)}</p>' for line in (ending, verdict) if line)
     if not groups:
-        return f"<div>{last}</div>"
+        return f"<div>{fixes}{last}</div>"
     head = "".join(f'<th style="{_CELL}">{title}</th>' for title in ("severity", "code", "finding", "place", "modules"))
     rows = "".join(_row(group) for group in groups)
     table = (
         '<table style="border-collapse:collapse;background:transparent;color:inherit">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
-    return f"<div>{table}{last}</div>"
+    return f"<div>{fixes}{table}{last}</div>"
+
+
+def _fixes(title: str, found: Sequence[Applied]) -> str:
+    """A table of fixes; nothing where there are none."""
+    if not found:
+        return ""
+    head = "".join(f'<th style="{_CELL}">{word}</th>' for word in (title, "what", "modules", "exactness", "note"))
+    rows = "".join(
+        "<tr>"
+        + "".join(
+            f'<td style="{_CELL}">{_escaped(text)}</td>'
+            for text in (
+                one.code,
+                one.title,
+                ", ".join(path or "the model" for path in one.modules),
+                one.exactness,
+                one.note,
+            )
+        )
+        + "</tr>"
+        for one in found
+    )
+    return (
+        '<table style="border-collapse:collapse;background:transparent;color:inherit">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
 
 
 def _row(group: Sequence[Diagnostic]) -> str:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from modellint.coreml.verdict import Blocker
-
 FAST_PATH = frozenset({"aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"})
 """Fused kernels of torch's attention layers, which only inference runs."""
 PYTHON = "prim::PythonOp"
@@ -18,8 +13,3 @@ def coremltools() -> str:
     from modellint.coreml import installed
 
     return f"coremltools {installed.version('coremltools')}"
-
-
-def is_refusal_of_slopes(blocker: Blocker) -> bool:
-    """Whether a `prelu` is refused for its slopes and its rank, of which OPS004 tells."""
-    return blocker.kind == "refused" and blocker.operator == "aten::prelu" and "values of alpha" in blocker.message

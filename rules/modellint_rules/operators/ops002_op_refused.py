@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Hint, Rule
-from modellint_rules.operators.conversions import is_refusal_of_slopes
 
 if TYPE_CHECKING:
     from modellint.coreml.verdict import Blocker
@@ -135,7 +134,7 @@ class OpRefused(Rule):
         run = subject.run
         odd = run is not None and any(part.kind == "other" for part in parts_of(run.output))
         for blocker, capture in blockers(subject, "refused", "argument", "output", "crash", "capture"):
-            if is_refusal_of_slopes(blocker):
+            if blocker.refuses_slopes:
                 # OPS004 says so at the statement that makes the layer.
                 continue
             is_output = blocker.kind == "output" and blocker.operator is None

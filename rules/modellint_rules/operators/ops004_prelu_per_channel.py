@@ -14,7 +14,6 @@ from modellint.source.project import Imported
 from modellint.source.tensors import ACTIVATIONS, Tensor
 from modellint.source.uses import class_functions
 from modellint.source.values import Const, Instance, Value, alternatives
-from modellint_rules.operators.conversions import is_refusal_of_slopes
 from modellint_rules.operators.custom_prelu import custom_prelu
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ def _refused(subject: Subject) -> tuple[Blocker, ...] | None:
     verdict = choose(subject.verdicts, subject.destination.frontend)
     if verdict is None or verdict.convertible is None:
         return None
-    found = tuple(one for one in verdict.blockers if is_refusal_of_slopes(one))
+    found = tuple(one for one in verdict.blockers if one.refuses_slopes)
     # What cannot be exported otherwise could be with slopes that differ.
     return found if found or verdict.complete or verdict.route == "export" else None
 

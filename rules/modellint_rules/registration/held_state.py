@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
@@ -110,20 +109,9 @@ def groups(subject: Subject, *kinds: str) -> Iterator[Group]:
 
 def is_reference(group: Group) -> bool:
     """Whether a list or tuple is there to keep one module from being registered: `self.owner = [owner]`."""
-    from modellint.live.place import binding_of
-    from modellint.live.reading import reading_of
+    from modellint.live.reading import is_reference as is_held_aside
 
-    value = group.value
-    if type(value) not in (list, tuple) or len(value) != 1:  # type: ignore[arg-type]
-        return False
-    bound = binding_of(type(group.owner), group.attribute, value)
-    match None if bound is None else bound.value:
-        case ast.List(elts=[ast.Name(id=name)]) | ast.Tuple(elts=[ast.Name(id=name)]):
-            uses = reading_of(type(group.owner)).everything
-            return (bound is not None and name in bound.arguments) or (
-                group.attribute in uses.indexed and group.attribute not in uses.otherwise | uses.called
-            )
-    return False
+    return is_held_aside(group.held[0].owner, group.attribute, group.value)
 
 
 def hidden_finding(subject: Subject, rule: Rule, group: Group, what: str, *, is_harmless: bool = False) -> Diagnostic:

@@ -9,8 +9,6 @@ from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
-    import torch
-
     from modellint.live.subject import Subject
 
 
@@ -81,8 +79,10 @@ class NonContiguousState(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look at the strides of everything that is saved."""
+        from modellint.live.memory import disorder
+
         for state in subject.state:
-            how = _disorder(state.tensor) if state.persistent else None
+            how = disorder(state.tensor) if state.persistent else None
             if how is None:
                 continue
             owner, attribute = subject.holder(state.name)
@@ -96,19 +96,3 @@ class NonContiguousState(Rule):
                 class_name=class_name,
                 attribute=attribute,
             )
-
-
-def _disorder(tensor: torch.Tensor) -> str | None:
-    """What is wrong with a tensor's strides."""
-    import torch
-
-    if torch.nn.parameter.is_lazy(tensor) or tensor.layout is not torch.strided:
-        return None
-    if tensor.numel() < 2 or tensor.is_contiguous():
-        return None
-    if any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
-        return "expanded"
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    if tensor.dim() in formats and tensor.is_contiguous(memory_format=formats[tensor.dim()]):
-        return None
-    return "strided"

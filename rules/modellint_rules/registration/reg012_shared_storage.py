@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
@@ -10,9 +10,6 @@ from modellint.rule import Rule
 
 if TYPE_CHECKING:
     from modellint.live.subject import State, Subject
-
-_MOST = 1 << 26
-"""Elements of a storage up to which overlaps are counted out one by one."""
 
 
 class SharedStorage(Rule):
@@ -88,13 +85,10 @@ class SharedStorage(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Compare all that is saved by storage."""
-        storages: dict[int, list[State]] = {}
-        for state in subject.state:
-            if state.persistent and (storage := _storage_of(state)) is not None:
-                storages.setdefault(storage, []).append(state)
-        for states in storages.values():
-            for first, second in _overlapping(states) if len(states) > 1 else ():
-                yield self._finding(subject, first, second)
+        from modellint.live.memory import overlaps
+
+        for first, second in overlaps(state for state in subject.state if state.persistent):
+            yield self._finding(subject, first, second)
         declared = _declared(subject)
         for state in subject.state:
             if state.persistent and not declared and len({name.rpartition(".")[0] for name in state.names}) > 1:
@@ -137,52 +131,3 @@ class SharedStorage(Rule):
 def _declared(subject: Subject) -> bool:
     """Whether the model says itself that weights of it are tied."""
     return any(getattr(entry.module, "_tied_weights_keys", None) for entry in subject.modules)
-
-
-def _storage_of(state: State) -> int | None:
-    import torch
-
-    tensor = state.tensor
-    if torch.nn.parameter.is_lazy(tensor) or tensor.layout is not torch.strided or tensor.numel() == 0:
-        return None
-    try:
-        return int(tensor.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError, ValueError):
-        return None
-
-
-def _overlapping(states: Sequence[State]) -> Iterator[tuple[State, State]]:
-    """Each tensor that has bytes in common with one before it, with that one."""
-    for index, second in enumerate(states):
-        for first in states[:index]:
-            if _share(first, second):
-                yield first, second
-                break
-
-
-def _share(first: State, second: State) -> bool:
-    (start, end), (other_start, other_end) = _extent(first), _extent(second)
-    if end <= other_start or other_end <= start:
-        return False
-    one, other = first.tensor, second.tensor
-    if one.is_contiguous() and other.is_contiguous():
-        return True
-    if one.dtype != other.dtype or end - start > _MOST or other_end - other_start > _MOST:
-        return False
-    return not _elements(first).isdisjoint(_elements(second))
-
-
-def _extent(state: State) -> tuple[int, int]:
-    """The first byte of a tensor in its storage, and the one behind its last."""
-    tensor = state.tensor
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    start = int(tensor.storage_offset())
-    return start * tensor.element_size(), (start + last + 1) * tensor.element_size()
-
-
-def _elements(state: State) -> set[int]:
-    found = {int(state.tensor.storage_offset())}
-    for size, stride in zip(state.tensor.shape, state.tensor.stride(), strict=True):
-        if stride:
-            found = {position + step * stride for position in found for step in range(size)}
-    return found

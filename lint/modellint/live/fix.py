@@ -1,0 +1,278 @@
+"""A model to a copy of it that is ready to be converted: what can be mended is, what does not hold is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from modellint.live.fixes import (
+    buffers,
+    contiguous,
+    hooks,
+    mode,
+    parametrizations,
+    prelu,
+    proof,
+    registration,
+    wrappers,
+)
+from modellint.live.fixes.applied import BIT_EQUAL as BIT_EQUAL
+from modellint.live.fixes.applied import Applied as Applied
+from modellint.live.fixes.applied import Change
+from modellint.live.fixes.copying import Copier, copied
+from modellint.live.hidden import Held
+from modellint.live.subject import Inputs, Subject
+from modellint.live.unchanged import remembered, unchanged
+
+if TYPE_CHECKING:
+    from modellint.coreml.verdict import Verdict
+    from modellint.live.place import Project
+    from modellint.settings import Destination
+
+Judge = Callable[[Subject], "tuple[Verdict, ...]"]
+_ROUNDS = 5
+_TRIED = 12
+"""How many changes of a kind are tried one by one, where all of them together do not hold."""
+_UNPROVEN = "example_inputs are needed to prove it"
+
+
+class FixedModel(NamedTuple):
+    """A copy of a model in evaluation mode, with what was done to it."""
+
+    model: nn.Module
+    applied: tuple[Applied, ...]
+    undone: tuple[Applied, ...]
+    """What did not hold, or could not be proven, each with why."""
+    left: tuple[str, ...] = ()
+    """What else is to be known: what the copy has in common with the model, where it is another function."""
+
+
+def fixed_copy(
+    model: nn.Module, inputs: Inputs | None, destination: Destination, project: Project, *, judge: Judge | None = None
+) -> FixedModel:
+    """A copy of a model in which everything is mended that can be.
+
+    Every change is proven on the inputs, and on others made of them: equal outputs and gradients, no key of `state_dict`
+    lost. ``judge`` says what coremltools refuses; by default its dry run does. The model is left as it was.
+    """
+    if judge is None:
+        from modellint.coreml.judge import judge as ask
+
+        judge = ask
+    with unchanged(model, inputs, values=False):
+        return _Fixer(model, inputs, destination, project, judge).fixed()
+
+
+class _Fixer:
+    """One model on its way."""
+
+    def __init__(
+        self, model: nn.Module, inputs: Inputs | None, destination: Destination, project: Project, judge: Judge
+    ) -> None:
+        self._original = model
+        self._inputs = inputs
+        self._destination = destination
+        self._project = project
+        self._judge = judge
+        self._model = model
+        self._runs = False
+        """Whether it can be seen what the copy computes."""
+        self._proof: proof.Proof | None = None
+        self._keys: set[str] = set()
+        self._refuted: set[tuple[str, tuple[str, ...], str]] = set()
+        self.applied: list[Applied] = []
+        self.undone: list[Applied] = []
+        self.left: list[str] = []
+
+    def fixed(self) -> FixedModel:
+        """Copy, mend, and prove."""
+        self._take_copy()
+        self.applied.extend(mode.evaluating(self._subject()))
+        self._keys = _keys_of(self._model)
+        for find in (registration.changes, parametrizations.changes, buffers.changes, contiguous.changes):
+            self._work(find)
+        self._free_of_hooks()
+        self._replace_prelu()
+        return FixedModel(self._model, tuple(self.applied), tuple(self.undone), tuple(self.left))
+
+    def _subject(self, model: nn.Module | None = None) -> Subject:
+        model = self._model if model is None else model
+        has_values = not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
+        inputs = self._inputs
+        return Subject(model, inputs, self._project.root, self._destination, has_values=has_values, judge=self._judge)
+
+    # The copy
+
+    def _take_copy(self) -> None:
+        """Copy the model without wrappers; in shells of their names where the model asks for those."""
+        before = self._subject(self._original)
+        wrapped = mode.by_path(before)
+        found = list(wrappers.told(wrapped, in_shells=False))
+        self._model = self._copied(before, wrappers.inside)
+        if self._inputs is not None and not self._is_on_meta():
+            expected, made = self._ran(self._original), self._ran(self._model)
+            if found and made.error:
+                bare = self._model
+                self._model = self._copied(before, wrappers.in_shell)
+                again = self._ran(self._model)
+                if again.error:
+                    self._model = bare
+                else:
+                    made, found = again, list(wrappers.told(wrapped, in_shells=True))
+            self._runs = not made.error
+            if made.error:
+                self.left.append(f"the model does not run: {made.error}")
+            elif not expected.error and not proof.is_same(expected, made):
+                self.left.append("the copy gives other outputs than the model in evaluation mode")
+        self.applied.extend(found)
+
+    def _copied(self, before: Subject, replaced: Callable[[nn.Module], nn.Module]) -> nn.Module:
+        copier = Copier(self._original, replaced)
+        made: nn.Module = copied(copier, self._original)
+        for held in before.reached:
+            for one in (held, *held.others):
+                if one.on_class:
+                    self._take_from_class(copier, one)
+        kinds = sorted({type(one).__name__ for one in copier.shared})
+        self.left[:] = [f"the copy has in common with the model: {', '.join(kinds)}"] if kinds else []
+        return made
+
+    def _take_from_class(self, copier: Copier, held: Held) -> None:
+        """What a class holds would be the model's and the copy's at once."""
+        owner = copier.memo.get(id(held.owner))
+        if owner is not None and held.attribute not in vars(owner):
+            vars(owner)[held.attribute] = copier.copy(getattr(type(held.owner), held.attribute))
+
+    def _ran(self, model: nn.Module) -> proof.Observed:
+        """What a run of all in evaluation mode shows, those modules among them that `eval()` does not reach."""
+        assert self._inputs is not None
+        with unchanged(model, values=False):
+            for module in mode.by_path(self._subject(model)).values():
+                vars(module)["training"] = False
+            return proof.run(model, self._inputs)
+
+    def _is_on_meta(self) -> bool:
+        return not self._subject().has_values
+
+    # Changes
+
+    def _begin_proof(self) -> proof.Proof:
+        """What the model shows before the first change."""
+        assert self._inputs is not None
+        found = [held.value for held in self._subject().reached]
+        found += mode.by_path(self._subject()).values()
+        tensors: dict[int, Tensor] = {}
+        for one in found:
+            for tensor in one.parameters() if isinstance(one, nn.Module) else (one,):
+                if not is_lazy(tensor):
+                    tensors.setdefault(id(tensor), tensor)
+        return proof.Proof(self._model, self._inputs, tensors.values())
+
+    def _work(self, find: Callable[[Subject], Iterable[Change]]) -> None:
+        """Try what is found until nothing new is."""
+        for _ in range(_ROUNDS):
+            new = [one for one in find(self._subject()) if _name(one) not in self._refuted]
+            if not new:
+                return
+            self._try(new)
+
+    def _try(self, changes: Sequence[Change]) -> None:
+        """All at once, or else one by one."""
+        if not self._runs:
+            for one in changes:
+                self._refuse(
+                    one, _UNPROVEN if self._inputs is None else "the model does not run: nothing can be proven"
+                )
+            return
+        self._proof = self._proof or self._begin_proof()
+        exactness, why = self._attempt(changes)
+        if exactness:
+            self.applied.extend(one.told(exactness) for one in changes)
+        elif len(changes) > 1:
+            middle = len(changes) // 2 if len(changes) > _TRIED else 1
+            for part in (changes[:middle], changes[middle:]):
+                self._try(part)
+        else:
+            self._refuse(changes[0], why)
+            if changes[0].otherwise is not None:
+                self._try([changes[0].otherwise])
+
+    def _refuse(self, change: Change, why: str) -> None:
+        self._refuted.add(_name(change))
+        self.undone.append(change.told(note=why))
+
+    def _attempt(self, changes: Sequence[Change]) -> tuple[str, str]:
+        """Make changes and prove them; otherwise everything is as it was, and the word for how equal the model is, empty."""
+        assert self._proof is not None
+        restore = remembered(self._model)
+        try:
+            for one in changes:
+                one.apply()
+            gone = self._keys - _keys_of(self._model)
+            if gone and all(one.keeps_keys for one in changes):
+                exactness, why = "", f"`state_dict` would lose {min(gone)!r}"
+            else:
+                exactness, why = self._proof.exactness(self._model, rounds=any(one.rounds for one in changes))
+        except Exception as error:
+            exactness, why = "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        if exactness:
+            self._keys = _keys_of(self._model)
+        else:
+            restore()
+        return exactness, why
+
+    # What coremltools says
+
+    def _free_of_hooks(self) -> None:
+        found = list(hooks.changes(self._subject())) if self._runs else []
+        before = self._uncaptured() if found else set()
+        if not before:
+            return
+        self._proof = self._proof or self._begin_proof()
+        for some in [*([one] for one in found), found]:
+            restore = remembered(self._model)
+            exactness, why = self._attempt(some)
+            if not exactness:
+                for one in some if len(some) == 1 else ():
+                    self._refuse(one, f"perhaps the model is not captured with them, but {why}")
+            elif self._uncaptured() < before:
+                self.applied.extend(one.told(note="the model is not captured with them") for one in some)
+                return
+            else:
+                restore()
+
+    def _uncaptured(self) -> set[str]:
+        """The routes that do not even capture the model."""
+        frontend = self._destination.frontend
+        return {
+            one.route
+            for one in self._subject().verdicts
+            if frontend in ("auto", one.route)
+            and any(blocker.kind in ("capture", "output") for blocker in one.blockers)
+        }
+
+    def _replace_prelu(self) -> None:
+        for _ in range(_ROUNDS):
+            subject = self._subject()
+            if not self._runs or not prelu.candidates(subject):
+                return
+            refused = prelu.refused(subject.verdicts, self._destination.frontend)
+            found = [one for one in prelu.changes(subject, refused) if _name(one) not in self._refuted]
+            if not found:
+                return
+            self._try(found)
+
+
+def _keys_of(model: nn.Module) -> set[str]:
+    try:
+        return set(model.state_dict())
+    except Exception:
+        # A class of the user's may save itself in its own way.
+        return {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
+
+
+def _name(change: Change) -> tuple[str, tuple[str, ...], str]:
+    return change.code, change.modules, change.title
