@@ -383,6 +383,8 @@ def _tensor_undo(tensor: Tensor) -> _Undo:
     needs_grad = tensor.requires_grad
     is_leaf = tensor.is_leaf
     grad = tensor.grad if is_leaf else None
+    # A gradient is taken back in its own type only.
+    restore_grad = None if grad is None else _tensor_undo(grad)
     version = tensor._version
     alias = tensor.detach()
     try:
@@ -400,6 +402,8 @@ def _tensor_undo(tensor: Tensor) -> _Undo:
             if tensor.requires_grad != needs_grad:
                 tensor.requires_grad_(needs_grad)
             if tensor.grad is not grad:
+                if restore_grad is not None:
+                    restore_grad()
                 tensor.grad = grad
         if tensor._version != version:
             _set_version(tensor, version)
