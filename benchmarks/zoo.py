@@ -85,6 +85,33 @@ TIMM = {
     "nest_tiny_jx": 224,
     "hardcorenas_a": 224,
     "resnest14d": 224,
+    "seresnet50": 224,
+    "mobilenetv2_100": 224,
+    "rexnet_100": 224,
+    "selecsls42b": 224,
+    "ese_vovnet19b_dw": 224,
+    "gernet_s": 224,
+    "dpn48b": 224,
+    "lcnet_050": 224,
+    "semnasnet_075": 224,
+    "convnextv2_atto": 224,
+    "mobilevitv2_050": 256,
+    "coat_tiny": 224,
+    "gcvit_xxtiny": 224,
+    "efficientformerv2_s0": 224,
+    "poolformerv2_s12": 224,
+    "caformer_s18": 224,
+    "rdnet_tiny": 224,
+    "regnety_002": 224,
+    "ghostnetv2_100": 224,
+    "vit_relpos_small_patch16_224": 224,
+    "swin_s3_tiny_224": 224,
+    "xception41": 128,
+    "legacy_senet154": 64,
+    "hgnet_tiny": 224,
+    "repghostnet_050": 224,
+    "fasternet_t0": 224,
+    "shvit_s1": 224,
 }
 
 TORCHVISION = {
@@ -111,6 +138,13 @@ TORCHVISION = {
     "video.swin3d_t": 0,
     "vgg11": 64,
     "resnext50_32x4d": 96,
+    "convnext_tiny": 224,
+    "mobilenet_v3_small": 224,
+    "densenet121": 224,
+    "swin_t": 224,
+    "video.mc3_18": 0,
+    "video.r2plus1d_18": 0,
+    "segmentation.deeplabv3_mobilenet_v3_large": 128,
 }
 
 _TEXT: dict[str, object] = {
@@ -239,11 +273,48 @@ TRANSFORMERS: dict[str, tuple[str, dict[str, object]]] = {
             "num_conv_pos_embedding_groups": 4,
         },
     ),
+    "ernie": ("ErnieModel ErnieConfig", _TEXT),
+    "roformer": ("RoFormerModel RoFormerConfig", {**_TEXT, "embedding_size": 32}),
+    "rembert": ("RemBertModel RemBertConfig", {**_TEXT, "input_embedding_size": 32}),
+    "esm": ("EsmModel EsmConfig", {**_TEXT, "pad_token_id": 1}),
+    "megatron_bert": ("MegatronBertModel MegatronBertConfig", _TEXT),
+    "granite": ("GraniteForCausalLM GraniteConfig", {**_TEXT, "num_key_value_heads": 2}),
+    "olmo2": ("Olmo2ForCausalLM Olmo2Config", {**_TEXT, "num_key_value_heads": 2}),
+    "gemma2": ("Gemma2ForCausalLM Gemma2Config", {**_TEXT, "num_key_value_heads": 2, "head_dim": 8}),
+    "qwen3": ("Qwen3ForCausalLM Qwen3Config", {**_TEXT, "num_key_value_heads": 2, "head_dim": 8}),
+    "codegen": (
+        "CodeGenForCausalLM CodeGenConfig",
+        {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "vocab_size": 99},
+    ),
+    "beit": ("BeitModel BeitConfig", {**_IMAGE, "image_size": 32, "patch_size": 8}),
+    "vit_msn": ("ViTMSNModel ViTMSNConfig", {**_IMAGE, "image_size": 32, "patch_size": 8}),
+    "resnet": (
+        "ResNetModel ResNetConfig",
+        {"embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "layer_type": "basic"},
+    ),
+    "poolformer": ("PoolFormerModel PoolFormerConfig", {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}),
+    "swinv2": (
+        "Swinv2Model Swinv2Config",
+        {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
+    ),
+    "hubert": (
+        "HubertModel HubertConfig",
+        {
+            **{key: _TEXT[key] for key in _TEXT if key != "vocab_size"},
+            "conv_dim": (16, 16),
+            "conv_stride": (5, 2),
+            "conv_kernel": (10, 3),
+            "num_feat_extract_layers": 2,
+            "num_conv_pos_embeddings": 16,
+            "num_conv_pos_embedding_groups": 4,
+        },
+    ),
 }
 _INPUTS = {
     **dict.fromkeys(("vit", "deit", "dinov2", "siglip_vision", "clip_vision", "swin"), "image(32)"),
-    **dict.fromkeys(("segformer", "convnext", "mobilevit"), "image(64)"),
-    "wav2vec2": "(torch.randn(1, 2000),)",
+    **dict.fromkeys(("beit", "vit_msn", "swinv2"), "image(32)"),
+    **dict.fromkeys(("segformer", "convnext", "mobilevit", "resnet", "poolformer"), "image(64)"),
+    **dict.fromkeys(("wav2vec2", "hubert"), "(torch.randn(1, 2000),)"),
 }
 """Where they are not tokens."""
 _CACHING = (*(name for name, (classes, _) in TRANSFORMERS.items() if "ForCausalLM" in classes), "gpt2", "bart", "rwkv")
@@ -326,6 +397,8 @@ def files() -> dict[str, str]:
             "video.s3d": "(torch.randn(1, 3, 16, 224, 224),)",
             "video.mvit_v1_b": "(torch.randn(1, 3, 16, 224, 224),)",
             "video.swin3d_t": "(torch.randn(1, 3, 4, 64, 64),)",
+            "video.mc3_18": "(torch.randn(1, 3, 4, 64, 64),)",
+            "video.r2plus1d_18": "(torch.randn(1, 3, 4, 64, 64),)",
         }.get(name, f"image({size})")
         keywords = "weights=None"
         if name.startswith("segmentation"):

@@ -17,6 +17,7 @@ from modellint.coreml.private_mil import program_of
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.coreml.converters import Used
     from modellint.live.subject import Inputs
     from modellint.settings import Destination
 
@@ -61,6 +62,8 @@ class Converted(NamedTuple):
     """coremltools' `MLModel`, not loaded."""
     program: Any
     """Its MIL program."""
+    used: tuple[Used, ...] = ()
+    """The converters of ours that took part."""
 
 
 @contextmanager
@@ -98,8 +101,17 @@ def _taken(told: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:
             yield TakenNumber(one.filename, one.lineno, _first_line(str(one.message)))
 
 
-def convert(captured: Captured, destination: Destination, precision: str) -> Converted:
-    """Convert what was captured to ``fp32`` or ``fp16``. Raises ``NotConverted``."""
+def convert(captured: Captured, destination: Destination, precision: str, supplied: bool = False) -> Converted:
+    """Convert what was captured to ``fp32`` or ``fp16``; ``supplied``: with converters of ours. Raises ``NotConverted``."""
+    if not supplied:
+        return _converted(captured, destination, precision)
+    from modellint.coreml import converters
+
+    with converters.supplied(destination) as ours:
+        return _converted(captured, destination, precision)._replace(used=tuple(ours.used))
+
+
+def _converted(captured: Captured, destination: Destination, precision: str) -> Converted:
     wanted = ct.precision.FLOAT32 if precision == "fp32" else ct.precision.FLOAT16
     if isinstance(captured.captured, routes.Exported):
         captured.captured.number_nodes()

@@ -1,0 +1,63 @@
+"""A function of PyTorch converted in the place of a single operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from modellint.coreml import private_converters as private
+from modellint.coreml.converters.decompositions import decompositions
+
+if TYPE_CHECKING:
+    from modellint.coreml.converters.registration import Call
+
+
+def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call) -> Any:
+    """The variables of what a function computes, captured with the shapes of the variables among its arguments.
+
+    Raises ``NotImplementedError`` for shapes that are not known.
+    """
+    leaves, tree = pytree.tree_flatten(arguments)
+    places = [at for at, one in enumerate(leaves) if isinstance(one, private.Var)]
+    shape: Any = None
+
+    def run(*tensors: torch.Tensor) -> list[Any]:
+        nonlocal shape
+        given = list(leaves)
+        for at, tensor in zip(places, tensors, strict=True):
+            given[at] = tensor
+        result = function(**pytree.tree_unflatten(given, tree))
+        if result is NotImplemented:
+            raise _Left
+        parts, shape = pytree.tree_flatten(result)
+        # What is given through as it is would be no node of its own.
+        return [one if isinstance(one, torch.Tensor) else torch.tensor(one) for one in parts]
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        fakes = [torch.empty(_sizes(leaves[at]), dtype=private.torch_type(leaves[at])) for at in places]
+        try:
+            module = make_fx(run, decomposition_table=decompositions())(*fakes)
+        except _Left:
+            return NotImplemented
+    module.graph.eliminate_dead_code()
+    for node in module.graph.nodes:
+        node.name = f"{call.node.name}_{node.name}"
+    placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    variables = dict(zip(placeholders, (leaves[at] for at in places), strict=True))
+    found = private.inline(call.context, module.graph, module, variables, call.node.meta)
+    return pytree.tree_unflatten(found, shape)
+
+
+class _Left(Exception):
+    """The function leaves these arguments to another."""
+
+
+def _sizes(variable: Any) -> list[int]:
+    if any(private.is_symbolic(size) for size in variable.shape):
+        raise NotImplementedError("a size is not known before a run")
+    return [int(size) for size in variable.shape]
