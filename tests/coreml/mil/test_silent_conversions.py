@@ -9,21 +9,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
 
-import coremltools as ct
-import numpy as np
 import pytest
 import torch
+from conversions import LIMIT, Call, X, errors, normal
 from torch import Tensor, nn
 from torch.nn import functional
 
-from modellint.coreml.mil.executor import ExecutionError, Executor
+from modellint.coreml.mil.executor import ExecutionError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-LIMIT = 1e-5
-"""Of the error over the largest number of the output: right conversions of small models stay below it."""
 
 
 class LostWrite(nn.Module):
@@ -161,18 +156,6 @@ class AlwaysDropped(nn.Module):
         return functional.dropout(x, 0.5)
 
 
-class Call(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        result: Tensor = self.function(*inputs)
-        return result
-
-
 class Padded(nn.Module):
     """An encoder with a mask of what is padding."""
 
@@ -215,12 +198,7 @@ class Packed(nn.Module):
         return nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)[0]
 
 
-X = torch.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
 ROW = torch.tensor([[1.0, 2.0, 3.0, 4.0], [9.0, 8.0, 7.0, 6.0]])
-
-
-def normal(*shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
 
 
 def running_statistics() -> nn.Module:
@@ -228,47 +206,6 @@ def running_statistics() -> nn.Module:
     assert layer.running_mean is not None
     layer.running_mean += 1
     return layer
-
-
-def errors(
-    model: nn.Module,
-    inputs: tuple[Tensor, ...],
-    route: str,
-    *others: tuple[Tensor, ...],
-    precision: str = "FLOAT32",
-    target: str = "iOS15",
-    reference: nn.Module | None = None,
-) -> list[float]:
-    """The error of the executed program over the output's scale, on the sample and then on other inputs, one after the other.
-
-    Infinite where the shapes differ or something is no number.
-    """
-    model = model.eval()
-    reference = copy.deepcopy(model) if reference is None else reference
-    options: dict[str, Any] = {"skip_model_load": True, "minimum_deployment_target": ct.target[target]}
-    options["compute_precision"] = ct.precision[precision]
-    torch.manual_seed(1)
-    with torch.no_grad():
-        if route == "trace":
-            trace: Any = torch.jit.trace
-            captured = trace(model, inputs, check_trace=False)
-            kinds = [{torch.float32: np.float32, torch.bool: np.bool_}.get(one.dtype, np.int32) for one in inputs]
-            options["inputs"] = [
-                ct.TensorType(shape=x.shape, dtype=kind) for x, kind in zip(inputs, kinds, strict=True)
-            ]
-        else:
-            captured = torch.export.export(model, inputs).run_decompositions({})
-        execute = Executor(ct.convert(captured, **options)._mil_program)
-        found = []
-        for given in (inputs, *others):
-            wanted = reference(*given)
-            (got,) = execute(dict(zip(execute.inputs, given, strict=True))).values()
-            if got.shape != wanted.shape:
-                found.append(math.inf)
-                continue
-            error = float((got.double() - wanted.double()).abs().max() / wanted.double().abs().max())
-            found.append(error if math.isfinite(error) else math.inf)
-    return found
 
 
 @pytest.mark.parametrize("route", ["trace", "export"])
