@@ -64,6 +64,12 @@ def fixed(text: str, *, unsafe: bool = True) -> str:
         "y = x.clone()\nz = y.t()\ny[0] = 5.0\nreturn z * 2",
         "y = x.clone()\ny[..., 1] = 0.0\nreturn y",
         "y = x.clone()\ny[..., :2] *= 2\nreturn y",
+        "y = x.clone()\ny[0][x[1] > 0] = 1.0\nreturn y",
+        "y = x.clone()\ny[0][1] += 1.0\nreturn y",
+        "y = x.clone()\ny[:, 1:][:, 0] = 5.0\nreturn y",
+        "y = x.clone()\nz = y[1:]\nz[0] = 5.0\nreturn y",
+        "y = x.clone()\nz = y[1:]\nz[0].fill_(3.0)\nreturn y",
+        "y = x.clone()\nz = y[0]\nz[0] = x[1, 1]\nz[1] = x[1, 0]\nreturn y",
     ],
 )
 def test_a_write_through_a_view_is_found(forward: str) -> None:
@@ -83,6 +89,11 @@ def test_a_write_through_a_view_is_found(forward: str) -> None:
         "y = x.clone()\nz = y\nz.add_(1)\nreturn y",
         "y = x.clone()\nz = y[1:]\ny[0] = 5.0\nreturn z * 2 + y[1:]",
         "y = x.clone()\ny[0, ...] = 5.0\nreturn y",
+        "y = x.clone()\ny[0][1][2:] = 3.0\nreturn y",
+        "y = x.clone()\ny[0][1:].copy_(x[0, :2])\nreturn y",
+        "y = x.clone()\nz = y[0]\nz[0] = x[1, 1]\nz = y[1]\nz[1] = x[1, 0]\nreturn y",
+        "y = x.clone()\nz = y[0]\nif flag:\n    z[0] = 1.0\nelse:\n    z[1] = 1.0\nreturn y",
+        "y = x.clone()\nif not torch._dynamo.is_exporting():\n    y = y * 2\nelse:\n    y[..., 0] = 1.0\nreturn y",
         "y = x.clone()\nz = y.view(-1)\ny.add_(1)\nreturn y + z.shape[0]",
         "if self.training:\n    y = x.clone()\n    y[0].mul_(3)\n    x = y * 1\nreturn x",
     ],
@@ -109,6 +120,8 @@ def test_the_fix_assigns_to_the_part() -> None:
         "y = x.clone()\ny[:, [0, 2]] = 0.0\nreturn y",
         "y = x.clone()\ny[torch.arange(3), 1] = 0.0\nreturn y",
         "y = x.clone()\ny[:, x.argmax(0)] += 1.0\nreturn y",
+        "y = x.clone()\ny[..., self.i] = 0.0\nreturn y",
+        "y = x.clone()\ny[:, range(2)] = 0.0\nreturn y",
     ],
 )
 def test_an_assignment_by_indices_next_to_another_is_found(forward: str) -> None:
@@ -122,6 +135,9 @@ def test_an_assignment_by_indices_next_to_another_is_found(forward: str) -> None
         "y = x.clone()\ny[self.i] = 0.0\nreturn y",
         "y = x.clone()\ny[self.i, self.i] = 0.0\nreturn y",
         "y = x.clone()\nfor i in range(3):\n    y[:, i] = i\nreturn y",
+        "y = x.clone()\ny[self.i, ...] = 0.0\nreturn y",
+        "y = x.clone()\nfor i, n in enumerate(x.sum(1)):\n    y[i, n] = 0.0\nreturn y",
+        "y = x.clone()\nn = x.argmax(0)\ny[0, n[0] - 2] = 0.0\nreturn y",
         "y = x.clone()\ny[:, 1] = x[:, self.i].sum(1)\nreturn y",
         "rows = [x, x]\nrows[0] = x.abs()\nreturn rows",
     ],
@@ -140,10 +156,14 @@ def test_an_assignment_by_indices_becomes_index_put() -> None:
 @pytest.mark.parametrize(
     ("forward", "severity"),
     [
-        ("y = x.clone()\ny[x > 0] = 0.0\nreturn y", Severity.WARNING),
+        ("y = x.clone()\ny[x > 0] = 0.0\nreturn y", Severity.INFO),
+        ("y = x.clone()\ny[x > 0] = x[x > 0].mean(0)\nreturn y", Severity.INFO),
+        ("y = x.clone()\ny[x > 0, ...] = 0.0\nreturn y", Severity.INFO),
+        ("y = x.clone()\ny[x > 0] = x[x > 0] + 1\nreturn y", Severity.WARNING),
         ("y = x.clone()\ny[~torch.isnan(x)] *= 2\nreturn y", Severity.WARNING),
-        ("y = x.clone()\ny[mask] = 0.0\nreturn y", Severity.WARNING),
-        ("y = x.clone()\ny[(x > 0) & (x < 1)] = x[0, 0]\nreturn y", Severity.WARNING),
+        ("y = x.clone()\ny[mask] = 0.0\nreturn y", Severity.INFO),
+        ("y = x.clone()\ny[(x > 0) & (x < 1)] = x[0, 0]\nreturn y", Severity.INFO),
+        ("y = x.clone()\ny[:, mask] = 0.0\nreturn y", Severity.ERROR),
         ("y = x.clone()\ny[:, x[0] > 0] = 0.0\nreturn y", Severity.ERROR),
         ("y = x.clone()\ny[x[:, 0] > 0, 1] = 0.0\nreturn y", Severity.ERROR),
     ],
@@ -221,6 +241,19 @@ def test_a_buffer_made_anew_for_another_size_is_a_warning() -> None:
 @pytest.mark.parametrize(
     "forward",
     [
+        "if not self.inited:\n    self.last.copy_(x[0])\nreturn x + self.last",
+        "if self.last.numel() == 0:\n    self.last.copy_(x[0])\nreturn x + self.last",
+        "self.last_loss[0] = x.sum()\nreturn x + self.last",
+    ],
+)
+def test_a_buffer_that_is_filled_once_or_keeps_a_loss_is_for_information(forward: str) -> None:
+    init = f"{BUFFER}\nself.register_buffer('last_loss', torch.zeros(1))\nself.inited = flag"
+    assert found(net(forward, init=init)) == [("MUT005", Severity.INFO)]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
         "y = x if self.h is None else x + self.h\nself.h = y.detach()\nreturn y",
         "self.n += 1\nreturn x * self.n",
         "self.n = self.n + 1\nreturn x * self.n",
@@ -235,6 +268,7 @@ def test_an_attribute_that_outlives_the_call_is_found(forward: str) -> None:
     [
         "self.h = x.abs()\nreturn self.h * 2",
         "self.h = x.abs()\nreturn x",
+        "self.h = x.abs()\nself.h += 1\nreturn self.h",
         "self.n = x.shape[0]\nreturn x * self.n",
         "if self.training:\n    self.n += 1\nreturn x * self.n",
         "if self.keep:\n    self.h = x if self.h is None else self.h + x.abs()\nreturn x",
@@ -244,11 +278,43 @@ def test_an_attribute_of_one_call_is_clean(forward: str) -> None:
     assert codes(net(forward, init="self.h = None\nself.n = 0\nself.keep = flag")) == []
 
 
-def test_what_another_method_reads_outlives_the_call() -> None:
-    text = net(
-        "self.mean = x.mean(0)\nreturn x - self.mean", extra="\ndef inverse(self, y):\n    return y + self.mean\n"
-    )
-    assert codes(text) == ["MUT006"]
+@pytest.mark.parametrize(
+    ("forward", "extra"),
+    [
+        ("self.mean = x.mean(0)\nreturn x - self.mean", "\ndef inverse(self, y):\n    return y + self.mean\n"),
+        ("self.n += 1\nif self.n > 3:\n    print(self.n)\nreturn x", ""),
+        ("self.n += len(x)\nreturn x", ""),
+    ],
+)
+def test_what_only_another_method_reads_and_counters_are_for_information(forward: str, extra: str) -> None:
+    assert found(net(forward, init="self.mean = None\nself.n = 0", extra=extra)) == [("MUT006", Severity.INFO)]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "self.start(x)\nfor _ in range(3):\n    self.step(x)\nreturn self.h",
+        "if self.flag:\n    self.start(x)\nelse:\n    self.h = x.abs()\nself.step(x)\nreturn self.h",
+        "with torch.no_grad():\n    self.start(x)\nself.step(x)\nreturn self.h",
+    ],
+)
+def test_a_state_that_each_call_begins_anew_is_clean(forward: str) -> None:
+    extra = "\ndef start(self, x):\n    self.h = x * 0\n\ndef step(self, x):\n    self.h = self.h + x.abs()\n"
+    assert codes(net(forward, init="self.h = None\nself.flag = flag", extra=extra)) == []
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "if self.flag:\n    self.start(x)\nself.step(x)\nreturn self.h",
+        "self.step(x)\nself.start(x)\nreturn x",
+        "if getattr(self, 'h', None) is not None:\n    x = x + 1\nself.h = x.abs()\nreturn x",
+    ],
+)
+def test_a_state_that_a_call_may_find_is_found(forward: str) -> None:
+    extra = "\ndef start(self, x):\n    self.h = x * 0\n\ndef step(self, x):\n    self.h = self.h + x.abs()\n"
+    said = found(net(forward, init="self.h = None\nself.flag = flag", extra=extra))
+    assert said == [("MUT006", Severity.WARNING)]
 
 
 # Arguments

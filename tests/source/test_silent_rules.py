@@ -176,17 +176,29 @@ def test_random_numbers(body: str) -> None:
     "body",
     [
         "if self.training:\n    x = x + torch.randn_like(x)\nreturn x",
-        "if noise is None:\n    noise = torch.randn_like(x)\nreturn x + noise",
         "if not self.training:\n    return x\nreturn x + torch.randn_like(x)",
-        "if self.p == 0:\n    return x\nreturn x + torch.randn_like(x)",
         "return self.drop(x)",
         "loss = (x - torch.randn_like(x)).mean()\nreturn loss",
-        "return x + (torch.randn_like(x) if noise is None else noise)",
+        "if random.random() < self.p:\n    return x\nreturn x * 2",
     ],
 )
-def test_random_numbers_on_demand(body: str) -> None:
-    text = net(body, "self.drop = nn.Dropout()\nself.p = n", arguments="x, noise=None")
+def test_random_numbers_of_training_losses_and_branches(body: str) -> None:
+    text = "import random\n" + net(body, "self.drop = nn.Dropout()\nself.p = n", arguments="x, noise=None")
     assert said(text, "OPS010") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if noise is None:\n    noise = torch.randn_like(x)\nreturn x + noise",
+        "if self.p == 0:\n    return x\nreturn x + torch.randn_like(x)",
+        "return x + (torch.randn_like(x) if noise is None else noise)",
+        "if noise is None:\n    noise = random.randint(1, 3)\nreturn x * noise",
+    ],
+)
+def test_random_numbers_on_demand_are_for_information(body: str) -> None:
+    text = "import random\n" + net(body, "self.p = n", arguments="x, noise=None")
+    assert [one[0] for one in said(text, "OPS010")] == ["I"]
 
 
 def test_modules_that_are_random_on_purpose() -> None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.flow import Flow
 from modellint.source.nodes import of_kind, parents_in, walk
+from modellint.source.order import is_read_first
 from modellint.source.project import ClassRef
 from modellint.source.records import Call, Operation, Question, Turns, Write
 from modellint.source.rewrite import Rewriter
 from modellint.source.signs import shows
-from modellint.source.tensors import Shape, Size, Tensor, int_of
+from modellint.source.tensors import Shape, Size, Tensor, is_fixed
 from modellint.source.uses import class_functions
 from modellint.source.values import Container, Function, Instance, Number, Value, alternatives, union
 from modellint.source.world import Binding
@@ -106,19 +107,15 @@ class Code:
         yield from self.flow.turns.values()
 
     def sizes(self, node: ast.expr) -> list[Tensor]:
-        """The tensors of which an expression is the shape or a size, or whose sizes are unpacked into it; not those that are known."""
+        """The tensors of which an expression is the shape or a size, or whose sizes are unpacked into it; not those that are fixed."""
         found: list[Tensor] = []
         for operation in self.flow.operations.get(node, ()):
-            if isinstance(operation.result, (Number, Size)) and int_of(operation.result) is None:
+            if _is_open(operation.result):
                 found += (part.tensor for part in alternatives(operation.operands[0]) if isinstance(part, Shape))
         for value in self.flow.unpacked.get(node, ()):
             found += (part.tensor for part in alternatives(value) if isinstance(part, Shape))
         for call in self.flow.calls.get(node, ()):
-            if (
-                call.method in ("size", "len")
-                and isinstance(call.result, (Number, Size))
-                and int_of(call.result) is None
-            ):
+            if call.method in ("size", "len") and _is_open(call.result):
                 of = call.receiver if call.method == "size" else call.arguments.get(0)
                 found += (part for part in alternatives(of) if isinstance(part, Tensor)) if of is not None else ()
         return found
@@ -233,21 +230,11 @@ class Code:
         """The methods that read an attribute of ``self``, but for ``__init__`` and those that only build or show the object."""
         return [node for node in dict.fromkeys(self._reads.get(attribute, ())) if not self.is_aside(node)]
 
-    def is_read_before_set(self, attribute: str, function: ast.AST | None) -> bool:
-        """Whether a function, where it does not ask for its shape alone, reads an attribute of ``self`` before any line of it sets that."""
-        if function is None:
-            return False
-        found = [node for node in of_kind(function, ast.Attribute) if node.attr == attribute and _is_self(node.value)]
-        first = min(found, key=lambda node: (node.lineno, node.col_offset), default=None)
-        if first is None:
-            return False
-        # What a statement binds comes in front of the value, and is bound behind it.
-        rows = {node.lineno: node for node in of_kind(function, ast.Assign) if first in walk(node)}
-        loads = [node for node in found if isinstance(node.ctx, ast.Load)]
-        assignment = next(iter(rows.values()), None)
-        return isinstance(first.ctx, ast.Load) or any(
-            assignment is not None and node in walk(assignment) for node in loads
-        )
+    def is_read_first(self, attribute: str) -> bool:
+        """Whether `forward` reads what an attribute of ``self`` was at the end of the last call."""
+        functions = {_name(f): f.node for f in self.methods if not isinstance(f.node, ast.Lambda)}
+        forward = functions.get("forward")
+        return forward is not None and is_read_first(attribute, forward, functions)
 
     def top_functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions of the file that stand in no class."""
@@ -384,6 +371,11 @@ _ASIDE = re.compile(
 """Names of methods that build, move, save or show a module."""
 _ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype"})
 _UNBOUND = ("staticmethod", "classmethod")
+
+
+def _is_open(size: Value) -> bool:
+    """Whether a size may be another for another input."""
+    return isinstance(size, Number) or (isinstance(size, Size) and not is_fixed(size.dim))
 
 
 def _is_self(node: ast.AST) -> bool:

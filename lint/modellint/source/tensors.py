@@ -434,6 +434,17 @@ def int_of(value: Value | None) -> int | None:
     return None
 
 
+def size_of(tensor: Tensor, dim: int) -> Dim | None:
+    """The size of a dimension, where the layout is known so far."""
+    found = tensor.layout.size(dim) if tensor.layout is not None else None
+    return found[1] if found is not None else None
+
+
+def is_fixed(size: Dim | None) -> bool:
+    """Whether a size is made of numbers that the code knows, or that the object or its caller is given as numbers."""
+    return size is not None and all(isinstance(symbol, tuple) for symbol, _ in size.powers)
+
+
 def is_data(value: Value) -> bool:
     """Whether a value certainly is a tensor that depends on what the caller gives."""
     return isinstance(value, Tensor) and (value.certain or value.shown) and value.batch is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from modellint.source.nodes import walk
 from modellint.source.signs import BRANCHES
 from modellint.source.tensors import Drawn, Tensor, is_data
 from modellint.source.values import Const, alternatives
-from modellint_rules.flow.training_only import TALK, is_for_training
+from modellint_rules.training_only import is_for_training, only_says, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -61,8 +62,9 @@ class DataDependentBranch(Rule):
     ## Known limits
     Conditions on shapes, types, flags, `None` and `self.training` are none of this. A branch that only raises or warns, and
     an `assert`, are left alone: tracing drops the check, not the result. So are what runs in training only,
-    `torch.jit.is_tracing()` and its like, and losses. What functions of other files give is taken for a tensor only where a
-    method of tensors is called of it.
+    `torch.jit.is_tracing()` and its like, and losses. What stands behind a test for half precision, and in what is trained or
+    searched with as a rule, is for information. What functions of other files give is taken for a tensor only where a method
+    of tensors is called of it.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2005>
@@ -86,10 +88,12 @@ class DataDependentBranch(Rule):
             question = readings[0]
             if question.site not in said and all(_depends(one) for one in readings) and not _only_checks(question.site):
                 said.add(question.site)
+                usual = Severity.INFO if _is_for_half(question) else self.severity
                 yield code.finding(
                     self,
                     question.test,
                     "This branch depends on the values of a tensor: tracing keeps the one that the sample input takes",
+                    severity=severity_in(code, usual, question.test, question.function),
                     statement=question.statement,
                     advice="Compute both sides and choose with `torch.where`",
                 )
@@ -100,6 +104,7 @@ class DataDependentBranch(Rule):
                     self,
                     call.node,
                     f"Python's `{call.method}` compares the values of a tensor: tracing keeps what the sample input gives",
+                    severity=severity_in(code, self.severity, call.node, call.function),
                     statement=call.statement,
                     advice=f"Write `torch.{call.method}imum`, or `clamp`",
                 )
@@ -109,7 +114,7 @@ _CHOOSING = ("builtins.min", "builtins.max")
 
 
 def _depends(question: Question) -> bool:
-    if question.aside or isinstance(question.site, ast.Assert):
+    if question.aside or isinstance(question.site, ast.Assert) or isinstance(question.statement, ast.Assert):
         return False
     parts = [part for part in alternatives(question.value) if not isinstance(part, Const)]
     return bool(parts) and all(_is_asked(part, question) for part in parts)
@@ -128,22 +133,18 @@ def _is_asked(part: object, question: Question) -> bool:
 
 def _only_checks(site: ast.AST) -> bool:
     """Whether a branch does nothing but raise, warn or print."""
-    return isinstance(site, ast.If) and not site.orelse and all(_is_check(part) for part in site.body)
+    return isinstance(site, ast.If) and not site.orelse and only_says(site.body)
 
 
-def _is_check(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Raise() | ast.Assert() | ast.Pass():
-            return True
-        case ast.Expr(value=ast.Constant()):
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
-            return name in TALK
-        case ast.If():
-            return all(map(_is_check, (*statement.body, *statement.orelse)))
-        case ast.Assign(value=ast.Constant(value=str()) | ast.JoinedStr()):
-            return any(isinstance(target, ast.Name) for target in statement.targets)
+def _is_for_half(question: Question) -> bool:
+    """Whether a type is asked first that a model has in half precision only: `if x.dtype == torch.float16 and x.isinf().any():`."""
+    match question.site:
+        case ast.If(test=ast.BoolOp(op=ast.And(), values=[first, *_])):
+            return _HALF.search(ast.unparse(first)) is not None
     return False
+
+
+_HALF = re.compile(r"dtype (?:==|is|in) .*(?:float16|half)")
 
 
 def _chooses(call: Call) -> bool:

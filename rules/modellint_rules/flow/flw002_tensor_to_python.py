@@ -12,7 +12,7 @@ from modellint.source.nodes import walk
 from modellint.source.signs import NUMBERS
 from modellint.source.tensors import Drawn, is_data
 from modellint.source.values import Value, alternatives
-from modellint_rules.flow.training_only import is_for_training, is_talk
+from modellint_rules.training_only import is_for_training, is_talk, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -87,6 +87,7 @@ class TensorToPython(Rule):
                 self,
                 call.node,
                 f"`{spelled}` takes numbers out of a tensor: tracing keeps those of the sample input",
+                severity=severity_in(code, self.severity, call.node, call.function),
                 statement=call.statement,
             )
 

@@ -12,7 +12,7 @@ from modellint.source.apply import tensors_in
 from modellint.source.nodes import walk
 from modellint.source.signs import NUMPY
 from modellint.source.tensors import is_data
-from modellint_rules.flow.training_only import is_for_training, is_talk
+from modellint_rules.training_only import is_for_training, is_talk, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -84,7 +84,8 @@ class NumpyInForward(Rule):
                 message = "NumPy draws this once, when the model is captured: the converted model keeps the number"
             else:
                 continue
-            yield code.finding(self, call.node, message, statement=call.statement)
+            severity = severity_in(code, self.severity, call.node, call.function)
+            yield code.finding(self, call.node, message, severity=severity, statement=call.statement)
 
 
 def _runs(call: Call) -> bool:

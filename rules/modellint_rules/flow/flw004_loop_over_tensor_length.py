@@ -10,13 +10,13 @@ from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.nodes import of_kind, walk
 from modellint.source.signs import LOOPS
-from modellint.source.tensors import is_data
+from modellint.source.tensors import Tensor, int_of, is_data, is_fixed, size_of
 from modellint.source.values import alternatives
-from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.training_only import is_for_training, only_says, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.records import Question, Turns
+    from modellint.source.records import Call, Question, Turns
 
 
 class LoopOverTensorLength(Rule):
@@ -80,10 +80,14 @@ class LoopOverTensorLength(Rule):
         for readings in code.turns:
             if all(not one.aside and (_is_over(code, one) or _counts(code, one)) for one in readings):
                 turns = readings[0]
+                loop = turns.statement
+                if isinstance(loop, ast.For) and turns.node is loop.iter and only_says(loop.body):
+                    continue
                 yield code.finding(
                     self,
                     turns.node,
                     "This loop is as long as a tensor: it is unrolled for the sample input's size",
+                    severity=severity_in(code, self.severity, turns.node, turns.function),
                     statement=turns.statement,
                 )
         for questions in code.questions:
@@ -93,6 +97,7 @@ class LoopOverTensorLength(Rule):
                     self,
                     question.test,
                     "This loop runs up to a size of a tensor: it is unrolled for the sample input's size",
+                    severity=severity_in(code, self.severity, question.test, question.function),
                     statement=question.statement,
                 )
 
@@ -108,8 +113,9 @@ _PASSING = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter", "
 
 def _is_over(code: Code, turns: Turns) -> bool:
     """Whether a loop goes through a tensor, itself or by `enumerate` and the like."""
-    if all(map(is_data, alternatives(turns.value))):
-        return True
+    parts = alternatives(turns.value)
+    if all(map(is_data, parts)):
+        return not all(isinstance(part, Tensor) and is_fixed(size_of(part, 0)) for part in parts)
     match turns.node:
         case ast.Call(func=ast.Name(id=name)) if name in _PASSING:
             calls = code.flow.calls.get(turns.node, ())
@@ -122,8 +128,18 @@ def _is_over(code: Code, turns: Turns) -> bool:
             )
         case ast.Call(func=ast.Attribute(attr="unbind")):
             calls = code.flow.calls.get(turns.node, ())
-            return bool(calls) and all(call.receiver is not None and is_data(call.receiver) for call in calls)
+            return bool(calls) and not any(map(_is_unbound_by_the_code, calls))
     return False
+
+
+def _is_unbound_by_the_code(call: Call) -> bool:
+    """Whether `unbind` takes apart what the code itself put together: a dimension of a size that it knows, or that nothing is known of."""
+    tensor = call.receiver
+    if not isinstance(tensor, Tensor) or not is_data(tensor):
+        return True
+    dim = int_of(call.arguments.get(0, "dim")) if call.has(0, "dim") else 0
+    found = size_of(tensor, dim) if dim is not None else None
+    return is_fixed(found) or (dim != 0 and tensor.root.origin != "argument")
 
 
 def _counts(code: Code, turns: Turns) -> bool:
@@ -144,9 +160,13 @@ def _counts(code: Code, turns: Turns) -> bool:
 
 def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, depth: int = 0) -> bool:
     """Whether a number depends on a size of a tensor that depends on what the caller gives."""
+    # What `x.dim()` and `x.ndim` are asked of is no number.
+    owners = {id(node.value) for node in walk(expression) if isinstance(node, ast.Attribute)}
     for node in walk(expression):
         if isinstance(node, (ast.Subscript, ast.Call)) and any(map(is_data, code.sizes(node))):
             return True
+        if id(node) in owners:
+            continue
         bound = _bound(function, node.id) if isinstance(node, ast.Name) and function is not None and depth < 4 else ()
         for target, value in bound:
             if function is not None and _holds_size_of(code, target, value, getattr(node, "id", ""), function, depth):
@@ -165,7 +185,9 @@ def _holds_size_of(code: Code, target: ast.expr, value: ast.expr, name: str, fun
     if isinstance(target, ast.Name):
         return _holds_size(code, value, function, depth + 1)
     if isinstance(target, ast.Tuple):
-        return any(isinstance(part, ast.Name) and part.id == name for part in target.elts) and any(
-            map(is_data, code.sizes(target))
+        places = [at for at, part in enumerate(target.elts) if isinstance(part, ast.Name) and part.id == name]
+        stars = any(isinstance(part, ast.Starred) for part in target.elts)
+        return bool(places) and any(
+            is_data(tensor) and (stars or not is_fixed(size_of(tensor, places[0]))) for tensor in code.sizes(target)
         )
     return False

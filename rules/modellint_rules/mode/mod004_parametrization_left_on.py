@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from torch import nn

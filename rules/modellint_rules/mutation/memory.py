@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.source.nodes import of_kind, parents_in, walk
 from modellint.source.signs.copies import EITHER
 from modellint.source.tensors import IN_PLACE_LAYOUT, Tensor
+from modellint.source.values import Const, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.records import Write
+    from modellint.source.values import Value
 
 CASTS = frozenset({"to", "type", "cuda", "cpu", "float"})
 """Operators that give the same tensor where nothing has to change, else a copy."""
@@ -155,6 +158,35 @@ def is_used_as_mask(function: ast.AST | None, name: str) -> bool:
         for part in (node.left, node.right)
     )
     return any(isinstance(part, ast.Name) and part.id == name for part in (*inverted, *both))
+
+
+def is_called_mask(write: Write, value: Value, node: ast.expr) -> bool:
+    """Whether an index of a write certainly holds truths, or is a tensor that is called so or used as such."""
+    parts = alternatives(value)
+    if all(map(is_mask, parts)):
+        return True
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        # `mask[:, 0]`, `mask.squeeze(-1)`
+        if isinstance(node, ast.Call) and (
+            not isinstance(node.func, ast.Attribute)
+            or node.func.attr in ("nonzero", "argmax", "argwhere", "long", "int")
+        ):
+            break
+        node = node.func if isinstance(node, ast.Call) else node.value
+    name = node.id if isinstance(node, ast.Name) else ""
+    if not ((_MASKS.search(name) and not _INDICES.search(name)) or (name and is_used_as_mask(write.function, name))):
+        return False
+    if any(isinstance(part, Tensor) and any(one.made_by in _PLACES for one in bases(part)) for part in parts):
+        return False
+    return all(isinstance(part, Tensor) or (isinstance(part, Const) and part.value is None) for part in parts)
+
+
+_MASKS = re.compile(r"(?i)mask|valid|bool")
+"""Names of truths."""
+_INDICES = re.compile(r"(?i)(?:^|_)i?(?:idx|idcs?|ind|inds|index|indexes|indices|ids?)(?:_|\d|$)")
+"""Names of indices: `masked_indices`, `mask_idx`."""
+_PLACES = frozenset({"nonzero", "argmax", "argmin", "argsort", "topk", "sort", "arange", "randperm", "argwhere"})
+"""Operators that give places."""
 
 
 def is_mask(value: object) -> bool:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.nodes import parents_in
 from modellint.source.signs import SHARES
 from modellint.source.tensors import Tensor
-from modellint.source.values import Const, alternatives
-from modellint_rules.flow.training_only import is_for_training
+from modellint.source.values import Const, Container, alternatives
 from modellint_rules.mutation.memory import bases, changes, indices, is_read_later, is_tensor, item_of, may_be_copy
+from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -77,32 +78,39 @@ class InplaceThroughView(Rule):
     only_modules = True
     only_forward = True
     fixable = "assign to the part"
-    supersedes = ("MUT007",)
+    supersedes = ("MUT003", "MUT007")
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write who else holds what it changes."""
         if is_for_training(code):
             return
+        written: dict[int, list[Write]] = {}
         for readings in code.writes:
             write = readings[0]
-            if not all(map(changes, readings)):
+            if not all(map(changes, readings)) or is_for_capture_only(code, write.node, write.function):
                 continue
+            severity = severity_in(code, self.severity, write.node, write.function)
             if all(map(_is_behind_ellipsis, readings)):
                 yield code.finding(
                     self,
                     write.statement,
                     "An assignment behind an ellipsis goes to other dimensions, or is refused, when a traced model is converted",
+                    severity=severity,
                     statement=write.statement,
                     fix=_spelled_out(code, readings),
                     advice="Write the dimensions out: `x[:, :, 1] = v`",
                 )
                 continue
-            found = [_loser(one) for one in readings]
+            found = [_loser(one, written) for one in readings]
+            for one in readings:
+                for target in _target(one) if item_of(one) is not None else ():
+                    written.setdefault(id(target), []).append(one)
             if all(found):
                 yield code.finding(
                     self,
                     write.statement,
                     f"This write shares memory with `{found[0]}`, which is read later: in a traced model the update is dropped there",
+                    severity=severity,
                     statement=write.statement,
                     fix=_assigned(code, write),
                 )
@@ -122,16 +130,18 @@ def _target(write: Write) -> list[Tensor]:
     return found
 
 
-def _loser(write: Write) -> str:
+def _loser(write: Write, written: dict[int, list[Write]]) -> str:
     """A variable that is read later and does not see the write in a converted model; empty where there is none."""
     targets = _target(write)
     if not targets or any(map(may_be_copy, targets)):
         return ""
     seen = {id(part) for part in targets}
-    if item_of(write) is not None or getattr(getattr(write.node, "func", None), "attr", "") in ("copy_", "fill_"):
-        for target in targets:
-            if _is_part(target):
-                seen.update(id(part) for part in bases(target))
+    for target in targets:
+        if target.base is not None and any(_stand_together(write, one) for one in written.get(id(target), ())):
+            # The first assignment to a part that has a name is followed, and takes the name away.
+            seen.clear()
+        elif _is_followed(write, target):
+            seen.update(id(part) for part in bases(target))
     held: dict[str, list[Tensor]] = {}
     for name, value in write.sharing:
         held.setdefault(name, []).append(value)
@@ -186,12 +196,50 @@ def _are_apart(one: ast.expr, other: ast.expr) -> bool:
     return False
 
 
-def _is_part(tensor: Tensor) -> bool:
-    """Whether a tensor is a part of another by indices only, as `y[0][:, 1:]`: what is assigned to it is followed."""
-    links = [part for part in bases(tensor) if part.base is not None]
-    return all(
-        part.made_by in ("index", "select") and isinstance(part.node, ast.Subscript) and not _has_ellipsis(part.node)
-        for part in links
+def _is_followed(write: Write, target: Tensor) -> bool:
+    """Whether what is written to a part of a tensor reaches the tensor.
+
+    A converted program follows assignments by numbers and slices, `copy_` and `fill_` to a part that single numbers lead to:
+    `y[0][1:] = v`. It does not follow what slices another slice, and what a mask or a tensor of indices assigns to a part.
+    """
+    links = [part for part in bases(target) if part.base is not None]
+    if not all(part.made_by in ("index", "select") and isinstance(part.node, ast.Subscript) for part in links):
+        return False
+    places = [part.node for part in links if isinstance(part.node, ast.Subscript)]
+    place = item_of(write)
+    if place is None:
+        method = getattr(getattr(write.node, "func", None), "attr", "")
+        return method in ("copy_", "fill_") and bool(places) and not _has_ellipsis(places[0]) and _lead(places[1:])
+    if write.how == "augmented":
+        # `y[0][1] += v` adds in place and assigns afterwards, to the last part only.
+        return not places
+    held = [part for value in write.index if value is not None for part in alternatives(value)]
+    plain = not any(isinstance(part, (Tensor, Container)) for part in held)
+    return not places or (plain and _lead(places))
+
+
+def _stand_together(write: Write, other: Write) -> bool:
+    """Whether two statements stand in one block, so that both run."""
+    if write.function is None or write.statement is other.statement or item_of(write) is None:
+        return False
+    parents = parents_in(write.function)
+    above = parents.get(write.statement)
+    if above is None or parents.get(other.statement) is not above:
+        return above is parents.get(other.statement)
+    return any(write.statement in block and other.statement in block for block in _blocks(above))
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _lead(places: list[ast.Subscript]) -> bool:
+    """Whether single numbers lead to a part."""
+    return not any(isinstance(part, (ast.Slice, ast.Tuple)) for place in places for part in indices(place)) and not any(
+        map(_has_ellipsis, places)
     )
 
 

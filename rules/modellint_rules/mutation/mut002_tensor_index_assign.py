@@ -11,8 +11,8 @@ from modellint.rule import Rule
 from modellint.source.signs import INDEXED
 from modellint.source.tensors import Tensor
 from modellint.source.values import Const, Container, Value, alternatives
-from modellint_rules.flow.training_only import is_for_training
-from modellint_rules.mutation.memory import changes, indices, is_mask, is_tensor, item_of
+from modellint_rules.mutation.memory import changes, indices, is_called_mask, is_mask, is_tensor, item_of
+from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -92,34 +92,71 @@ class TensorIndexAssign(Rule):
         for readings in code.writes:
             write = readings[0]
             place = item_of(write)
-            if place is None or not all(changes(one) and _is_dropped(one) for one in readings):
+            if place is None or not all(changes(one) and _is_dropped(one, place) for one in readings):
+                continue
+            if is_for_capture_only(code, write.node, write.function):
                 continue
             yield code.finding(
                 self,
                 write.statement,
                 "An assignment by a tensor of indices next to another index is dropped when a traced model is converted",
+                severity=severity_in(code, self.severity, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, write, place),
             )
 
 
-def _is_dropped(write: Write) -> bool:
+def _is_dropped(write: Write, place: ast.Subscript) -> bool:
     targets = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
     if write.how != "augmented" and not all(isinstance(part, Tensor) and not part.registered for part in targets):
         return False
-    tensors = [value for value in write.index if value is not None and _is_indices(value)]
-    others = [value for value in write.index if value is None or _is_plain(value)]
-    return bool(tensors) and bool(others) and len(tensors) + len(others) == len(write.index)
+    parts = indices(place)
+    if any(
+        value is not None and is_called_mask(write, value, part) for value, part in zip(write.index, parts, strict=True)
+    ):
+        return False
+    found = [value is not None and _is_indices(value) for value in write.index]
+    if not any(found):
+        return False
+    last = len(found) - 1 - found[::-1].index(True)
+    # An ellipsis behind the tensors is none: `y[i, ...] = v` is converted.
+    others = [
+        value is None or _is_plain(value) or (_is_ellipsis(value) and at < last) for at, value in enumerate(write.index)
+    ]
+    return any(others) and all(one or other for one, other in zip(found, others, strict=True))
 
 
 def _is_indices(value: Value) -> bool:
-    """Whether a value is a tensor or a list of indices."""
-    parts = alternatives(value)
+    """Whether a value is a tensor or a list of indices; what may be a single one, such as an element of lengths, is none."""
     return all(
-        (isinstance(part, Tensor) and is_tensor(part) and part.rank != 0 and not is_mask(part))
+        (
+            isinstance(part, Tensor)
+            and is_tensor(part)
+            and part.rank != 0
+            and not is_mask(part)
+            and not _may_be_one(part)
+        )
         or (isinstance(part, Container) and part.kind in ("list", "iterator"))
-        for part in parts
+        for part in alternatives(value)
     )
+
+
+def _may_be_one(tensor: Tensor) -> bool:
+    """Whether a tensor of unknown rank is an element of another, taken out by a loop or by numbers, or computed from one."""
+    if tensor.rank is not None:
+        return False
+    if tensor.made_by == "select":
+        return True
+    node = tensor.node
+    while isinstance(node, ast.BinOp):
+        node = node.left if isinstance(node.right, ast.Constant) else node.right
+    if not isinstance(node, ast.Subscript) or any(isinstance(part, ast.Slice) for part in indices(node)):
+        return False
+    return tensor.base is not None or node is not tensor.node
+
+
+def _is_ellipsis(value: Value) -> bool:
+    return isinstance(value, Const) and value.value is ...
 
 
 def _is_plain(value: Value) -> bool:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.nodes import walk
 from modellint.source.signs import INDEXED
-from modellint.source.tensors import Opaque, Tensor
+from modellint.source.tensors import REDUCTIONS, Opaque, Tensor
 from modellint.source.values import Const, Instance, Value, alternatives
-from modellint_rules.flow.training_only import is_for_training
-from modellint_rules.mutation.memory import changes, indices, is_mask, is_used_as_mask, item_of
+from modellint_rules.mutation.memory import changes, indices, is_called_mask, item_of
+from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -25,13 +25,15 @@ class MaskAssign(Rule):
 
     ## What it does
     Finds `y[mask] = v`, where `mask` is the result of a comparison, of `isnan` and the like, or is called one. Next to
-    another index, as in `y[:, mask] = v`, it is an error.
+    another index, as in `y[:, mask] = v`, it is an error; where the mask also selected the value, as in `y[mask] += v` and
+    `y[mask] = x[mask] + 1`, a warning; else it is for information.
 
     ## Why
     The assignment becomes a search for the places where the mask holds (`non_zero`), whose number only the data says, and a
-    scatter to them: some ten operations with coremltools 9.0, where `torch.where` is one. Programs with such an assignment
-    computed the right thing when they were executed, at flexible sizes too. Next to another index it is dropped when a
-    traced model is converted, and nobody says so.
+    scatter to them: some ten operations with coremltools 9.0, where `torch.where` is one. Programs that assign a number so
+    computed the right thing when they were executed, at flexible sizes too. Of a value that the mask selected, a trace takes
+    the first dimension away where the mask of the sample input holds at one place only: the program fails, or is wrong, for
+    other inputs. Next to another index the assignment is dropped when a traced model is converted, and nobody says so.
 
     ## Bad
     ```python
@@ -88,17 +90,45 @@ class MaskAssign(Rule):
             place = item_of(write)
             if place is None or not all(changes(one) and _is_masked(one, place) for one in readings):
                 continue
-            alone = len(write.index) == 1
+            if is_for_capture_only(code, write.node, write.function):
+                continue
+            alone = _is_alone(place)
+            usual = Severity.ERROR if not alone else Severity.WARNING if _is_selected(write, place) else Severity.INFO
             yield code.finding(
                 self,
                 write.statement,
-                "An assignment by a mask becomes a gather and a scatter; `torch.where` computes the same"
-                if alone
-                else "An assignment by a mask next to another index is dropped when a traced model is converted",
-                severity=Severity.WARNING if alone else Severity.ERROR,
+                _SAYS[usual],
+                severity=severity_in(code, usual, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, readings, place) if alone else None,
             )
+
+
+_SAYS = {
+    Severity.ERROR: "An assignment by a mask next to another index is dropped when a traced model is converted",
+    Severity.WARNING: "An assignment by a mask of what it selects is traced wrong where it holds at one place of the sample input",
+    Severity.INFO: "An assignment by a mask becomes a gather and a scatter; `torch.where` computes the same",
+}
+
+
+def _is_alone(place: ast.Subscript) -> bool:
+    """Whether a mask has no index beside it but an ellipsis behind."""
+    first, *others = indices(place)
+    return all(isinstance(part, ast.Constant) and part.value is ... for part in others) and not isinstance(
+        first, ast.Constant
+    )
+
+
+def _is_selected(write: Write, place: ast.Subscript) -> bool:
+    """Whether the value was taken out by the mask, so that it has as many rows as the mask has places: `y[m] = x[m] + 1`."""
+    if write.how == "augmented":
+        return True
+    value = getattr(write.statement, "value", None)
+    wanted = ast.dump(place.slice)
+    parts = walk(value) if value is not None else []
+    # `y[m] = x[m].mean(0)` has no rows.
+    reduces = any(isinstance(part, ast.Call) and getattr(part.func, "attr", "") in REDUCTIONS for part in parts)
+    return not reduces and any(isinstance(part, ast.Subscript) and ast.dump(part.slice) == wanted for part in parts)
 
 
 def _is_masked(write: Write, place: ast.Subscript) -> bool:
@@ -108,7 +138,7 @@ def _is_masked(write: Write, place: ast.Subscript) -> bool:
     ):
         return False
     return any(
-        value is not None and _is_called_mask(write, value, part)
+        value is not None and is_called_mask(write, value, part)
         for value, part in zip(write.index, indices(place), strict=True)
     )
 
@@ -116,25 +146,6 @@ def _is_masked(write: Write, place: ast.Subscript) -> bool:
 def _is_unseen(value: Value) -> bool:
     """Whether nothing is known of a value but that a mask is an index of it: then it is a tensor."""
     return type(value) in (Value, Opaque, Instance) and getattr(value, "kind", "unresolved") == "unresolved"
-
-
-def _is_called_mask(write: Write, value: Value, node: ast.expr) -> bool:
-    parts = alternatives(value)
-    if all(map(is_mask, parts)):
-        return True
-    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
-        # `mask[:, 0]`, `mask.squeeze(-1)`
-        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
-            break
-        node = node.func if isinstance(node, ast.Call) else node.value
-    name = node.id if isinstance(node, ast.Name) else ""
-    if not (_MASKS.search(name) or (name and is_used_as_mask(write.function, name))):
-        return False
-    return all(isinstance(part, Tensor) or (isinstance(part, Const) and part.value is None) for part in parts)
-
-
-_MASKS = re.compile(r"(?i)mask|valid|bool")
-"""Names of truths."""
 
 
 def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,9 @@ from modellint.source.apply import tensors_in
 from modellint.source.nodes import walk
 from modellint.source.tensors import Tensor, is_data
 from modellint.source.values import Const, alternatives
-from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.mutation.memory import CASTS, changes
 from modellint_rules.mutation.running import buffers, named
+from modellint_rules.training_only import is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -27,7 +28,8 @@ class BufferMutatedWithoutState(Rule):
     ## What it does
     Finds buffers that `forward` writes to, or puts another tensor in the place of, without asking `self.training`. Where
     the new value depends on neither the old one nor the data, as in a table that is made anew for another size, it is a
-    warning.
+    warning; where the buffer is filled at the first call only, where it keeps a loss, and in what is trained as a rule, it is
+    for information.
 
     ## Why
     A converted model without states has nothing that changes: the buffer becomes a constant, with the value that it has
@@ -102,14 +104,32 @@ class BufferMutatedWithoutState(Rule):
                 continue
             said.add((name, write.statement))
             lasting = all(_depends(one, name) for one in readings)
+            usual = Severity.ERROR if lasting else Severity.WARNING
+            if _is_filled_once(code, write, name) or _LOGGED.search(name):
+                usual = Severity.INFO
             yield code.finding(
                 self,
                 write.statement,
                 f"The buffer `{name}` changes while the model runs: converted without a state it is a constant",
                 attribute=name,
-                severity=Severity.ERROR if lasting else Severity.WARNING,
+                severity=severity_in(code, usual, write.node, write.function),
                 statement=write.statement,
             )
+
+
+_LOGGED = re.compile(r"loss|perplex|metric|accura|(?:^|_)(?:num_batches|global_step)")
+"""Names of buffers that no output hangs on."""
+
+
+def _is_filled_once(code: Code, write: Write, name: str) -> bool:
+    """Whether a buffer gets its value at the first call only: `if self.b.numel() == 0:`, `if not self.initialized:`."""
+    return any(
+        _ONCE.search(text) or f"{name}.numel()" in text or f"{name} is None" in text
+        for text in (ast.unparse(test) for test in code.conditions(write.node, write.function))
+    )
+
+
+_ONCE = re.compile(r"\binit(?:ed|ialized|ted)?\b|_init(?:ed|ialized|ted)?\b|\bfitted\b")
 
 
 def _attribute(write: Write, names: dict[int, str]) -> str | None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.apply import tensors_in
-from modellint.source.nodes import walk
+from modellint.source.nodes import of_kind, parents_in, walk
 from modellint.source.signs import ASSIGNS
 from modellint.source.tensors import Tensor
 from modellint.source.values import alternatives
-from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.training_only import TALK, is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -26,7 +26,8 @@ class AttributeAssignedInForward(Rule):
 
     ## What it does
     Finds `self.h = …` in `forward`, or in what it runs, where the value depends on the data or on the attribute's old
-    value, and the attribute is read before it is set again, or by a method that `forward` does not run.
+    value, and `forward` reads the attribute before it sets it. Where only a method reads it that `forward` does not run, and
+    where it is a counter that decides a branch at most, the finding is for information.
 
     ## Why
     Tracing records operators, not attributes: the converted model has no `self.h`, and each call starts from the value that
@@ -64,9 +65,9 @@ class AttributeAssignedInForward(Rule):
     `ct.convert` a `ct.StateType` (iOS 18).
 
     ## Known limits
-    What is set and read in the same call only is left alone, and so is what nothing in the class reads, or what does not
-    depend on the data, such as a table that is made anew for another size; and what a flag switches on, or a loss reads.
-    Buffers are MUT005's.
+    What is set before it is read is left alone, and so is what nothing in the class reads, or what does not depend on the
+    data, such as a table that is made anew for another size; and what a flag switches on, or a loss reads. Buffers are
+    MUT005's.
 
     ## References
     - <https://apple.github.io/coremltools/docs-guides/source/stateful-models.html>
@@ -90,7 +91,8 @@ class AttributeAssignedInForward(Rule):
             name = _attribute(write)
             if name is None or name in said or write.function not in code.in_forward:
                 continue
-            if not all(_lasts(one, name) for one in readings) or not _outlives(code, write, name):
+            weight = _weight(code, write, name) if all(_lasts(one, name) for one in readings) else None
+            if weight is None:
                 continue
             said.add(name)
             yield code.finding(
@@ -98,6 +100,7 @@ class AttributeAssignedInForward(Rule):
                 write.statement,
                 f"`self.{name}` is set while the model runs and read in another call: a converted model does not keep it",
                 attribute=name,
+                severity=severity_in(code, weight, write.node, write.function),
                 statement=write.statement,
             )
 
@@ -129,13 +132,51 @@ def _lasts(write: Write, name: str) -> bool:
     )
 
 
-def _outlives(code: Code, write: Write, name: str) -> bool:
-    if isinstance(write.statement, ast.AugAssign) or code.is_read_before_set(name, write.function):
-        return True
+def _weight(code: Code, write: Write, name: str) -> Severity | None:
+    """How much it weighs that an attribute is set; None where nothing reads it in another call."""
+    if code.is_read_first(name):
+        counts = not tensors_in([write.value, write.target])
+        return (
+            Severity.INFO if _LOGGED.search(name) or (counts and not _computes_with(code, name)) else Severity.WARNING
+        )
     others = (reader for reader in code.readers(name) if reader not in code.in_forward)
-    return any(_FOR_TRAINING.search(getattr(reader, "name", "")) is None for reader in others)
+    # Where a module around it calls both, one capture holds both.
+    return (
+        Severity.INFO if any(_FOR_TRAINING.search(getattr(reader, "name", "")) is None for reader in others) else None
+    )
 
 
+def _computes_with(code: Code, name: str) -> bool:
+    """Whether what `forward` runs uses a counter for more than to count on, to ask it for its value, or to say it."""
+    for function in code.in_forward:
+        parents = parents_in(function)
+        for node in of_kind(function, ast.Attribute):
+            if _is_read(node, name) and not _only_asks(node, parents, name):
+                return True
+    return False
+
+
+def _only_asks(node: ast.AST, parents: dict[ast.AST, ast.AST], name: str) -> bool:
+    child = node
+    while (parent := parents.get(child)) is not None:
+        match parent:
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
+                if test is child:
+                    return True
+            case ast.Assign(targets=targets):
+                return any(isinstance(one, ast.Attribute) and one.attr == name for one in targets)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr=called) | ast.Name(id=called))):
+                return called in TALK
+            case ast.stmt():
+                return isinstance(parent, ast.Raise)
+            case _:
+                pass
+        child = parent
+    return True
+
+
+_LOGGED = re.compile(r"loss|metric|perplex|accura|debug|(?:^|_)(?:n|num)_(?:steps?|calls?|passes|samples)(?:_|$)")
+"""Names of attributes that no output hangs on."""
 _FOR_TRAINING = re.compile(r"loss|regulari|metric|penalty|plot|visuali")
 """Names of methods that no exported model runs."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,8 @@ from modellint.source.nodes import of_kind, walk
 from modellint.source.signs import CHANGES_INPUT
 from modellint.source.tensors import Tensor
 from modellint.source.values import Const, alternatives
-from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.mutation.memory import changes, is_tensor, may_be_copy
+from modellint_rules.training_only import is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -87,16 +88,21 @@ class InputMutated(Rule):
             write = readings[0]
             names = {_argument(one, given) for one in readings}
             name = names.pop() if len(names) == 1 else None
-            if name is None or name in said or _is_on_demand(write):
+            if name is None or name in said or _OUTPUTS.fullmatch(name) or _is_on_demand(write):
                 continue
             said.add(name)
             yield code.finding(
                 self,
                 write.statement,
                 f"This changes `{name}`, an argument of `forward`, in place: inputs of a Core ML model are immutable",
+                severity=severity_in(code, self.severity, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, forward, name),
             )
+
+
+_OUTPUTS = re.compile(r"out|output|write_to")
+"""Names of arguments that a caller gives to be written to."""
 
 
 def _is_on_demand(write: Write) -> bool:

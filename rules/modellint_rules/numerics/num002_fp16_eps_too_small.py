@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
+from modellint.source.project import External
 from modellint.source.signs import TINY_NUMBERS
 from modellint.source.signs.numbers import SMALLEST
 from modellint.source.tensors import number_of
-from modellint.source.values import alternatives
+from modellint.source.values import ClassValue, alternatives
 from modellint_rules.numerics.written import FLOOR, TERM, is_judge, is_of_data, meetings
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Fp16EpsTooSmall(Rule):
                 yield self._said(code, meeting.node, meeting.statement, meeting.written, _shown(meeting.known()))
         for readings in code.calls:
             call = readings[0]
-            values = [one.arguments.get(_AT.get(call.name, 99), "eps") for one in readings]
+            values = [one.arguments.get(_AT.get(_layer(code, call) or call.name, 99), "eps") for one in readings]
             if None in values or not all(_takes_eps(code, one) for one in readings):
                 continue
             numbers = [number_of(part) for value in values if value is not None for part in alternatives(value)]
@@ -119,10 +120,21 @@ _LAYERS = frozenset(
 
 
 def _takes_eps(code: Code, call: Call) -> bool:
-    if call.name in _LAYERS:
+    if _layer(code, call):
         return call.building
     running = not call.training and call.exported and not call.building and call.function in code.in_forward
     return call.name in _FUNCTIONS and running
+
+
+def _layer(code: Code, call: Call) -> str:
+    """The layer that a call builds: torch's own, or a class that is one and takes the same arguments."""
+    if call.name in _LAYERS or not isinstance(call.callee, ClassValue):
+        return call.name if call.name in _LAYERS else ""
+    lineage = code.project.lineage(call.callee.ref)
+    if any("__init__" in ref.file.members(ref.node) for ref in lineage):
+        return ""
+    bases = (base for ref in lineage for base in code.project.bases(ref))
+    return next((base.name for base in bases if isinstance(base, External) and base.name in _LAYERS), "")
 
 
 def _are_tiny(numbers: list[int | float] | None) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.source.fates import ends_in_python, only_for_a_loss
 from modellint.source.tensors import Tensor, number_of
 from modellint.source.values import Value, alternatives
-from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.source.code import Code

@@ -11,7 +11,7 @@ from modellint.rule import Rule
 from modellint.source.fates import ends_in_python, only_for_a_loss
 from modellint.source.tensors import number_of
 from modellint.source.values import alternatives
-from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.capture import Call

@@ -12,8 +12,8 @@ from modellint.rule import Rule
 from modellint.source.signs import MIXED
 from modellint.source.tensors import Tensor
 from modellint.source.values import Container, Value, alternatives
-from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.mutation.memory import is_mask, is_tensor
+from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.capture import Operator

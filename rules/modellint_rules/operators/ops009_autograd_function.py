@@ -13,8 +13,8 @@ from modellint.source.fates import only_for_a_loss
 from modellint.source.nodes import of_kind
 from modellint.source.project import ClassRef, External, dotted_name
 from modellint.source.values import ClassValue, Method, alternatives
-from modellint_rules.flow.training_only import is_for_training
 from modellint_rules.operators.conversions import PYTHON
+from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject

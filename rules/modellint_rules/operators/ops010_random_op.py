@@ -11,7 +11,7 @@ from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.fates import ends_in_python, only_for_a_loss
 from modellint.source.nodes import called_name, parents_in, walk
-from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.capture import Operator, Run
@@ -99,7 +99,7 @@ class RandomOp(Rule):
     There is no fix: the numbers have to become an input.
 
     ## Known limits
-    In source only what no condition decides about is found: a model may draw numbers when it is given none. Modules that by
+    In source what a condition decides about is for information: a model may draw numbers when it is given none. Modules that by
     their name are random on purpose (`RandomCrop`, `DropPath`, a sampler) are left alone, and numbers that are not used.
 
     ## References
@@ -126,17 +126,23 @@ class RandomOp(Rule):
             function = call.function
             if function is None or function not in code.in_forward or not all(map(_draws, readings)):
                 continue
-            if any(True for _ in code.conditions(call.node, function)) or not _is_kept(call) or _may_leave(call):
+            if not _is_kept(call) or ends_in_python(call.node, function) or only_for_a_loss(call.node, function):
                 continue
-            if not ends_in_python(call.node, function) and not only_for_a_loss(call.node, function):
-                yield code.finding(
-                    self,
-                    call.node,
-                    f"`{call.method}` draws random numbers: the converted program draws others, at every call",
-                    statement=call.statement,
-                    advice="Make them an input of the model",
-                    operator=f"aten::{call.method}",
-                )
+            decided = any(one.switched for one in readings) or any(True for _ in code.conditions(call.node, function))
+            decided = decided or _may_leave(call)
+            if call.name.startswith("random."):
+                message = f"Python's `{call.method}` draws this once, when the model is captured: the converted model keeps the number"
+            else:
+                message = f"`{call.method}` draws random numbers: the converted program draws others, at every call"
+            yield code.finding(
+                self,
+                call.node,
+                message,
+                severity=Severity.INFO if decided else self.severity,
+                statement=call.statement,
+                advice="Make them an input of the model",
+                operator=f"aten::{call.method}",
+            )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every operator whether it is random, and follow what it draws to the outputs."""
@@ -168,11 +174,11 @@ def _is_used(operator: Operator, run: Run) -> bool:
 
 
 def _draws(call: records.Call) -> bool:
-    if call.training or call.switched or not call.exported or call.building:
+    if call.training or not call.exported or call.building:
         return False
     if call.name.startswith("torch.Tensor."):
         return call.method in _METHODS
-    return call.name == f"torch.{call.method}" and call.method in _RANDOM
+    return call.name in (f"torch.{call.method}", f"random.{call.method}") and call.method in _RANDOM
 
 
 def _is_kept(call: records.Call) -> bool:

@@ -12,7 +12,7 @@ from modellint.source.signs import FIXED_SIZES
 from modellint.source.signs.ranks import literal_sizes
 from modellint.source.tensors import Tensor
 from modellint.source.values import alternatives
-from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.source.code import Code

@@ -10,7 +10,7 @@ from modellint.rule import Rule
 from modellint.source.fates import only_for_a_loss
 from modellint.source.tensors import Tensor, int_of
 from modellint.source.values import Container, Value, alternatives
-from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.source.code import Code

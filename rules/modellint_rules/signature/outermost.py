@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from modellint.source.nodes import of_kind, walk
-from modellint_rules.flow.training_only import is_for_training
+from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,116 @@
+"""What comes first when `forward` runs: a look at an attribute, or a statement that sets it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype", "device"})
+_DEEPEST = 6
+
+
+def is_read_first(attribute: str, forward: _Function, methods: Mapping[str, _Function]) -> bool:
+    """Whether `forward`, or a method that it calls, reads an attribute of ``self`` where nothing has certainly set it before.
+
+    Then it reads what the last call left. Its shape, type and device do not count.
+    """
+    return _Order(attribute, methods).block(forward.body) is True
+
+
+class _Order:
+    """One attribute. Every method tells whether a piece of code first reads it (True), first sets it (False), or may do neither."""
+
+    def __init__(self, attribute: str, methods: Mapping[str, _Function]) -> None:
+        self.attribute = attribute
+        self.methods = methods
+        self.running: list[_Function] = []
+
+    def block(self, statements: Iterable[ast.stmt]) -> bool | None:
+        for statement in statements:
+            found = self.statement(statement)
+            if found is not None:
+                return found
+        return None
+
+    def statement(self, node: ast.stmt) -> bool | None:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return None
+            case ast.Assign(targets=targets, value=value):
+                return self.first(value, *targets)
+            case ast.AnnAssign(target=target, value=value):
+                return self.first(*([value, target] if value is not None else []))
+            case ast.AugAssign(target=target, value=value):
+                found = self.expression(value)
+                if found is None:
+                    return True if self.is_it(target) else self.expression(target)
+                return found
+            case ast.If(test=test, body=body, orelse=other):
+                found = self.expression(test)
+                return self.either(body, other) if found is None else found
+            case (
+                ast.For(target=target, iter=value, body=body, orelse=other)
+                | ast.AsyncFor(target=target, iter=value, body=body, orelse=other)
+            ):
+                found = self.first(value, target)
+                return self.block([*body, *other]) if found is None else found
+            case ast.While(test=test, body=body, orelse=other):
+                found = self.expression(test)
+                return self.block([*body, *other]) if found is None else found
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
+                found = self.first(*(item.context_expr for item in items))
+                return self.block(body) if found is None else found
+            case ast.Try(body=body, orelse=other, finalbody=last):
+                return self.block([*body, *other, *last])
+        return self.first(*(part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)))
+
+    def either(self, body: list[ast.stmt], other: list[ast.stmt]) -> bool | None:
+        found = self.block(body), self.block(other)
+        if True in found:
+            return True
+        if found[0] is found[1]:
+            return found[0]
+        # One side sets it: where the other leaves, what follows is behind that.
+        idle = other if found[1] is None else body
+        return False if idle and isinstance(idle[-1], (ast.Return, ast.Raise)) else None
+
+    def first(self, *nodes: ast.expr) -> bool | None:
+        for node in nodes:
+            found = self.expression(node)
+            if found is not None:
+                return found
+        return None
+
+    def expression(self, node: ast.expr) -> bool | None:
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=context):
+                return None if name != self.attribute else not isinstance(context, ast.Store)
+            case ast.Attribute(value=owner, attr=name) if name in _ABOUT and self.is_it(owner):
+                return None
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="self"), ast.Constant(value=name), *_]):
+                return True if name == self.attribute else None
+            case ast.Lambda():
+                return None
+            case ast.Call(func=function, args=given, keywords=words):
+                found = self.first(function, *given, *(word.value for word in words))
+                return self.call(function) if found is None else found
+        return self.first(*(part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)))
+
+    def call(self, function: ast.expr) -> bool | None:
+        name = function.attr if isinstance(function, ast.Attribute) and _is_self(function.value) else ""
+        method = self.methods.get(name)
+        if method is None or method in self.running or len(self.running) >= _DEEPEST:
+            return None
+        self.running.append(method)
+        found = self.block(method.body)
+        self.running.pop()
+        return found
+
+    def is_it(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == self.attribute and _is_self(node.value)
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"

@@ -1,0 +1,138 @@
+"""What nobody exports, and what is only said: what the rules about `forward` share."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.diagnostic import Severity
+from modellint.source.nodes import of_kind
+
+if TYPE_CHECKING:
+    from modellint.source.code import Code
+    from modellint.source.records import Call
+
+TALK = frozenset(
+    {"warn", "warning", "info", "debug", "error", "print", "log", "exception", "warning_once", "warn_once"}
+)
+"""Functions that only say something."""
+
+_TRAINING = re.compile(
+    r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mixup|Miner|BeamSearch|Searcher|(?:^|_)(?:loss|metric)"
+)
+"""Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
+_TRAINERS = re.compile(
+    r"Trainer|Pretrain(?!ed)|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
+)
+"""Names of classes that, as a rule, only training runs."""
+_TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|conftest)\.py$")
+_FOR_TRAINING = re.compile(r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)")
+_LABELS = re.compile(r"(?:\w+_)?labels?|gts?|gt_\w+|ground_truths?")
+_ASIDE = re.compile(
+    r"loss|(?:^|_)nll|metric|perplex|debug|visuali|(?:^|_)(?:plot|log|beam|search|generate|init)(?:_|$)|initiali[sz]e"
+)
+"""Names of functions that `forward` runs for training, once, or to search with the model."""
+_SAYING = re.compile(r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+")
+"""What conditions ask that let a model say something, or search."""
+
+
+def is_for_training(code: Code) -> bool:
+    """Whether a class is no part of what is exported: a loss, a metric or a search by its name or those of its bases, or in a test."""
+    return any(_TRAINING.search(ref.node.name) for ref in code.lineage) or _TESTS.search(_place(code)) is not None
+
+
+def severity_in(code: Code, usual: Severity, node: ast.AST, function: ast.AST | None) -> Severity:
+    """How much a finding weighs: what training, a test of a flag for messages, or a search probably runs alone is worth knowing only."""
+    return Severity.INFO if _is_trained(code) or _is_aside(code, node, function) else usual
+
+
+def _is_trained(code: Code) -> bool:
+    """Whether a class is probably called to be trained: by its name or its file's, or as it asks for labels or gives a loss."""
+    if any(_TRAINERS.search(ref.node.name) for ref in code.lineage) or _FOR_TRAINING.search(_place(code)):
+        return True
+    forward = next((method.node for method in code.methods if getattr(method.node, "name", "") == "forward"), None)
+    return isinstance(forward, ast.FunctionDef) and (_asks_for_labels(forward) or _gives_loss(forward))
+
+
+def _asks_for_labels(forward: ast.FunctionDef) -> bool:
+    given = [*forward.args.posonlyargs, *forward.args.args]
+    required = given[: len(given) - len(forward.args.defaults)]
+    return len(required) > 2 and any(_LABELS.fullmatch(one.arg) for one in required)
+
+
+def _gives_loss(forward: ast.FunctionDef) -> bool:
+    """Whether everything that a `forward` gives back is a loss, alone or in front."""
+    inner = {part for nested in of_kind(forward, ast.FunctionDef) for part in of_kind(nested, ast.Return)}
+    returns = [node for node in of_kind(forward, ast.Return) if node not in inner]
+    found = [node.value for node in returns if node.value is not None]
+    return bool(found) and all(any(_is_loss(part) for part in _first(value)) for value in found)
+
+
+def _first(value: ast.expr) -> Iterator[ast.expr]:
+    match value:
+        case ast.Tuple(elts=[first, *_]):
+            yield from _first(first)
+        case ast.Call(func=ast.Attribute(value=owner)):
+            # `loss.mean()`, `F.mse_loss(x, y)`
+            yield from (value.func, owner)
+        case ast.BinOp(left=left):
+            yield from _first(left)
+        case _:
+            yield value
+
+
+def _is_loss(node: ast.expr) -> bool:
+    return "loss" in getattr(node, "id", getattr(node, "attr", "")).lower()
+
+
+def _is_aside(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
+    if function is None:
+        return False
+    if _ASIDE.search(getattr(function, "name", "")):
+        return True
+    return any(_SAYING.search(ast.unparse(test)) for test in code.conditions(node, function))
+
+
+def _place(code: Code) -> str:
+    """Where a file stands in its project."""
+    return "/".join(code.file.path.removeprefix(str(code.project.root)).split("/")[-4:])
+
+
+def is_talk(call: Call) -> bool:
+    """Whether a call stands in what is only printed or raised."""
+    match call.statement:
+        case ast.Raise() | ast.Assert():
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
+            return name in TALK
+    return False
+
+
+def only_says(body: list[ast.stmt]) -> bool:
+    """Whether statements do nothing but raise, warn or print."""
+    return all(map(_is_said, body))
+
+
+def _is_said(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Raise() | ast.Assert() | ast.Pass():
+            return True
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
+            return name in TALK
+        case ast.If():
+            return only_says([*statement.body, *statement.orelse])
+        case ast.Assign(value=ast.Constant(value=str()) | ast.JoinedStr()):
+            return any(isinstance(target, ast.Name) for target in statement.targets)
+    return False
+
+
+def is_for_capture_only(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
+    """Whether only `torch.export` and its like run a place, which a trace does not reach."""
+    return any(_EXPORTS.search(ast.unparse(test)) for test in code.conditions(node, function))
+
+
+_EXPORTS = re.compile(r"is_(?:torch)?dynamo_(?:exporting|compiling)|is_exporting|is_compiling|is_torchdynamo_\w+")
