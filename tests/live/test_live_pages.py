@@ -55,7 +55,7 @@ def subject_of(made: dict[str, Any], folder: Path, *, executes: bool) -> Subject
         classes = [value for value in made.values() if isinstance(value, type) and issubclass(value, nn.Module)]
         model = [cls for cls in classes if cls.__module__ == made["__name__"]][-1]().eval()
     inputs = made.get("inputs")
-    example = None if inputs is None else Inputs.of(inputs)
+    example = None if inputs is None else Inputs.of(inputs)._replace(flexible=made.get("flexible", {}))
     destination = Destination(frontend=made.get("frontend", "auto"))
     checkpoint = made.get("checkpoint")
     # To convert every page's model for rules that are off by default would take minutes.
@@ -67,7 +67,7 @@ def subject_of(made: dict[str, Any], folder: Path, *, executes: bool) -> Subject
 def codes(rule: Rule, title: str, folder: Path) -> set[str]:
     with executed(Page.of(type(rule)).example(title), folder) as made:
         subject = subject_of(made, folder, executes="execution" in rule.live_needs)
-        found = check_subject(subject, ABOUT_MODELS)
+        found = check_subject(subject, {code: one for code, one in ABOUT_MODELS.items() if one.default or one is rule})
     assert all(finding.path == str(folder / "block.py") for finding in found)
     return {finding.code for finding in found}
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from modellint.coreml.verification import FirstDifference, Lost
 from modellint.live.mode import depends_on_mode
-from modellint.live.place import Place, Project, class_node, span_of, statement_at
+from modellint.live.place import Project, statement_at
+from modellint.live.statements import changing
 from modellint.live.subject import Subject
 from modellint.settings import Destination
 
@@ -27,7 +27,7 @@ def of_capture(
     modules = dict(model.named_modules(remove_duplicate=False))
     for one in changed:
         module = modules.get(one.module)
-        place = None if module is None else written_in(type(module), one.attribute)
+        place = None if module is None else changing(type(module), one.attribute)
         name = f"{one.module}.{one.attribute}" if one.module else one.attribute
         message = f"every run changes `{name}`; the program holds the value that it had when it was captured"
         return FirstDifference(
@@ -53,49 +53,3 @@ def left_in_training(model: nn.Module, inputs: Inputs, project: Project) -> Firs
             message = f"`{path}` is in training mode, as eval() does not reach it, and so is what is converted"
             return FirstDifference("mode", message, None, None, None, place, path, 0.0, (), "the example")
     return None
-
-
-def written_in(cls: type, attribute: str) -> Place | None:
-    """The first statement of a class's methods, but for its constructor, that writes to ``self.attribute``."""
-    for base in cls.__mro__:
-        found = class_node(base)
-        if found is None:
-            continue
-        path, node = found
-        for method in node.body:
-            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name != "__init__":
-                for one in ast.walk(method):
-                    if isinstance(one, ast.stmt) and _writes(one, attribute):
-                        return Place(path, span_of(path, one))
-    return None
-
-
-def _writes(statement: ast.stmt, attribute: str) -> bool:
-    match statement:
-        case ast.Assign(targets=targets):
-            return any(_is_part(part, attribute) for target in targets for part in _flat(target))
-        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-            return _is_part(target, attribute)
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=name))):
-            return name.endswith("_") and not name.endswith("__") and _is_part(value, attribute)
-    return False
-
-
-def _flat(target: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        for part in target.elts:
-            yield from _flat(part)
-    else:
-        yield target
-
-
-def _is_part(node: ast.expr, attribute: str) -> bool:
-    """Whether an expression is ``self.attribute``, or a part or a view of it."""
-    while True:
-        match node:
-            case ast.Attribute(value=ast.Name(id="self"), attr=name):
-                return name == attribute
-            case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Call(func=inner):
-                node = inner
-            case _:
-                return False

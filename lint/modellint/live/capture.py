@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from modellint.live.assigned import Assigned
     from modellint.live.place import Place
     from modellint.live.subject import Subject
 
@@ -139,6 +140,8 @@ class Run(NamedTuple):
     failure: Failure | None = None
     is_fake: bool = True
     """False where the model wants to see values and was run on real ones."""
+    assigned: tuple[Assigned, ...] = ()
+    """Attributes of the model's modules that held something else at its end than before."""
 
 
 REAL_LIMIT = 1 << 30

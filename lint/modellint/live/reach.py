@@ -23,7 +23,10 @@ def facts_in(value: Any) -> Iterator[TensorFact]:
 class Reach:
     """The tensors of a run that were computed from something, and that itself."""
 
-    def __init__(self, run: Run, starts: Callable[[TensorFact], bool]) -> None:
+    def __init__(
+        self, run: Run, starts: Callable[[TensorFact], bool], without: Callable[[str], bool] = lambda operator: False
+    ) -> None:
+        """``without`` says of an operator's name whether what it gives does not count."""
         self._tensors: set[int] = set()
         self._storages: set[int] = set()
         for operator in run.operators:
@@ -31,7 +34,7 @@ class Reach:
             for fact in given:
                 if starts(fact):
                     self._add(fact)
-            if any(fact in self for fact in given):
+            if any(fact in self for fact in given) and not without(operator.name):
                 for fact in operator.outputs:
                     self._add(fact)
 
@@ -39,6 +42,11 @@ class Reach:
     def of_inputs(cls, run: Run) -> Reach:
         """What the run computed from its inputs."""
         return cls(run, is_input)
+
+    @classmethod
+    def of_values(cls, run: Run) -> Reach:
+        """What depends on the values of the inputs, and not on their shapes only."""
+        return cls(run, is_input, _tells_shape_only)
 
     def __contains__(self, fact: object) -> bool:
         return isinstance(fact, TensorFact) and (fact.tensor in self._tensors or fact.storage in self._storages)
@@ -48,6 +56,11 @@ class Reach:
         # A view that an operator returns may reach the next as another object.
         if fact.storage >= 0:
             self._storages.add(fact.storage)
+
+
+def _tells_shape_only(operator: str) -> bool:
+    name = operator.rpartition("::")[2]
+    return name.endswith("_like") or name.startswith("new_") or name in ("_shape_as_tensor", "zero_", "arange", "full")
 
 
 def is_input(fact: TensorFact) -> bool:

@@ -20,6 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from modellint.live.assigned import Attributes
 from modellint.live.capture import Call, ModuleCall, Operator, Record, Run, TensorFact
 from modellint.live.failure import Raised, failure_of, is_refused_view
 
@@ -107,6 +108,7 @@ def recorded(subject: Subject, *, is_fake: bool, symbolic: bool = False) -> Run:
         output,
         failure,
         is_fake,
+        tuple(session.attributes.changed(session.facts)) if failure is None else (),
     )
 
 
@@ -136,6 +138,7 @@ class _Session:
         self._built: dict[int, tuple[nn.Module, Place | None]] = {}
         # What bears a name must not be collected, or another tensor would take its id.
         self._inputs: list[Tensor] = []
+        self.attributes = Attributes(subject.modules, self._place)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -149,6 +152,7 @@ class _Session:
             stack.enter_context(_Operators(self))
             stack.enter_context(_Functions(self))
             stack.enter_context(self._watched_calls())
+            stack.enter_context(self.attributes.watched())
             yield
 
     def run(self) -> Any:
@@ -160,6 +164,7 @@ class _Session:
             args = tuple(self._given(f"input:{position}", value) for position, value in enumerate(inputs.args))
             kwargs = {name: self._given(f"input:{name}", value) for name, value in inputs.kwargs.items()}
             _evaluating(self.subject.model)
+            self.attributes.remember()
         output = self.subject.model(*args, **kwargs)
         with _unwatched():
             self._mark_fresh()

@@ -4,13 +4,59 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from modellint.live.binding import written_class
-from modellint.live.place import Place, class_node, span_of
+from modellint.live.place import Place, class_node, span_of, tree_of
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
+
+
+Loop = ast.For | ast.AsyncFor | ast.While
+
+
+def node_at(place: Place) -> ast.stmt | None:
+    """The statement that a place stands for."""
+    around = _around(place)
+    return around[-1] if around else None
+
+
+def loops_around(place: Place) -> list[Loop]:
+    """The loops of the same function that a statement stands in, innermost first; a loop's own first row is in it."""
+    found: list[Loop] = []
+    for node in _around(place):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.clear()
+        elif isinstance(node, Loop):
+            found.insert(0, node)
+    return found
+
+
+def function_around(place: Place) -> ast.stmt | None:
+    """The function, or the class, that a statement stands in."""
+    inside = [one for one in _around(place) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    return inside[-1] if inside else None
+
+
+@lru_cache(maxsize=4096)
+def _around(place: Place) -> tuple[ast.stmt, ...]:
+    """The statements that one stands in, outermost first, and itself."""
+    found: list[ast.stmt] = []
+    tree = tree_of(place.path)
+    pending: list[ast.AST] = [] if tree is None else [tree]
+    while pending:
+        for child in ast.iter_child_nodes(pending.pop()):
+            if isinstance(child, ast.stmt):
+                if child.lineno <= place.span.row <= (child.end_lineno or child.lineno):
+                    if child.col_offset > place.span.column - 1 and child.lineno == place.span.row:
+                        continue
+                    found.append(child)
+                    pending.append(child)
+            elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
+                pending.append(child)
+    return tuple(found)
 
 
 def calling(subject: Subject, path: str, method: str) -> Place | None:
@@ -80,3 +126,53 @@ def _simple(node: ast.ClassDef | ast.FunctionDef) -> Iterator[ast.stmt]:
             pending.extend(inner.cases)
         else:
             yield inner
+
+
+def changing(cls: type, attribute: str) -> Place | None:
+    """The first statement of a class's methods, but for its constructor, that changes ``self.attribute``."""
+    for base in cls.__mro__:
+        found = class_node(base)
+        if found is None:
+            continue
+        path, node = found
+        for method in node.body:
+            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name != "__init__":
+                for one in ast.walk(method):
+                    if isinstance(one, ast.stmt) and _changes(one, attribute):
+                        return Place(path, span_of(path, one))
+    return None
+
+
+_GROWING = frozenset({"append", "extend", "insert", "pop", "update", "setdefault", "clear", "remove", "popitem"})
+
+
+def _changes(statement: ast.stmt, attribute: str) -> bool:
+    match statement:
+        case ast.Assign(targets=targets):
+            return any(_is_part(part, attribute) for target in targets for part in _flat(target))
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            return _is_part(target, attribute)
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=name))):
+            changing = (name.endswith("_") and not name.endswith("__")) or name in _GROWING
+            return changing and _is_part(value, attribute)
+    return False
+
+
+def _flat(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for part in target.elts:
+            yield from _flat(part)
+    else:
+        yield target
+
+
+def _is_part(node: ast.expr, attribute: str) -> bool:
+    """Whether an expression is ``self.attribute``, or a part or a view of it."""
+    while True:
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                return name == attribute
+            case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Call(func=inner):
+                node = inner
+            case _:
+                return False

@@ -19,7 +19,11 @@ from modellint.settings import Destination
 if TYPE_CHECKING:
     from modellint.coreml.verdict import Verdict
     from modellint.coreml.verification import Verification
+    from modellint.live.asked import Asked
+    from modellint.live.changes import Change
     from modellint.live.hidden import Held
+    from modellint.live.traced import Traced
+    from modellint.live.writes import LostWrite
     from modellint.rule import Rule
 
 
@@ -184,6 +188,42 @@ class Subject:
         return None if self.inputs is None else capture(self)
 
     @cached_property
+    def symbolic_run(self) -> Run | None:
+        """A run in which the flexible sizes of the inputs stay open; None where none is flexible."""
+        if self.inputs is None or not self.inputs.flexible:
+            return None
+        return capture(self, symbolic=True)
+
+    @cached_property
+    def traced(self) -> Traced | None:
+        """What a trace of the model shows; None where there can be none."""
+        from modellint.live.traced import traced
+
+        return traced(self)
+
+    @cached_property
+    def lost_writes(self) -> tuple[LostWrite, ...]:
+        """What the run writes in place and a model converted from a trace does not see; state of the model's own left out."""
+        from modellint.live.writes import lost_writes
+
+        run = self.run
+        return () if run is None or run.failure is not None else tuple(lost_writes(run))
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """What the run, in evaluation mode, changes of the model's state."""
+        from modellint.live.changes import changes
+
+        return tuple(changes(self))
+
+    @cached_property
+    def asked(self) -> tuple[Asked, ...]:
+        """Where the run takes something out of tensors that Python then computes with."""
+        from modellint.live.asked import asked_values
+
+        return tuple(asked_values(self))
+
+    @cached_property
     def taken(self) -> frozenset[str] | None:
         """Names (as in ``TensorFact``) of the tensors whose elements the run computed with; None without a run to its end.
 
@@ -202,6 +242,11 @@ class Subject:
         if found is None:
             return type(module).__name__, self.class_place(module)
         return found[0].__name__, found[1]
+
+    def class_of(self, path: str, attribute: str) -> str | None:
+        """The name of the class whose code binds an attribute of the module at ``path``; None where no module is there."""
+        module = next((entry.module for entry in self.modules if path in entry.paths), None)
+        return None if module is None else self.attribute_place(module, attribute)[0]
 
     def holder(self, path: str) -> tuple[nn.Module, str]:
         """The nearest module around ``path`` that is not torch's own, and its attribute that leads there.

@@ -58,6 +58,11 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0) -> 
     yield from _lengths(inputs, ranges, draw)
 
 
+def lengths(inputs: Inputs, seed: int = 0) -> Iterator[Case]:
+    """Other lengths of the flexible dimensions only, at their bounds and between."""
+    return _lengths(inputs, {}, torch.Generator().manual_seed(seed))
+
+
 def _flat(inputs: Inputs) -> tuple[list[Any], Any]:
     return pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))
 

@@ -16,6 +16,7 @@ from modellint.source.values import Const, alternatives
 from modellint_rules.training_only import is_for_training, only_says, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call, Question
 
@@ -35,6 +36,7 @@ class DataDependentBranch(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -42,7 +44,10 @@ class DataDependentBranch(Rule):
         def forward(self, x):
             if x.sum() > 0:
                 return x * 2
-            return x
+            return x - 1
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Good
@@ -53,7 +58,10 @@ class DataDependentBranch(Rule):
 
     class Net(nn.Module):
         def forward(self, x):
-            return torch.where(x.sum() > 0, x * 2, x)
+            return torch.where(x.sum() > 0, x * 2, x - 1)
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Fix safety
@@ -75,6 +83,7 @@ class DataDependentBranch(Rule):
     code = "FLW001"
     name = "data-dependent-branch"
     severity = Severity.ERROR
+    live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({BRANCHES}))
     only_modules = True
     only_forward = True
@@ -107,6 +116,18 @@ class DataDependentBranch(Rule):
                     severity=severity_in(code, self.severity, call.node, call.function),
                     statement=call.statement,
                     advice=f"Write `torch.{call.method}imum`, or `clamp`",
+                )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the run, and a trace, what Python takes out of tensors."""
+        for asked in subject.asked:
+            if asked.kind == "branch":
+                yield subject.finding(
+                    self,
+                    "This branch depends on the values of a tensor: tracing keeps the one that the sample input takes",
+                    at=asked.call.place,
+                    modules=[asked.call.module],
+                    advice="Compute both sides and choose with `torch.where`",
                 )
 
 

@@ -15,6 +15,7 @@ from modellint.source.values import Value, alternatives
 from modellint_rules.training_only import is_for_training, is_talk, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call
 
@@ -32,6 +33,7 @@ class TensorToPython(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -39,10 +41,14 @@ class TensorToPython(Rule):
         def forward(self, x):
             scale = x.abs().max().item()
             return x / scale
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -50,6 +56,9 @@ class TensorToPython(Rule):
         def forward(self, x):
             scale = x.abs().max()
             return x / scale
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Fix safety
@@ -69,6 +78,7 @@ class TensorToPython(Rule):
     code = "FLW002"
     name = "tensor-to-python"
     severity = Severity.ERROR
+    live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({NUMBERS}))
     only_modules = True
     only_forward = True
@@ -90,6 +100,18 @@ class TensorToPython(Rule):
                 severity=severity_in(code, self.severity, call.node, call.function),
                 statement=call.statement,
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the run, and a trace, what Python takes out of tensors."""
+        for asked in subject.asked:
+            if asked.kind == "number":
+                spelled = f"{asked.method.strip('_')}(…)" if asked.method.startswith("__") else f".{asked.method}()"
+                yield subject.finding(
+                    self,
+                    f"`{spelled}` takes numbers out of a tensor: tracing keeps those of the sample input",
+                    at=asked.call.place,
+                    modules=[asked.call.module],
+                )
 
 
 def _deciding(code: Code) -> set[ast.AST]:

@@ -15,6 +15,7 @@ from modellint.source.tensors import is_data
 from modellint_rules.training_only import is_for_training, is_talk, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call
 
@@ -32,6 +33,7 @@ class NumpyInForward(Rule):
 
     ## Bad
     ```python
+    import torch
     import numpy as np
     from torch import nn
 
@@ -39,16 +41,23 @@ class NumpyInForward(Rule):
     class Net(nn.Module):
         def forward(self, x):
             return x * float(np.abs(x.detach()).max())
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
     class Net(nn.Module):
         def forward(self, x):
             return x * x.abs().max()
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Fix safety
@@ -66,6 +75,7 @@ class NumpyInForward(Rule):
     code = "FLW003"
     name = "numpy-in-forward"
     severity = Severity.WARNING
+    live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({NUMPY}))
     only_modules = True
     only_forward = True
@@ -86,6 +96,17 @@ class NumpyInForward(Rule):
                 continue
             severity = severity_in(code, self.severity, call.node, call.function)
             yield code.finding(self, call.node, message, severity=severity, statement=call.statement)
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the run, and a trace, what Python takes out of tensors."""
+        for asked in subject.asked:
+            if asked.kind == "array":
+                yield subject.finding(
+                    self,
+                    "NumPy computes this, unseen: tracing keeps the result for the sample input",
+                    at=asked.call.place,
+                    modules=[asked.call.module],
+                )
 
 
 def _runs(call: Call) -> bool:

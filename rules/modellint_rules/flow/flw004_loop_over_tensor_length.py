@@ -15,6 +15,7 @@ from modellint.source.values import alternatives
 from modellint_rules.training_only import is_for_training, only_says, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call, Question, Turns
 
@@ -43,16 +44,23 @@ class LoopOverTensorLength(Rule):
             for t in range(x.shape[1]):
                 steps.append(x[:, t].cumsum(-1))
             return torch.stack(steps, 1)
+
+
+    inputs = (torch.randn(2, 5, 4),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
     class Net(nn.Module):
         def forward(self, x):
             return x.cumsum(-1)
+
+
+    inputs = (torch.randn(2, 5, 4),)
     ```
 
     ## Fix safety
@@ -69,6 +77,7 @@ class LoopOverTensorLength(Rule):
     code = "FLW004"
     name = "loop-over-tensor-length"
     severity = Severity.WARNING
+    live_needs = "run"
     needs = (frozenset({"for", "while"}), frozenset({"forward"}), frozenset({LOOPS}))
     only_modules = True
     only_forward = True
@@ -100,6 +109,18 @@ class LoopOverTensorLength(Rule):
                     severity=severity_in(code, self.severity, question.test, question.function),
                     statement=question.statement,
                 )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Run the model on larger inputs, and look for loops that take more turns."""
+        from modellint.live.turns import long_loops
+
+        for loop in long_loops(subject):
+            yield subject.finding(
+                self,
+                "This loop is as long as a tensor: it is unrolled for the sample input's size",
+                at=loop.place,
+                modules=loop.modules,
+            )
 
 
 def _runs_up_to_size(code: Code, question: Question) -> bool:

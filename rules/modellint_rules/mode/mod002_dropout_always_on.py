@@ -13,6 +13,7 @@ from modellint.source.signs.modes import OFF_BY_DEFAULT, ON_BY_DEFAULT
 from modellint.source.values import Const
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call
     from modellint.source.values import Value
@@ -31,6 +32,7 @@ class DropoutAlwaysOn(Rule):
 
     ## Bad
     ```python
+    import torch
     import torch.nn.functional as F
     from torch import nn
 
@@ -42,10 +44,14 @@ class DropoutAlwaysOn(Rule):
 
         def forward(self, x):
             return self.linear(F.dropout(x, 0.5))
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Good
     ```python
+    import torch
     import torch.nn.functional as F
     from torch import nn
 
@@ -57,6 +63,9 @@ class DropoutAlwaysOn(Rule):
 
         def forward(self, x):
             return self.linear(F.dropout(x, 0.5, training=self.training))
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Fix safety
@@ -73,6 +82,7 @@ class DropoutAlwaysOn(Rule):
     code = "MOD002"
     name = "dropout-always-on"
     severity = Severity.ERROR
+    live_needs = "run"
     needs = (frozenset("~" + name for name in (*ON_BY_DEFAULT, *OFF_BY_DEFAULT)), frozenset({DROPS}))
     fixable = "`training=self.training`"
 
@@ -89,6 +99,28 @@ class DropoutAlwaysOn(Rule):
                     f"`{call.method}` is on in evaluation mode too: `model.eval()` does not reach it",
                     fix=_fix(code, call),
                     statement=call.statement,
+                )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every functional dropout of a run in evaluation mode for its mode."""
+        run = subject.run
+        if run is None:
+            return
+        # A layer in training mode is MOD001's.
+        layers = {call.place for call in run.modules if "Dropout" in call.type}
+        for call in run.calls:
+            owner, _, name = call.name.rpartition(".")
+            if owner != "torch.nn.functional" or name not in ON_BY_DEFAULT or call.place in layers:
+                continue
+            place = ON_BY_DEFAULT[name]
+            is_on = call.arguments[place] if len(call.arguments) > place else call.keywords.get("training", True)
+            rate = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("p", 0.5)
+            if is_on and rate:
+                yield subject.finding(
+                    self,
+                    f"`{name}` is on in evaluation mode too: `model.eval()` does not reach it",
+                    at=call.place,
+                    modules=[call.module],
                 )
 
 

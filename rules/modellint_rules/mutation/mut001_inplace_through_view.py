@@ -16,6 +16,7 @@ from modellint_rules.mutation.memory import bases, changes, indices, is_read_lat
 from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Write
 
@@ -35,6 +36,7 @@ class InplaceThroughView(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -43,10 +45,14 @@ class InplaceThroughView(Rule):
             y = x.clone()
             y[0].mul_(3)
             return y
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -55,6 +61,9 @@ class InplaceThroughView(Rule):
             y = x.clone()
             y[0] = y[0].mul(3)
             return y
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Fix safety
@@ -74,6 +83,8 @@ class InplaceThroughView(Rule):
     code = "MUT001"
     name = "inplace-through-view"
     severity = Severity.ERROR
+    live_needs = "run"
+    withdraws = True
     needs = (frozenset({"forward"}), frozenset({SHARES}))
     only_modules = True
     only_forward = True
@@ -113,6 +124,37 @@ class InplaceThroughView(Rule):
                     severity=severity,
                     statement=write.statement,
                     fix=_assigned(code, write),
+                )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the run which writes a traced model loses."""
+        from modellint.live.items import item_assignments
+
+        run = subject.run
+        if run is None or subject.destination.frontend == "export":
+            return
+        items = list(item_assignments(run))
+        # Those are MUT002's and MUT003's.
+        mixed = {item.call.place for item in items if item.is_mixed and (item.tensors or item.masks)}
+        for lost in subject.lost_writes:
+            if lost.operator.name == "aten::index_put_" and lost.place in mixed:
+                continue
+            name = lost.operator.name.rpartition("::")[2]
+            yield subject.finding(
+                self,
+                f"`{name}` writes to memory that is read later under another name: in a traced model the update is dropped there",
+                at=lost.place,
+                modules=[lost.operator.module],
+                operator=lost.operator.name,
+            )
+        for item in items:
+            if item.is_behind_dots and not item.tensors and not item.masks:
+                yield subject.finding(
+                    self,
+                    "An assignment behind an ellipsis goes to other dimensions, or is refused, when a traced model is converted",
+                    at=item.call.place,
+                    modules=[item.call.module],
+                    advice="Write the dimensions out: `x[:, :, 1] = v`",
                 )
 
 

@@ -15,6 +15,7 @@ from modellint_rules.mutation.memory import changes, indices, is_called_mask, is
 from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Write
 
@@ -45,6 +46,9 @@ class TensorIndexAssign(Rule):
             y = x * 2
             y[:, self.hidden] = 0.0
             return y
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Good
@@ -62,6 +66,9 @@ class TensorIndexAssign(Rule):
             y = x * 2
             y = y.transpose(0, 1).index_put((self.hidden,), y.new_tensor(0.0)).transpose(0, 1)
             return y
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Fix safety
@@ -79,6 +86,8 @@ class TensorIndexAssign(Rule):
     code = "MUT002"
     name = "tensor-index-assign"
     severity = Severity.ERROR
+    live_needs = "run"
+    withdraws = True
     needs = (frozenset({"forward"}), frozenset({INDEXED}))
     only_modules = True
     only_forward = True
@@ -104,6 +113,20 @@ class TensorIndexAssign(Rule):
                 statement=write.statement,
                 fix=_fix(code, write, place),
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every assignment of the run for its indices."""
+        from modellint.live.items import item_assignments
+
+        run = subject.run
+        for item in () if run is None or subject.destination.frontend == "export" else item_assignments(run):
+            if item.tensors and not item.masks and item.is_mixed:
+                yield subject.finding(
+                    self,
+                    "An assignment by a tensor of indices next to another index is dropped when a traced model is converted",
+                    at=item.call.place,
+                    modules=[item.call.module],
+                )
 
 
 def _is_dropped(write: Write, place: ast.Subscript) -> bool:

@@ -16,6 +16,7 @@ from modellint_rules.mutation.memory import changes, indices, is_called_mask, it
 from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Write
 
@@ -37,6 +38,7 @@ class MaskAssign(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -45,10 +47,14 @@ class MaskAssign(Rule):
             y = x * 2
             y[y > 1] = 0.0
             return y
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -57,6 +63,9 @@ class MaskAssign(Rule):
             y = x * 2
             y = y.masked_fill(y > 1, 0.0)
             return y
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Fix safety
@@ -75,6 +84,7 @@ class MaskAssign(Rule):
     code = "MUT003"
     name = "mask-assign"
     severity = Severity.WARNING
+    live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({INDEXED}))
     only_modules = True
     only_forward = True
@@ -101,6 +111,25 @@ class MaskAssign(Rule):
                 severity=severity_in(code, usual, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, readings, place) if alone else None,
+            )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every assignment of the run for its indices."""
+        from modellint.live.items import item_assignments
+
+        run = subject.run
+        for item in () if run is None else item_assignments(run):
+            if not item.masks:
+                continue
+            alone = not item.is_mixed or subject.destination.frontend == "export"
+            yield subject.finding(
+                self,
+                "An assignment by a mask becomes a gather and a scatter; `torch.where` computes the same"
+                if alone
+                else "An assignment by a mask next to another index is dropped when a traced model is converted",
+                at=item.call.place,
+                modules=[item.call.module],
+                severity=Severity.WARNING if alone else Severity.ERROR,
             )
 
 

@@ -14,6 +14,7 @@ from modellint.source.values import Const, Container, alternatives
 from modellint_rules.mutation.memory import changes, indices, is_tensor, item_of
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Write
 
@@ -31,6 +32,7 @@ class SliceAssign(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -39,10 +41,14 @@ class SliceAssign(Rule):
             y = x * 2
             y[:, 1:] = x[:, :-1]
             return y
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -51,6 +57,9 @@ class SliceAssign(Rule):
             y = x * 2
             y = y.slice_scatter(x[:, :-1], 1, 1)
             return y
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Fix safety
@@ -70,6 +79,7 @@ class SliceAssign(Rule):
     code = "MUT004"
     name = "slice-assign"
     severity = Severity.INFO
+    live_needs = "run"
     default = False
     needs = (frozenset({"forward"}), frozenset({ITEMS}))
     only_modules = True
@@ -88,6 +98,20 @@ class SliceAssign(Rule):
                     "An assignment to a part of a tensor copies it whole, and converts with constant bounds only",
                     statement=write.statement,
                     fix=_fix(code, write, place),
+                )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every assignment of the run for its indices."""
+        from modellint.live.items import item_assignments
+
+        run = subject.run
+        for item in () if run is None else item_assignments(run):
+            if not item.masks and not item.tensors and not item.is_behind_dots:
+                yield subject.finding(
+                    self,
+                    "An assignment to a part of a tensor copies it whole, and converts with constant bounds only",
+                    at=item.call.place,
+                    modules=[item.call.module],
                 )
 
 

@@ -18,6 +18,7 @@ from modellint_rules.mutation.running import buffers, named
 from modellint_rules.training_only import is_for_training, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Write
 
@@ -48,19 +49,26 @@ class BufferMutatedWithoutState(Rule):
 
         def forward(self, x):
             y = x + self.last
-            self.last.copy_(x[0])
+            self.last.add_(x[0].detach())
             return y
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
     class Smoothed(nn.Module):
         def forward(self, x, last):
             y = x + last
-            return y, x[0]
+            return y, last + x[0]
+
+
+    inputs = (torch.randn(2, 8), torch.randn(8))
     ```
 
     ## Fix safety
@@ -80,6 +88,8 @@ class BufferMutatedWithoutState(Rule):
     code = "MUT005"
     name = "buffer-mutated-without-state"
     severity = Severity.ERROR
+    live_needs = "run"
+    withdraws = True
     needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
     only_modules = True
     only_forward = True
@@ -114,6 +124,23 @@ class BufferMutatedWithoutState(Rule):
                 attribute=name,
                 severity=severity_in(code, usual, write.node, write.function),
                 statement=write.statement,
+            )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the run which buffers it changes, and later runs whether that matters."""
+        for change in subject.changes:
+            lasts = change.of_data or change.of_old
+            # A buffer that is moved or made anew, to no effect, is one that the program may hold as it is.
+            if change.kind == "attribute" or not (change.in_place or (lasts and change.matters is not False)):
+                continue
+            yield subject.finding(
+                self,
+                f"The {change.kind} `{change.attribute}` changes while the model runs: converted without a state it is a constant",
+                at=change.place,
+                modules=change.paths,
+                severity=Severity.ERROR if lasts and change.matters is not False else Severity.WARNING,
+                class_name=subject.class_of(change.module, change.attribute),
+                attribute=change.attribute,
             )
 
 

@@ -17,6 +17,7 @@ from modellint.source.values import alternatives
 from modellint_rules.training_only import TALK, is_for_training, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Write
 
@@ -35,6 +36,7 @@ class AttributeAssignedInForward(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -44,13 +46,17 @@ class AttributeAssignedInForward(Rule):
             self.last = None
 
         def forward(self, x):
-            y = x if self.last is None else x + self.last
+            y = x * 2 if self.last is None else x + self.last
             self.last = y.detach()
             return y
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -58,6 +64,9 @@ class AttributeAssignedInForward(Rule):
         def forward(self, x, last):
             y = x + last
             return y, y.detach()
+
+
+    inputs = (torch.randn(2, 8), torch.randn(2, 8))
     ```
 
     ## Fix safety
@@ -77,6 +86,7 @@ class AttributeAssignedInForward(Rule):
     code = "MUT006"
     name = "attribute-assigned-in-forward"
     severity = Severity.WARNING
+    live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({ASSIGNS}))
     only_modules = True
     only_forward = True
@@ -103,6 +113,20 @@ class AttributeAssignedInForward(Rule):
                 severity=severity_in(code, weight, write.node, write.function),
                 statement=write.statement,
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask later runs whether what a run leaves in attributes matters."""
+        for change in subject.changes:
+            if change.kind == "attribute" and (change.matters or (change.matters is None and change.of_old)):
+                yield subject.finding(
+                    self,
+                    f"`self.{change.attribute}` is set while the model runs and read in another call: a converted model does not "
+                    "keep it",
+                    at=change.place,
+                    modules=change.paths,
+                    class_name=subject.class_of(change.module, change.attribute),
+                    attribute=change.attribute,
+                )
 
 
 def _attribute(write: Write) -> str | None:

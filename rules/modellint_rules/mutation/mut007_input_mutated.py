@@ -17,6 +17,7 @@ from modellint_rules.mutation.memory import changes, is_tensor, may_be_copy
 from modellint_rules.training_only import is_for_training, severity_in
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Write
 
@@ -33,6 +34,7 @@ class InputMutated(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -40,10 +42,14 @@ class InputMutated(Rule):
         def forward(self, x):
             x.clamp_(0, 1)
             return x * 2
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -52,6 +58,9 @@ class InputMutated(Rule):
             x = x.clone()
             x.clamp_(0, 1)
             return x * 2
+
+
+    inputs = (torch.randn(2, 4),)
     ```
 
     ## Fix safety
@@ -70,6 +79,8 @@ class InputMutated(Rule):
     code = "MUT007"
     name = "input-mutated"
     severity = Severity.WARNING
+    live_needs = "run"
+    withdraws = True
     needs = (frozenset({"forward"}), frozenset({CHANGES_INPUT}))
     only_modules = True
     only_forward = True
@@ -98,6 +109,18 @@ class InputMutated(Rule):
                 severity=severity_in(code, self.severity, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, forward, name),
+            )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the run whether it writes to the model's own inputs."""
+        from modellint.live.writes import input_writes
+
+        for name, write in () if subject.run is None else input_writes(subject, subject.run):
+            yield subject.finding(
+                self,
+                f"This changes `{name}`, an input of the model, in place: inputs of a Core ML model are immutable",
+                at=write.operator.place,
+                modules=[write.operator.module],
             )
 
 

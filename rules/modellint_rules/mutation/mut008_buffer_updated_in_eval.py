@@ -12,6 +12,7 @@ from modellint.source.nodes import walk
 from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Write
 
@@ -41,6 +42,9 @@ class BufferUpdatedInEval(Rule):
         def forward(self, x):
             self.mean.mul_(0.9).add_(0.1 * x.detach().mean(0))
             return x - self.mean
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Good
@@ -58,6 +62,9 @@ class BufferUpdatedInEval(Rule):
             if self.training:
                 self.mean.mul_(0.9).add_(0.1 * x.detach().mean(0))
             return x - self.mean
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Fix safety
@@ -76,6 +83,7 @@ class BufferUpdatedInEval(Rule):
     code = "MUT008"
     name = "buffer-updated-in-eval"
     severity = Severity.WARNING
+    live_needs = "run"
     needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
     only_modules = True
     only_forward = True
@@ -95,6 +103,19 @@ class BufferUpdatedInEval(Rule):
                 attribute=update.attribute,
                 fix=_fix(code, update.write),
             )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask the run which buffers it changes, and of what it computes their values."""
+        for change in subject.changes:
+            if change.kind == "buffer" and change.of_data and change.of_old and change.is_statistic:
+                yield subject.finding(
+                    self,
+                    f"`self.{change.attribute}` is a running statistic and moves in evaluation too",
+                    at=change.place,
+                    modules=change.paths,
+                    class_name=subject.class_of(change.module, change.attribute),
+                    attribute=change.attribute,
+                )
 
 
 def _fix(code: Code, write: Write) -> Fix | None:

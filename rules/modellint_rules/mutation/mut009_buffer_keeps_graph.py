@@ -14,6 +14,7 @@ from modellint.source.values import Value, alternatives
 from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Write
     from modellint_rules.mutation.running import Update
@@ -45,6 +46,9 @@ class BufferKeepsGraph(Rule):
             if self.training:
                 self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
             return x - self.mean
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Good
@@ -62,6 +66,9 @@ class BufferKeepsGraph(Rule):
             if self.training:
                 self.mean = 0.9 * self.mean.detach() + 0.1 * x.mean(0)
             return x - self.mean
+
+
+    inputs = (torch.randn(2, 8),)
     ```
 
     ## Fix safety
@@ -80,6 +87,7 @@ class BufferKeepsGraph(Rule):
     code = "MUT009"
     name = "buffer-keeps-graph"
     severity = Severity.WARNING
+    live_needs = "values run"
     needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
     only_modules = True
     only_forward = True
@@ -98,6 +106,20 @@ class BufferKeepsGraph(Rule):
                 f"`self.{update.attribute}` is updated from tensors that need gradients: it keeps the graph of every step",
                 attribute=update.attribute,
                 fix=_fix(code, update),
+            )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Run the model once in training mode, and look at what its buffers hold then."""
+        from modellint.live.graphs import kept_graphs
+
+        for kept in kept_graphs(subject):
+            yield subject.finding(
+                self,
+                f"`self.{kept.attribute}` is updated from tensors that need gradients: it keeps the graph of every step",
+                at=kept.place,
+                modules=kept.entry.paths,
+                class_name=subject.class_of(kept.entry.path, kept.attribute),
+                attribute=kept.attribute,
             )
 
 

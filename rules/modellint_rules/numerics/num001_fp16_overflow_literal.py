@@ -14,6 +14,7 @@ from modellint.source.signs.numbers import LARGEST
 from modellint_rules.numerics.written import FACTOR, FILL, TERM, is_float, is_judge, is_of_data, meetings
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint_rules.numerics.written import Meeting
 
@@ -33,6 +34,7 @@ class Fp16OverflowLiteral(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -40,10 +42,14 @@ class Fp16OverflowLiteral(Rule):
         def forward(self, scores, mask):
             scores = scores.masked_fill(mask == 0, -1e9)
             return scores.softmax(-1)
+
+
+    inputs = (torch.randn(2, 4, 4), torch.ones(4, 4))
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -51,6 +57,9 @@ class Fp16OverflowLiteral(Rule):
         def forward(self, scores, mask):
             scores = scores.masked_fill(mask == 0, -1e4)
             return scores.softmax(-1)
+
+
+    inputs = (torch.randn(2, 4, 4), torch.ones(4, 4))
     ```
 
     ## Fix safety
@@ -70,6 +79,7 @@ class Fp16OverflowLiteral(Rule):
     code = "NUM001"
     name = "fp16-overflow-literal"
     severity = Severity.WARNING
+    live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({WIDE_NUMBERS}))
     only_modules = True
     only_forward = True
@@ -97,6 +107,33 @@ class Fp16OverflowLiteral(Rule):
                 f"`{shown}` is beyond float16, which ends at 65504: what it makes of a tensor becomes {becomes} in Core ML",
                 statement=meeting.statement,
                 fix=_fix(code, meeting, numbers),
+                advice="Use a number within ±65504, or convert with `--precision fp32`",
+            )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every number that meets a tensor in the run for its size."""
+        from modellint.live.numbers import FACTOR, FILL, TERM, is_of_data, numbers_met
+        from modellint.live.reach import Reach
+
+        run = subject.run
+        if run is None or subject.destination.precision == "fp32":
+            return
+        data = Reach.of_values(run)
+        for met in numbers_met(run):
+            if (
+                met.how not in (FILL, TERM, FACTOR)
+                or not LARGEST < abs(met.number) < math.inf
+                or "float" not in met.dtype
+            ):
+                continue
+            if met.how == TERM and not is_of_data(met, data):
+                continue
+            becomes = "-inf" if met.number < 0 else "inf"
+            yield subject.finding(
+                self,
+                f"{met.number:g} is beyond float16, which ends at 65504: what it makes of a tensor becomes {becomes} in Core ML",
+                at=met.call.place,
+                modules=[met.call.module],
                 advice="Use a number within ±65504, or convert with `--precision fp32`",
             )
 

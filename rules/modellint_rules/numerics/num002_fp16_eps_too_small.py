@@ -16,6 +16,7 @@ from modellint.source.values import ClassValue, alternatives
 from modellint_rules.numerics.written import FLOOR, TERM, is_judge, is_of_data, meetings
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call
 
@@ -33,22 +34,30 @@ class Fp16EpsTooSmall(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
     class Entropy(nn.Module):
         def forward(self, p):
             return -(p * (p + 1e-12).log()).sum(-1)
+
+
+    inputs = (torch.rand(2, 4),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
     class Entropy(nn.Module):
         def forward(self, p):
             return -(p * (p + 1e-07).log()).sum(-1)
+
+
+    inputs = (torch.rand(2, 4),)
     ```
 
     ## Fix safety
@@ -67,6 +76,7 @@ class Fp16EpsTooSmall(Rule):
     code = "NUM002"
     name = "fp16-eps-too-small"
     severity = Severity.WARNING
+    live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({TINY_NUMBERS}))
     only_modules = True
     only_forward = True
@@ -105,6 +115,26 @@ class Fp16EpsTooSmall(Rule):
             statement=statement,
             fix=fix,
         )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every number that is added in the run, or is an epsilon, for its size."""
+        from modellint.live.numbers import EPS, FLOOR, is_of_data, numbers_met
+        from modellint.live.numbers import TERM as ADDED
+        from modellint.live.reach import Reach
+
+        run = subject.run
+        if run is None or subject.destination.precision == "fp32":
+            return
+        data = Reach.of_values(run)
+        for met in numbers_met(run):
+            guards = met.how in (EPS, FLOOR) or (met.how == ADDED and not met.subtracts)
+            if guards and 0 < met.number < SMALLEST and "float" in met.dtype and is_of_data(met, data):
+                yield subject.finding(
+                    self,
+                    f"{met.number:g} is less than the smallest number of float16: it becomes 6e-08 in Core ML",
+                    at=met.call.place,
+                    modules=[met.call.module],
+                )
 
 
 _FUNCTIONS = frozenset(

@@ -16,6 +16,7 @@ from modellint.source.values import alternatives
 from modellint_rules.numerics.written import FACTOR, FILL, FLOOR, TERM, is_judge, is_of_data, meetings
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint_rules.numerics.written import Meeting
 
@@ -32,22 +33,30 @@ class IntOutsideInt32(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
     class Hash(nn.Module):
         def forward(self, ids):
             return ids.long() * 2654435761
+
+
+    inputs = (torch.arange(4),)
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
     class Hash(nn.Module):
         def forward(self, ids):
             return ids.long() * 40503
+
+
+    inputs = (torch.arange(4),)
     ```
 
     ## Fix safety
@@ -64,6 +73,7 @@ class IntOutsideInt32(Rule):
     code = "NUM006"
     name = "int-outside-int32"
     severity = Severity.ERROR
+    live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({LONG_NUMBERS}))
     only_modules = True
     only_forward = True
@@ -84,6 +94,43 @@ class IntOutsideInt32(Rule):
                     meeting.node,
                     f"{numbers[0]} is outside of int32: it becomes {kept} in Core ML, without a word",
                     statement=meeting.statement,
+                )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every whole number that meets a tensor in the run for its size, and those that buffers hold."""
+        from modellint.live.binding import binding_of
+        from modellint.live.numbers import FACTOR, FILL, TERM, numbers_met
+        from modellint.live.reach import state_read
+
+        run = subject.run
+        if run is None:
+            return
+        for met in numbers_met(run):
+            number = met.number
+            if (
+                met.how in (FILL, TERM, FACTOR)
+                and type(number) is int
+                and not -LONGEST - 2 < number <= LONGEST
+                and "int" in met.dtype
+            ):
+                yield subject.finding(
+                    self,
+                    f"{number} is outside of int32: it becomes {LONGEST if number > 0 else -LONGEST - 1} in Core ML, without a word",
+                    at=met.call.place,
+                    modules=[met.call.module],
+                )
+        read = state_read(run) if subject.has_values else frozenset()
+        for state in subject.state:
+            if str(state.tensor.dtype) != "torch.int64" or read.isdisjoint(state.names) or not state.tensor.numel():
+                continue
+            low, high = (int(end) for end in state.tensor.aminmax())
+            if low < -LONGEST - 1 or high > LONGEST:
+                number = high if high > LONGEST else low
+                yield subject.finding(
+                    self,
+                    f"the {state.kind} `{state.attribute}` holds {number}, which is outside of int32: Core ML narrows it without a word",
+                    modules=[name.rpartition(".")[0] for name in state.names],
+                    **binding_of(subject, state.name).keywords(),
                 )
 
 

@@ -15,6 +15,7 @@ from modellint.source.values import alternatives
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call
 
@@ -32,6 +33,7 @@ class HardCodedSize(Rule):
 
     ## Bad
     ```python
+    import torch
     from torch import nn
 
 
@@ -42,10 +44,15 @@ class HardCodedSize(Rule):
 
         def forward(self, x):
             return self.conv(x).reshape(1, 8, 196)
+
+
+    inputs = (torch.randn(1, 3, 56, 56),)
+    flexible = {0: {0: (1, 4)}}
     ```
 
     ## Good
     ```python
+    import torch
     from torch import nn
 
 
@@ -56,6 +63,10 @@ class HardCodedSize(Rule):
 
         def forward(self, x):
             return self.conv(x).reshape(-1, 8, 196)
+
+
+    inputs = (torch.randn(1, 3, 56, 56),)
+    flexible = {0: {0: (1, 4)}}
     ```
 
     ## Fix safety
@@ -74,6 +85,7 @@ class HardCodedSize(Rule):
     code = "SHP004"
     name = "hard-coded-size"
     severity = Severity.WARNING
+    live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({FIXED_SIZES}))
     only_modules = True
     only_forward = True
@@ -97,6 +109,26 @@ class HardCodedSize(Rule):
                 f"`{call.method}` to sizes that are all written down: other sizes of the input fail",
                 statement=call.statement,
                 fix=Fix("Leave the first size open", (edit,), Applicability.UNSAFE),
+            )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Run the model at the bounds of its flexible sizes."""
+        from modellint.live.sizes import failures, is_written_out
+
+        said = set()
+        for failure in failures(subject):
+            method = (failure.function or failure.operator or "").replace("::", ".").rpartition(".")[2]
+            sizes = failure.arguments[1:]
+            if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
+                sizes = tuple(sizes[0])
+            if method not in ("view", "reshape", "expand") or not is_written_out(sizes) or failure.place in said:
+                continue
+            said.add(failure.place)
+            yield subject.finding(
+                self,
+                f"`{method}` to sizes that are all written down: other sizes of the input fail",
+                at=failure.place,
+                modules=[failure.module],
             )
 
 

@@ -13,6 +13,7 @@ from modellint.source.values import Container, Value, alternatives
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
+    from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call
 
@@ -30,6 +31,7 @@ class InterpolateFixedSize(Rule):
 
     ## Bad
     ```python
+    import torch
     import torch.nn.functional as F
     from torch import nn
 
@@ -41,10 +43,15 @@ class InterpolateFixedSize(Rule):
 
         def forward(self, x):
             return F.interpolate(self.conv(x), size=(64, 64), mode="bilinear")
+
+
+    inputs = (torch.randn(1, 3, 32, 32),)
+    flexible = {0: {2: (16, 64), 3: (16, 64)}}
     ```
 
     ## Good
     ```python
+    import torch
     import torch.nn.functional as F
     from torch import nn
 
@@ -56,6 +63,10 @@ class InterpolateFixedSize(Rule):
 
         def forward(self, x):
             return F.interpolate(self.conv(x), scale_factor=2.0, mode="bilinear")
+
+
+    inputs = (torch.randn(1, 3, 32, 32),)
+    flexible = {0: {2: (16, 64), 3: (16, 64)}}
     ```
 
     ## Fix safety
@@ -74,6 +85,8 @@ class InterpolateFixedSize(Rule):
     code = "SHP006"
     name = "interpolate-fixed-size"
     severity = Severity.WARNING
+    live_needs = "run"
+    supersedes = ("OPS002",)
     needs = (frozenset({"forward"}), frozenset({"interpolate", "upsample", "Upsample"}))
     only_modules = True
     only_forward = True
@@ -93,6 +106,22 @@ class InterpolateFixedSize(Rule):
                     call.node,
                     f"`{call.method}` to a size that is written down: with a flexible input the conversion fails",
                     statement=call.statement,
+                    advice="Write `scale_factor`, if the input is flexible",
+                )
+
+    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+        """Ask every resampling of what has a flexible size for its own size."""
+        from modellint.live.sizes import flexible_calls
+
+        for call in flexible_calls(subject, _FUNCTIONS):
+            size = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("size")
+            if size is not None:
+                name = call.name.rpartition(".")[2]
+                yield subject.finding(
+                    self,
+                    f"`{name}` to a size that is written down: with a flexible input the conversion fails",
+                    at=call.place,
+                    modules=[call.module],
                     advice="Write `scale_factor`, if the input is flexible",
                 )
 
