@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -37,7 +38,7 @@ def executed(
         known: An earlier verdict of ``agreement.py``; routes that do not convert by it are not tried.
     """
     found: dict[str, Any] = {}
-    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    kept = copy.deepcopy(model.state_dict())
     with quiet():
         samples = list(_samples(model, args))
     for route in ROUTES:
@@ -132,9 +133,10 @@ def _converted(program: Any, options: dict[str, Any], route: str) -> Any:
 def _samples(model: nn.Module, args: tuple[Any, ...]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
     """Inputs and outputs: of the sample, and of ones with the sample's numbers in other orders and half as large.
 
-    That keeps what a model demands of its inputs, where it demands something. States begin anew each time.
+    That keeps what a model demands of its inputs, where it demands something; ascending numbers stay so. States begin anew
+    each time.
     """
-    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    kept = copy.deepcopy(model.state_dict())
     for seed in range(SEEDS):
         chance = torch.Generator().manual_seed(seed)
         given = args if seed == 0 else _other(args, chance, 0.5 if seed == 2 else 1.0)
@@ -159,6 +161,8 @@ def _other(value: Any, chance: torch.Generator, scale: float) -> Any:
     if value.dtype == torch.bool:
         return torch.randint(0, 2, value.shape, generator=chance).bool()
     flat = value.reshape(-1)[torch.randperm(value.numel(), generator=chance)].reshape(value.shape)
+    if value.dim() and value.shape[-1] > 3 and bool((value.diff() >= 0).all()):
+        flat = flat.sort(-1).values
     return flat * scale if flat.is_floating_point() else flat
 
 

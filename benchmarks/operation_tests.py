@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("operation_tests")
     group.addoption("--operations", type=Path, help="the file for results, lines of JSON")
     group.addoption("--built", action="store_true", help="convert nothing: run programs only as tests build them")
+    group.addoption("--every", type=int, default=1, help="run one in so many tests")
     group.addoption("--tests", nargs="*", default=[], help="parts of names of tests")
 
 
@@ -53,6 +54,7 @@ class OperationTests:
         self._ledger = Ledger(config.getoption("--operations"))
         self._unconverted = config.getoption("--built")
         self._only = config.getoption("--tests")
+        self._every = config.getoption("--every")
         self._test = ""
         self._cases: list[dict[str, Any]] = []
         self._built: dict[int, Any] = {}
@@ -74,13 +76,13 @@ class OperationTests:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out neural networks, and what is run already."""
-        items[:] = [
+        chosen = [
             item
             for item in items
             if "neuralnetwork" not in str(_parameters(item).get("backend"))
-            and _name(item) not in self._ledger.begun
             and (not self._only or any(part in _name(item) for part in self._only))
         ]
+        items[:] = [item for item in chosen[:: self._every] if _name(item) not in self._ledger.begun]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
