@@ -104,26 +104,29 @@ def main() -> int:
 
 
 def work(arguments: argparse.Namespace) -> int:
-    """Verify what is not verified yet: seed by seed, and in later seeds what was fast first."""
+    """Verify what is not verified yet: all with the first seed, then with the others, and what was fast before what was not."""
     torch.set_num_threads(1)
     ledger = Ledger(arguments.results)
-    everything = [
+    first, *others = arguments.seeds
+    chosen = [
         one for one in KINDS[arguments.kind]() if not arguments.only or any(part in one.name for part in arguments.only)
     ]
+
+    def earlier(one: Work) -> dict[str, Any]:
+        return ledger.rows.get(_label(one, first), {})
+
     done = 0
-    for at, seed in enumerate(arguments.seeds):
-        earlier = {
-            (one.name, one.route): ledger.rows.get(_label(one, arguments.seeds[0]), {}) for one in everything if at
-        }
-        for one in sorted(everything, key=lambda one: earlier.get((one.name, one.route), {}).get("seconds", 0.0)):
-            label = _label(one, seed)
-            if label in ledger.begun or earlier.get((one.name, one.route), {}).get("verdict") in _HOPELESS:
-                continue
-            if done == BATCH:
-                return MORE
-            done += 1
-            ledger.begin(label)
-            ledger.finish({"name": label, **_judged(one, seed, arguments.precision)})
+    for seeds in ([first], others):
+        for one in sorted(chosen, key=lambda one: earlier(one).get("seconds", 0.0)):
+            for seed in seeds:
+                label = _label(one, seed)
+                if label in ledger.begun or earlier(one).get("verdict") in _HOPELESS:
+                    continue
+                if done == BATCH:
+                    return MORE
+                done += 1
+                ledger.begin(label)
+                ledger.finish({"name": label, **_judged(one, seed, arguments.precision)})
     return 0
 
 

@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 LARGEST = 2 * 1024**3
 """The most bytes of parameters that are given values for the sake of rules that look at them."""
+_SHARE = 0.95
+"""How much of the time-out a verification plans with; the rest goes to the start and the end of the process."""
 _AT_ONCE = LARGEST // 4
 """Up to so many bytes a model is built without asking first, on the meta device, how large it is."""
 
@@ -125,6 +128,7 @@ class Work:
         self._project = place.Project(Path(request["root"]))
         self._folder = Path(request["folder"])
         self._notes: list[str] = []
+        self._began = time.monotonic()
 
     def _enter(self, stage: str) -> None:
         self._stage = stage
@@ -229,6 +233,8 @@ class Work:
             "with_layers": self._request["verify"] == "layers",
             # Converting and judging take time as well.
             "budget": 0.4 * self._request["timeout"],
+            "limit": _SHARE * self._request["timeout"] - (time.monotonic() - self._began),
+            "partly": lambda known: self._channel.send({"partial": verification.to_json(known)}),
         }
         self._enter("verifying")
         if package is None:
@@ -237,7 +243,10 @@ class Work:
             found = verify_package(model, given, package, self._project, **options)
         self._enter("checking")
         subject = self._subject(Built(model, given, True), execute=lambda _: found)
-        diagnostics = confirmed.findings(subject, self._rules(), found)
+        rules = self._rules()
+        diagnostics = confirmed.findings(subject, rules, found)
+        if found.verdict == verification.UNDECIDED and not found.cases:
+            diagnostics += self._run(subject, rules)
         return self._answer(diagnostics) | {"verification": verification.to_json(found)}
 
     def _exported(self) -> dict[str, Any]:

@@ -1,12 +1,8 @@
-"""What `modellint verify` and `modellint.verify` say of conversions that are right, wrong, and neither."""
+"""What `modellint.verify` says of conversions that are right, wrong, and neither."""
 
 from __future__ import annotations
 
 import copy
-import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +12,15 @@ from torch import nn
 from torch.nn import functional
 
 import modellint
-from modellint.coreml.private import ct, silence
 from modellint.coreml.verification import Verification
+from modellint.coreml.verify import verify
+from modellint.live.place import Project
+from modellint.live.subject import Inputs
+from modellint.settings import Destination
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 HERE = Path(__file__)
-ROOT = HERE.parent.parent.parent
 LINES = HERE.read_text("utf-8").splitlines()
 
 torch.manual_seed(0)
@@ -411,6 +409,49 @@ def test_what_is_no_model_is_refused(wrong: Any) -> None:
         modellint.verify(nn.ReLU(), (X,), precision="fp8")
 
 
+class Returning(nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        return {"logits": x * 2, "parts": (x.sigmoid(), torch.ones(2))}
+
+
+def test_outputs_are_told_by_their_place_in_what_the_model_returns() -> None:
+    found = verified(Returning(), X, frontend="export")
+    assert [one.path for one in found.outputs] == ["['logits']", "['parts'][0]", "['parts'][1]"]
+    assert [one.path for one in verified(nn.ReLU(), X).outputs] == [""]
+    (note,) = found.notes
+    assert "['parts'][1] is the same on all inputs" in note
+
+
+def test_error_that_the_model_magnifies_is_told() -> None:
+    class Choosing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            # One convolution in the program.
+            self.layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+            self.layers[1].running_var.uniform_(0.5, 2.0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sin(1e4 * self.layers(x))
+
+    found = verified(Choosing().eval(), IMAGES)
+    assert found.ok
+    assert found.outputs[0].error > 1e-4
+    assert any("rounding" in note for note in found.notes)
+
+
+def test_what_there_is_no_time_for_is_left_out() -> None:
+    known: list[Verification] = []
+    found = verify(
+        nn.Linear(4, 3).eval(), Inputs.of((X,)), Destination(), Project(HERE.parent), limit=0.0, partly=known.append
+    )
+    assert found.verdict == "agrees"
+    assert len(found.cases) == 1
+    assert found.half_ok is None
+    assert any("float16 is left out" in note for note in found.notes)
+    assert any("only one set of inputs" in note for note in found.notes)
+    assert [(one.verdict, len(one.cases)) for one in known] == [("undecided", 1)]
+
+
 # float16.
 
 
@@ -464,178 +505,3 @@ def test_overflow_is_a_finding_where_it_is_asked_for() -> None:
     }
     single = modellint.check_model(Overflowing(), (X,), select="NUM004", root=HERE.parent, precision="fp32")
     assert single.diagnostics == ()
-
-
-# The command line.
-
-MODEL = """\
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.linear = nn.Linear(4, 4)
-
-    def forward(self, x):
-        return self.linear(x).softmax(-1)
-
-
-class Wrong(Net):
-    def forward(self, x):
-        y = self.linear(x)
-        y[:, 0].mul_(2)
-        return y.softmax(-1)
-
-
-class Slow(nn.Module):
-    def forward(self, x):
-        while True:
-            pass
-
-
-class Flat(nn.Module):
-    def forward(self, x):
-        return torch.argmax(x * 2)
-
-
-class Bessel(nn.Module):
-    def forward(self, x):
-        return torch.special.bessel_j0(x)
-"""
-
-
-def row_of(word: str) -> int:
-    return next(row for row, line in enumerate(MODEL.splitlines(), 1) if word in line)
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "modellint", "verify", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "model.py").write_text(MODEL, "utf-8")
-    return tmp_path
-
-
-def test_text_report(folder: Path) -> None:
-    right = run(folder, "model.py:Net", "--input", "2x4")
-    assert (right.returncode, right.stderr) == (0, "")
-    assert "agrees with PyTorch" in right.stdout
-    assert "float16" in right.stdout
-    wrong = run(folder, "model.py:Wrong", "--input", "2x4", "--precision", "fp32")
-    assert wrong.returncode == 1
-    assert f"not in the program: aten::mul_ at model.py:{row_of('mul_')}" in wrong.stdout
-    assert "differs from PyTorch" in wrong.stdout
-
-
-def test_findings_that_execution_confirms(folder: Path) -> None:
-    done = run(folder, "model.py:Flat", "--input", "2x4", "--precision", "fp32")
-    assert done.returncode == 1
-    assert "OPS006" in done.stdout
-    assert "confirmed by execution" in done.stdout
-
-
-def test_what_keeps_a_model_from_converting(folder: Path) -> None:
-    done = run(folder, "model.py:Bessel", "--input", "2x4")
-    assert done.returncode == 1
-    assert "OPS001" in done.stdout
-    assert f"model.py:{row_of('bessel')}:" in done.stdout
-    assert "does not convert" in done.stdout
-
-
-def test_json_report(folder: Path) -> None:
-    done = run(folder, "model.py:Wrong", "--input", "2x4", "--output-format", "json", "-o", "found.json")
-    assert (done.returncode, done.stdout) == (1, "")
-    found = json.loads((folder / "found.json").read_text("utf-8"))
-    assert found["ok"] is False
-    assert found["target"] == "model.py:Wrong"
-    assert found["first_difference"]["lost"][0]["place"]["location"]["row"] == row_of("mul_")
-    assert {"variable", "error", "half", "shape"} <= set(found["layers"][0])
-
-
-def test_html_report_needs_nothing_else(folder: Path) -> None:
-    done = run(folder, "model.py:Wrong", "--input", "2x4", "--output-format", "html", "-o", "found.html")
-    assert done.returncode == 1
-    page = (folder / "found.html").read_text("utf-8")
-    assert "<svg" in page
-    assert "<circle" in page
-    assert f"model.py:{row_of('mul_')}" in page
-    assert not re.search(r"https?://|<script|<link|@import|url\(", page)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("model.py:Nope", "--input", "2x4"), "no 'Nope'"),
-        (("model.py:Net",), "give its inputs"),
-        (("model.py", "--input", "2x4"), "not a live target"),
-        (("none.mlpackage", "--reference", "model.py:Net", "--input", "2x4"), "no such package"),
-        (("model.py:Net", "--input", "2xx"), "no dimension"),
-        (("model.py:Net", "--input", "2x4", "--checkpoint", "none.pt"), "no such checkpoint"),
-    ],
-)
-def test_usage_errors(folder: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = run(folder, *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-
-
-def test_time_out_is_a_finding(folder: Path) -> None:
-    done = run(folder, "model.py:Slow", "--input", "2x4", "--timeout", "6")
-    assert done.returncode == 1
-    assert "time-out of 6 s" in done.stdout
-
-
-def test_checkpoint_is_loaded(folder: Path) -> None:
-    torch.save({"linear.weight": torch.full((4, 4), torch.nan), "linear.bias": torch.zeros(4)}, folder / "nan.pt")
-    done = run(folder, "model.py:Net", "--input", "2x4", "--checkpoint", "nan.pt", "--output-format", "json")
-    assert json.loads(done.stdout)["outputs"][0]["non_finite"][0] == 8
-    torch.save({"other": torch.zeros(4)}, folder / "other.pt")
-    assert run(folder, "model.py:Net", "--input", "2x4", "--checkpoint", "other.pt").returncode == 2
-
-
-def test_page_of_the_documentation() -> None:
-    page = (ROOT / "docs" / "verify.md").read_text("utf-8")
-    screen = re.search(r"^```\n\$ modellint verify (.*?)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert screen is not None
-    done = run(ROOT, *screen[1].split())
-    # The last digits of errors depend on the processor.
-    assert re.sub(r"[\d.]+e-\d+|\d+ dB|0\.\d{4,}", "#", done.stdout) == re.sub(
-        r"[\d.]+e-\d+|\d+ dB|0\.\d{4,}", "#", screen[2]
-    )
-    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {"model": nn.Conv2d(3, 4, 3).eval()}
-    exec(block, names)
-    assert names["result"].ok
-
-
-@pytest.fixture
-def package(folder: Path) -> Path:
-    scope: dict[str, Any] = {}
-    exec(MODEL, scope)
-    with silence(), torch.no_grad():
-        traced = torch.jit.trace(scope["Net"]().eval(), X)
-        made = ct.convert(
-            traced,
-            inputs=[ct.TensorType(shape=X.shape)],
-            compute_precision=ct.precision.FLOAT32,
-            minimum_deployment_target=ct.target.iOS16,
-            skip_model_load=True,
-        )
-        made.save(str(folder / "net.mlpackage"))
-    return folder
-
-
-def test_saved_package(package: Path) -> None:
-    right = run(package, "net.mlpackage", "--reference", "model.py:Net", "--input", "2x4")
-    assert right.returncode == 0, right.stdout + right.stderr
-    wrong = run(package, "net.mlpackage", "--reference", "model.py:Wrong", "--input", "2x4")
-    assert wrong.returncode == 1
-    assert "the package computes something else" in wrong.stdout
-    assert run(package, "net.mlpackage", "--input", "2x4").returncode == 2
-    assert run(package, "net.mlpackage", "--reference", "model.py:Net", "--precision", "fp32").returncode == 2

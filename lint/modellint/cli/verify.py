@@ -102,19 +102,16 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
 def _verification(
     job: Job, target: str, found: Verification | None, findings: Sequence[Diagnostic], options: Mapping[str, Any]
 ) -> str:
+    from modellint.coreml.verification import UNDECIDED, Verification
     from modellint.report import as_json, full, verification, verification_html
 
     def name(path: str) -> str:
         return job.shown(Path(path))
 
+    shown = found or Verification(UNDECIDED, findings[0].message if findings else "")
     if options["output_format"] == "json":
-        from modellint.coreml.verification import NOT_CONVERTED, Verification
-
         entries = as_json.objects(findings, job.resolver.top.docs_url, absolute)
-        shown = found or Verification(NOT_CONVERTED, findings[0].message if findings else "")
         return verification.render_json(shown, target, __version__, entries) + "\n"
-    if options["output_format"] == "html" and found is not None:
-        return verification_html.page(found, target, name)
     color = options["output_file"] is None and colored(sys.stdout)
     texts = Texts(job.folder, None)
 
@@ -122,6 +119,8 @@ def _verification(
         text = texts(name(place.path))
         return "" if text is None or place.span.row > len(text.line_starts) else text.line(place.span.row)
 
+    if options["output_format"] == "html":
+        return verification_html.page(shown, target, name, findings, line)
     shown_text = full.render(findings, texts, color) + "\n" if findings else ""
     if found is None:
         return shown_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -61,6 +61,7 @@ class Comparison:
         seed: Where random numbers start.
         budget: Seconds after which no further inputs are begun; with 0 only the example is compared.
         cases: The sets of inputs, the example first; default: those of ``variants``.
+        end: The time, of ``time.monotonic``, by which to be done: what would take longer is left out.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Comparison:
         seed: int = 0,
         budget: float = 0.0,
         cases: Iterable[Given] | None = None,
+        end: float = math.inf,
     ) -> None:
         self.model = model
         self.inputs = inputs
@@ -86,9 +88,16 @@ class Comparison:
         """The error over the scale at which an output is looked at again."""
         self._given = variants(inputs, specs, seed) if cases is None else cases
         self._budget = budget
+        self._end = end
+        self.after: Callable[[], None] | None = None
+        """Called after each set of inputs."""
+        self._longest = 0.0
         self._outputs: dict[int, Output] = {}
         self._half: dict[int, Output] = {}
         self._scales: list[float] = []
+        self._magnified: set[int] = set()
+        self._first: list[Tensor] = []
+        self._varied: set[int] = set()
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -139,21 +148,54 @@ class Comparison:
         """Compare on the example and on inputs like it. Raises ``Undecided`` where the program takes others."""
         deadline = time.monotonic() + self._budget
         for case in self._given:
-            if self.cases and time.monotonic() > deadline:
+            began = time.monotonic()
+            if self.cases and (began > deadline or not self._has_time_for(1)):
                 if self._budget:
-                    self.notes.append(f"only {len(self.cases)} sets of inputs were compared, for want of time")
+                    self.notes.append(f"only {_counted(len(self.cases))} compared, for want of time")
                 return
             try:
                 expected = self.reference(case.inputs)
             except Raised as error:
                 self.cases.append(Case(case.label, None, note=str(error)))
                 continue
+            self._look(expected)
             leaves = self.leaves(case.inputs, route)
             largest, note = self._compared(predictor, leaves, case, expected)
             half = None
             if halved is not None and case.usual:
                 half = self._half_compared(halved, leaves, case, expected)
             self.cases.append(Case(case.label, largest, half, note))
+            self._longest = max(self._longest, time.monotonic() - began)
+            if self.after is not None:
+                self.after()
+
+    def _look(self, expected: list[Tensor]) -> None:
+        self._first = self._first or expected
+        pairs = enumerate(zip(self._first, expected, strict=False))
+        self._varied.update(at for at, (one, other) in pairs if one.shape != other.shape or not torch.equal(one, other))
+
+    def remarks(self) -> list[str]:
+        """What is to be known about outputs that agree."""
+        found = [
+            f"{self._named(at)} on {self._outputs[at].case}: the error is that of rounding, which the model magnifies; "
+            "on inputs changed by rounding PyTorch is as far from itself"
+            for at in sorted(self._magnified)
+            if at in self._outputs and self._outputs[at].ok
+        ]
+        if sum(one.error is not None for one in self.cases) > 1:
+            found += [
+                f"{self._named(at)} is the same on all inputs, so that its agreement says little"
+                for at in range(len(self._first))
+                if at not in self._varied and at in self._outputs
+            ]
+        return found
+
+    def _named(self, at: int) -> str:
+        return f"the output {self._outputs[at].path or self._outputs[at].name}"
+
+    def _has_time_for(self, count: int) -> bool:
+        """Whether as many more sets of inputs can be compared before the end."""
+        return time.monotonic() + count * self._longest <= self._end
 
     def _compared(
         self, predictor: Predictor, leaves: Sequence[Any], case: Given, expected: list[Tensor]
@@ -181,6 +223,9 @@ class Comparison:
             self.mismatch = Mismatch(case, case.label, 1, (), expected)
             self.failure = reason
 
+    def _path(self, at: int) -> str:
+        return self.reference.paths[at] if at < len(self.reference.paths) else ""
+
     @staticmethod
     def _keep(known: dict[int, Output], outputs: Sequence[Output]) -> None:
         """Of each output the comparison that is worst."""
@@ -206,7 +251,7 @@ class Comparison:
             )
             if not ok and one.got is None and not math.isinf(one.max_abs_error):
                 ok = self._is_rounding(at, one, expected, case, count, noises)
-            yield output(predictor.output_names[at], one, ok, case.label)
+            yield output(predictor.output_names[at], one, ok, case.label)._replace(path=self._path(at))
 
     def _is_rounding(
         self, at: int, one: Difference, expected: Sequence[Tensor], case: Given, count: int, noises: list[list[float]]
@@ -219,6 +264,7 @@ class Comparison:
             noise = noises[level][at]
             # Of indices that rounding moves, the distance says nothing.
             if noise > 0 if one.discrete else one.max_abs_error <= ABOVE_NOISE * noise:
+                self._magnified.add(at)
                 return True
         return False
 
@@ -235,8 +281,8 @@ class Comparison:
                 self.notes.append(note)
             return math.inf
         outputs = [
-            coarse(name, value, right, case.label)
-            for name, value, right in zip(predictor.output_names, found, expected, strict=False)
+            coarse(name, value, right, case.label)._replace(path=self._path(at))
+            for at, (name, value, right) in enumerate(zip(predictor.output_names, found, expected, strict=False))
         ]
         for at, one in enumerate(outputs):
             known = self._half.get(at)
@@ -247,6 +293,9 @@ class Comparison:
     def over_steps(self, predictor: Predictor, route: str) -> None:
         """Compare several predictions in a row, where the model or the program keeps a state."""
         if self.mismatch is not None or not self._budget:
+            return
+        if not self._has_time_for(STEPS):
+            self.notes.append("several predictions in a row were not compared, for want of time")
             return
         try:
             runs = self.reference.steps(self.inputs, STEPS)
@@ -315,6 +364,10 @@ def output(name: str, one: Difference, ok: bool, case: str) -> Output:
         case,
         one.got,
     )
+
+
+def _counted(count: int) -> str:
+    return "one set of inputs was" if count == 1 else f"{count} sets of inputs were"
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

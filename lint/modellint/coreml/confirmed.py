@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from modellint.coreml.verification import NOT_CONVERTED
+from modellint.coreml.verification import NOT_CONVERTED, UNDECIDED
 from modellint.diagnostic import Severity
 from modellint.live.check import examine, live_rules
 from modellint.live.place import Place
@@ -22,10 +22,10 @@ CONFIRMED = "confirmed by execution"
 def findings(subject: Subject, rules: Mapping[str, Rule], found: Verification) -> list[Diagnostic]:
     """What rules about the execution find, and of the others what stands where the program first departs.
 
-    Of a model that does not convert it is the errors, which say why.
+    Of a model that does not convert, or does not run, it is the errors, which say why.
     """
     about = {rule.code for rule in live_rules(rules) if "execution" in rule.live_needs.split()}
-    refused = found.verdict == NOT_CONVERTED
+    refused = found.verdict == NOT_CONVERTED or (found.verdict == UNDECIDED and not found.cases)
     wanted = rules if refused or found.first_difference is not None else {code: rules[code] for code in about}
     shown = []
     for one in examine(subject, wanted).diagnostics:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import coremltools as ct
-from coremltools.converters.mil.frontend.milproto import load as milproto
-from coremltools.converters.mil.mil import types
-from coremltools.models.utils import _try_get_weights_dir_path
+from modellint.coreml.private import ct
+
+types = ct.converters.mil.mil.types
 
 
 def dtype_name(variable: Any) -> str:
@@ -64,6 +63,8 @@ def read_package(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     Raises:
         PackageError: For a path without a model, a model that is no ML Program, and a program that coremltools cannot read.
     """
+    from coremltools.models.utils import _try_get_weights_dir_path
+
     if not Path(path).exists():
         raise PackageError(f"{os.fspath(path)} does not exist")
     try:
@@ -86,6 +87,8 @@ def program_of(mlmodel: Any) -> Any:
 
 
 def _program_of(spec: Any, weights: str | None, name: str) -> Any:
+    from coremltools.converters.mil.frontend.milproto import load as milproto
+
     kind = spec.WhichOneof("Type")
     if kind != "mlProgram":
         raise PackageError(f"{name} is of kind {kind}, and no ML Program")

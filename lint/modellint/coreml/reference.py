@@ -53,6 +53,8 @@ class Reference:
         self.seed = seed
         self.drops = True
         """Whether dropout that is on in evaluation mode drops."""
+        self.paths: tuple[str, ...] = ()
+        """Where each output was in what the last run returned."""
 
     def __call__(self, inputs: Inputs, seed: int = 0) -> list[Tensor]:
         """The outputs of one run, flat. Raises ``Raised``."""
@@ -83,8 +85,10 @@ class Reference:
         except Exception as error:
             text = " ".join(str(error).split())[:200]
             raise Raised(f"{type(error).__name__}: {text}" if text else type(error).__name__) from error
+        found = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(made) if isinstance(leaf, Tensor)]
+        self.paths = tuple(pytree.keystr(path) for path, _ in found)
         # What is returned may be a buffer that the next run writes to.
-        return [leaf.detach().clone() for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
+        return [leaf.detach().clone() for _, leaf in found]
 
     def changed(self, inputs: Inputs) -> list[Changed]:
         """The attributes, of registered modules, that a run leaves other than it found them. Raises ``Raised``."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -18,7 +20,7 @@ from modellint.coreml.predictor import Predictor
 from modellint.coreml.private_mil import Image, PackageError, images, is_rounded, read_package
 from modellint.coreml.reference import copied_inputs
 from modellint.coreml.verification import AGREES, DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
-from modellint.coreml.verify import BUDGET, RANDOM, told
+from modellint.coreml.verify import BUDGET, RANDOM, so_far, told
 from modellint.settings import Destination
 
 if TYPE_CHECKING:
@@ -42,21 +44,26 @@ def verify_package(
     seed: int = 0,
     with_layers: bool = False,
     budget: float = BUDGET,
+    limit: float = math.inf,
+    partly: Callable[[Verification], None] | None = None,
 ) -> Verification:
     """Compare a saved package with the model that it is said to be of; the rest is as for ``verify``.
 
     What the package takes as an image is fed as pixels. The model is called with what the package's own scaling makes of them
     or, where it does not agree on that, with what a decoded photo is: numbers from 0 to 1.
     """
-    comparison = Comparison(model, inputs, specs, seed, budget)
+    end = time.monotonic() + limit
+    comparison = Comparison(model, inputs, specs, seed, budget, end=end)
     try:
         program, spec = read_package(path)
         taken = images(spec)
         if not taken:
+            _tell(comparison, partly)
             return _compared(comparison, _predictor(program, model, inputs), project, with_layers)
         found = None
         for feed, predictor, said in _fed(program, taken, model, inputs, specs):
-            comparison = Comparison(model, feed.inputs, specs, seed, budget, feed.cases(seed))
+            comparison = Comparison(model, feed.inputs, specs, seed, budget, feed.cases(seed), end)
+            _tell(comparison, partly)
             comparison.notes += said
             one = _compared(comparison, predictor, project, with_layers)
             if one.ok or found is None:
@@ -67,6 +74,11 @@ def verify_package(
         return found
     except (Undecided, PackageError) as error:
         return told(comparison, UNDECIDED, str(error), "package")
+
+
+def _tell(comparison: Comparison, partly: Callable[[Verification], None] | None) -> None:
+    if partly is not None:
+        comparison.after = lambda: partly(so_far(comparison, "package"))
 
 
 def _predictor(program: Any, model: nn.Module, inputs: Inputs, prepared: Mapping[str, Any] | None = None) -> Predictor:

@@ -37,6 +37,8 @@ class Output(NamedTuple):
     """On which inputs."""
     got: tuple[int, ...] | None = None
     """The program's shape, where it is another."""
+    path: str = ""
+    """Where it is in what the model returns, as in ``['logits']`` or ``[1]``; empty where that is one tensor."""
 
 
 class Lost(NamedTuple):

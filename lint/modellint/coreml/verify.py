@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 BUDGET = 60.0
 """Seconds after which no further inputs are begun."""
+_DIFFERS = "the converted program computes something else"
+_AND_COMPARE = 2.5
+"""Of the time that one conversion took what there must be for the other one, and for comparing."""
 RANDOM = "the model draws random numbers in evaluation mode, so that its outputs cannot be compared"
 
 
@@ -40,7 +45,9 @@ def verify(
     seed: int = 0,
     with_layers: bool = False,
     budget: float = BUDGET,
+    limit: float = math.inf,
     progress: Callable[[str], None] | None = None,
+    partly: Callable[[Verification], None] | None = None,
 ) -> Verification:
     """Convert a model, execute its programs, and compare them with PyTorch; the model is left as it was.
 
@@ -53,13 +60,24 @@ def verify(
         seed: Where random numbers start.
         with_layers: Whether the errors of all operations are wanted where the programs agree too.
         budget: Seconds after which no further inputs are begun.
-        progress: Told what is done: ``converting``, ``comparing``.
+        limit: Seconds that there are: what would take longer, as far as that can be told, is left out.
+        progress: Told what is done, as in ``comparing``.
+        partly: Told what is known so far, after each set of inputs.
     """
-    comparison = Comparison(model, inputs, specs, seed, budget)
-    found = _Verifier(comparison, destination, project, with_layers, progress or _silent).result()
+    began = time.monotonic()
+    comparison = Comparison(model, inputs, specs, seed, budget, end=began + limit)
+    work = _Verifier(comparison, destination, project, with_layers, began + limit, progress)
+    if partly is not None:
+        comparison.after = lambda: partly(so_far(comparison, work.route))
+    found = work.result()
+    took = time.monotonic() - began
     if destination.frontend == "auto" and (found.route, found.verdict) == ("trace", DIFFERS) and budget:
+        if 2 * took > limit:
+            return found
+        if partly is not None:
+            partly(found)
         other = destination._replace(frontend="export", precision="fp32")
-        if verify(model, inputs, other, project, specs=specs, seed=seed, budget=budget / 2).ok:
+        if verify(model, inputs, other, project, specs=specs, seed=seed, budget=budget / 2, limit=limit - took).ok:
             return replace(
                 found, notes=(*found.notes, "by torch.export (--frontend export) the float32 program agrees")
             )
@@ -75,9 +93,16 @@ def told(comparison: Comparison, verdict: str, reason: str, route: str, **rest: 
         comparison.outputs,
         comparison.half,
         cases=tuple(comparison.cases),
-        notes=tuple(comparison.notes),
+        notes=(*comparison.notes, *comparison.remarks()),
         **rest,
     )
+
+
+def so_far(comparison: Comparison, route: str) -> Verification:
+    """The result if nothing more comes."""
+    if comparison.mismatch is None:
+        return told(comparison, UNDECIDED, "not everything was compared", route)
+    return told(comparison, DIFFERS, comparison.failure or _DIFFERS, route)
 
 
 class _Verifier:
@@ -89,14 +114,17 @@ class _Verifier:
         destination: Destination,
         project: Project,
         with_layers: bool,
-        progress: Callable[[str], None],
+        end: float,
+        progress: Callable[[str], None] | None,
     ) -> None:
         self._comparison = comparison
         self._destination = destination
         self._project = project
         self._with_layers = with_layers
-        self._progress = progress
-        self._route = ""
+        self._end = end
+        self._progress = progress or _silent
+        self.route = ""
+        """How the model was captured, once that is known."""
 
     def result(self) -> Verification:
         """Convert, run and compare."""
@@ -108,14 +136,14 @@ class _Verifier:
             return self._told(UNDECIDED, str(error))
 
     def _told(self, verdict: str, reason: str, **rest: Any) -> Verification:
-        return told(self._comparison, verdict, reason, self._route, **rest)
+        return told(self._comparison, verdict, reason, self.route, **rest)
 
     def _judged(self) -> Verification:
         comparison = self._comparison
-        self._progress("converting")
+        self._progress("running")
         is_random = comparison.is_random()
         captured, single, half = self._converted()
-        self._route = single.route
+        self.route = single.route
         locator = Locator(comparison, captured, self._project)
         try:
             predictor = comparison.predictor(single.program)
@@ -131,7 +159,7 @@ class _Verifier:
         spilled = locator.overflows(predictor, halved)
         verdict, reason = AGREES, ""
         if comparison.mismatch is not None:
-            verdict, reason = DIFFERS, comparison.failure or "the converted program computes something else"
+            verdict, reason = DIFFERS, comparison.failure or _DIFFERS
         elif is_random:
             first, verdict = locator.random_step(), DIFFERS
             reason = "dropout is on in evaluation mode, and coremltools leaves it out; without it the program agrees"
@@ -166,18 +194,29 @@ class _Verifier:
                     with captures(comparison.model, inputs, self._destination, route) as found:
                         for captured in found:
                             try:
-                                single = convert(captured, self._destination, "fp32")
-                                half = None
-                                if self._destination.precision == "fp16":
-                                    half = convert(captured, self._destination, "fp16")
+                                return captured, *self._both(captured)
                             except NotConverted as error:
                                 failures.append(error)
-                                continue
-                            return captured, single, half
                 except NotConverted as error:
                     failures.append(error)
         said = [f"{one.route}: {one}" for one in failures]
         raise NotConverted(failures[-1].route, failures[-1].stage, "; ".join(dict.fromkeys(said)))
+
+    def _both(self, captured: Captured) -> tuple[Converted, Converted | None]:
+        self._progress("converting to float32")
+        began = time.monotonic()
+        single = convert(captured, self._destination, "fp32")
+        took = time.monotonic() - began
+        if self._destination.precision == "fp32":
+            return single, None
+        if time.monotonic() + _AND_COMPARE * took > self._end:
+            self._comparison.notes.append(
+                f"float16 is left out for want of time, as the float32 conversion took {took:.0f} s: "
+                "give more with --timeout"
+            )
+            return single, None
+        self._progress("converting to float16")
+        return single, convert(captured, self._destination, "fp16")
 
     def _by_core_ml(self, converted: Converted, predictor: Predictor) -> list[Output]:
         """What Core ML itself computes of the example, where it is installed."""

@@ -30,6 +30,7 @@ from modellint.settings import Destination
 _LARGEST_RESULT = 64 * 1024**2
 _MOST_OUTPUT = 256 * 1024
 _TICK = 0.05
+_LATE = "took longer than the time-out"
 _START = "import sys; del sys.path[0]; sys.path += sys.argv[1:]; from modellint.live_child import main; main()"
 
 
@@ -144,6 +145,8 @@ class _Watch:
         self._trace = trace
         self._progress = progress
         self._stage = "starting"
+        self._partial: dict[str, Any] | None = None
+        """What a verification knew last, in case that it comes no further."""
         self._output: deque[bytes] = deque()
         self._messages: queue.Queue[bytes | None] = queue.Queue()
         self._began = began
@@ -268,7 +271,7 @@ class _Watch:
             now = time.monotonic()
             if now >= deadline:
                 self._ask_where()
-                return f"took longer than the time-out of {self._limits.timeout:g} s"
+                return f"{_LATE} of {self._limits.timeout:g} s"
             if self._progress is not None:
                 self._progress(self._stage, now - self._began)
             try:
@@ -285,6 +288,8 @@ class _Watch:
             match answer := _parsed(line):
                 case {"stage": str(stage)}:
                     self._stage = stage
+                case {"partial": dict(partial)}:
+                    self._partial = partial
                 case dict():
                     return answer
                 case _:
@@ -319,6 +324,8 @@ class _Watch:
             match answer := _parsed(self._messages.get() or b""):
                 case {"stage": str(stage)}:
                     self._stage = stage
+                case {"partial": dict(partial)}:
+                    self._partial = partial
                 case dict():
                     return answer
         if reason:
@@ -348,8 +355,13 @@ class _Watch:
             frames,
             folder=self._request.folder,
             otherwise=None if file is None else failed.definition(str(file), self._request.target.name),
+            advice=("give it more with --timeout SECONDS",) if reason.startswith(_LATE) else (),
         )
-        return self._with_output(Answer((finding,), failed=True))
+        known = None
+        if self._partial is not None:
+            with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+                known = verification.from_json(self._partial)
+        return self._with_output(Answer((finding,), failed=True, verification=known))
 
     def _understood(self, answer: dict[str, Any]) -> Answer:
         if "usage" in answer:

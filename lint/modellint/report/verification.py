@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modellint.report.style import paint, visible
 
 if TYPE_CHECKING:
-    from modellint.coreml.verification import FirstDifference, Output, Verification
+    from modellint.coreml.verification import FirstDifference, Lost, Output, Verification
     from modellint.live.place import Place
 
 Shown = Callable[[str], str]
@@ -48,25 +49,42 @@ def render(
     return "\n".join([*lines, _verdict(found, target, color)]) + "\n"
 
 
-def _verdict(found: Verification, target: str, color: bool) -> str:
-    name = f"{visible(target)}: " if target else ""
-    said = f" ({visible(found.reason)})" if found.reason else ""
-    if found.verdict == "not converted":
-        return f"{name}{paint('does not convert', 'error', color)}{said}"
-    compared = [one for one in found.cases if one.error is not None]
-    by = f"converted by {ROUTES[found.route]}, " if found.route in ROUTES else ""
-    on = f"{len(compared)} sets of inputs"
+def judgement(found: Verification) -> tuple[str, str]:
+    """The verdict in words, and how it looks."""
     match found.verdict:
         case "agrees" if found.half_ok is False:
-            verdict = paint("agrees in float32, but float16 is not enough", "warning", color)
-            said = ""
+            return "agrees in float32, but float16 is not enough", "warning"
         case "agrees":
-            verdict = paint("agrees with PyTorch", "good", color)
+            return "agrees with PyTorch", "good"
         case "differs":
-            verdict = paint("differs from PyTorch", "error", color)
+            return "differs from PyTorch", "error"
+        case "not converted":
+            return "does not convert", "error"
         case _:
-            verdict = paint("not decided", "warning", color)
-    return f"{name}{verdict}{said}: {by}{on}"
+            return "not decided", "warning"
+
+
+def _verdict(found: Verification, target: str, color: bool) -> str:
+    name = f"{visible(target)}: " if target else ""
+    words, look = judgement(found)
+    verdict = paint(words, look, color)
+    if found.verdict == "not converted":
+        return "\n".join([f"{name}{verdict}", *(f"  {visible(why)}" for why in reasons(found.reason))])
+    said = f" ({visible(found.reason)})" if found.reason and found.verdict != "agrees" else ""
+    count = sum(one.error is not None for one in found.cases)
+    how = [f"converted by {ROUTES[found.route]}"] if found.route in ROUTES else []
+    how += [f"{count} sets of inputs" if count > 1 else "one set of inputs"] if count else []
+    return f"{name}{verdict}{said}" + (f": {', '.join(how)}" if how else "")
+
+
+_REASON = re.compile(rf"(?:^|; )({'|'.join(ROUTES)}): ")
+
+
+def reasons(text: str) -> list[str]:
+    """Why a model does not convert, a line for each route that was tried."""
+    first, *rest = _REASON.split(text)
+    lines = [f"{ROUTES[route]}: {why}" for route, why in zip(rest[::2], rest[1::2], strict=True)]
+    return [first, *lines] if first else lines
 
 
 def _table(title: str, outputs: Sequence[Output], color: bool) -> list[str]:
@@ -92,16 +110,21 @@ def _line(texts: Sequence[str], wide: Sequence[int]) -> str:
 def _cells(one: Output) -> tuple[str, ...]:
     shape = sizes(one.shape) if one.got is None else f"{sizes(one.shape)}, got {sizes(one.got)}"
     return (
-        visible(one.name),
+        visible(title(one)),
         shape,
         number(one.max_abs_error),
         number(one.max_rel_error),
         number(one.error),
         decibels(one.snr),
-        "-" if math.isnan(one.cosine) else f"{one.cosine:.6f}",
+        cosine(one.cosine),
         "/".join(map(str, one.non_finite)) if any(one.non_finite) else "-",
-        "ok" if one.ok else f"on {one.case}",
+        "ok" if one.ok else f"differs on {one.case}",
     )
+
+
+def title(one: Output) -> str:
+    """An output by its place in what the model returns, and its name in the program."""
+    return f"{one.path} {one.name}" if one.path else one.name
 
 
 def sizes(shape: Sequence[int]) -> str:
@@ -119,6 +142,11 @@ def decibels(value: float) -> str:
     return f"{value:.0f} dB" if math.isfinite(value) else "exact" if value > 0 else "none"
 
 
+def cosine(value: float) -> str:
+    """The cosine of the angle between two outputs; nothing where one is not finite."""
+    return "-" if math.isnan(value) else f"{value:.6f}"
+
+
 def where(place: Place | None, shown: Shown) -> str:
     """A place as an editor takes it."""
     return "" if place is None else f"{shown(place.path)}:{place.span.row}"
@@ -132,18 +160,30 @@ def _first(first: FirstDifference, shown: Shown, line: Line | None) -> Iterator[
     if at:
         yield f"  at {visible(at)}{inside}, on {visible(first.case)}"
         yield from _source(first.place, line)
-    for lost in first.lost:
-        if lost.place == first.place and lost.operator == first.operator:
-            continue
+    for lost in missing(first):
         said = where(lost.place, shown)
         yield f"  not in the program: {visible(lost.operator)}" + (f" at {visible(said)}" if said else "")
         yield from _source(lost.place, line)
 
 
+def missing(first: FirstDifference) -> list[Lost]:
+    """What the program lacks, but for what the first difference itself tells."""
+    return [
+        one
+        for one in first.lost
+        if one.place != first.place or (one.operator != first.operator and first.kind != "capture")
+    ]
+
+
 def _source(place: Place | None, line: Line | None) -> Iterator[str]:
+    if text := source_line(place, line):
+        yield f"    {visible(text)}"
+
+
+def source_line(place: Place | None, line: Line | None) -> str:
+    """A statement's row and text; nothing where the text is not known."""
     text = "" if place is None or line is None else line(place).strip()
-    if text and place is not None:
-        yield f"    {place.span.row} | {visible(text)}"
+    return f"{place.span.row} | {text}" if text and place is not None else ""
 
 
 def render_json(found: Verification, target: str, version: str, entries: Sequence[Any] = ()) -> str:

@@ -7,11 +7,27 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from modellint.diagnostic import Severity
 from modellint.report.style import visible
-from modellint.report.verification import ROUTES, Shown, decibels, number, sizes, where
+from modellint.report.verification import (
+    ROUTES,
+    Line,
+    Shown,
+    cosine,
+    decibels,
+    judgement,
+    missing,
+    number,
+    reasons,
+    sizes,
+    source_line,
+    title,
+    where,
+)
 
 if TYPE_CHECKING:
     from modellint.coreml.verification import FirstDifference, Layer, Output, Verification
+    from modellint.diagnostic import Diagnostic
 
 _STYLE = """
 .modellint { font: 14px/1.5 system-ui, sans-serif; max-width: 76em; }
@@ -28,24 +44,39 @@ _LOWEST, _HIGHEST = -9, 1
 _SINGLE, _HALF = "#0b5cad", "#c2570c"
 
 
-def page(found: Verification, target: str, shown: Shown = str) -> str:
-    """A whole file."""
-    title = _text(f"{target}: {found.verdict}")
+def page(
+    found: Verification,
+    target: str,
+    shown: Shown = str,
+    findings: Sequence[Diagnostic] = (),
+    line: Line | None = None,
+) -> str:
+    """A whole file; ``findings`` are those that belong to the verification."""
+    title = _text(f"{target}: {judgement(found)[0]}")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"</head>\n<body>\n{fragment(found, target, shown)}\n</body>\n</html>\n"
+        f"</head>\n<body>\n{fragment(found, target, shown, findings, line)}\n</body>\n</html>\n"
     )
 
 
-def fragment(found: Verification, target: str = "", shown: Shown = str) -> str:
+def fragment(
+    found: Verification,
+    target: str = "",
+    shown: Shown = str,
+    findings: Sequence[Diagnostic] = (),
+    line: Line | None = None,
+) -> str:
     """What stands on the page, also for a notebook's cell."""
     parts = [f"<style>{_STYLE}</style>", _heading(found, target)]
     if found.first_difference is not None:
-        parts.append(_first(found.first_difference, shown))
-    for title, outputs in (("float32", found.outputs), ("float16", found.half), ("Core ML", found.runtime)):
+        parts.append(_first(found.first_difference, shown, line))
+    parts += [f"<p>Note: {_text(note)}.</p>" for note in found.notes]
+    if findings:
+        parts.append(_findings(findings, shown))
+    for precision, outputs in (("float32", found.outputs), ("float16", found.half), ("Core ML", found.runtime)):
         if outputs:
-            parts.append(_outputs(title, outputs))
+            parts.append(_outputs(precision, outputs))
     if found.layers:
         parts.append(_plot(found.layers, found.first_difference))
     parts.append(_cases(found))
@@ -53,7 +84,6 @@ def fragment(found: Verification, target: str = "", shown: Shown = str) -> str:
         parts.append(_layers("Beyond float16", found.overflows, shown))
     if found.layers:
         parts.append(_layers("Operations", found.layers, shown))
-    parts += [f"<p>{_text(note)}</p>" for note in found.notes]
     return f'<div class="modellint">{"".join(filter(None, parts))}</div>'
 
 
@@ -62,22 +92,34 @@ def _text(text: str) -> str:
 
 
 def _heading(found: Verification, target: str) -> str:
-    look = "good" if found.ok else "weak" if found.verdict in ("undecided", "agrees") else "bad"
-    verdict = found.verdict if found.half_ok is not False else f"{found.verdict} in float32; float16 is not enough"
+    words, color = judgement(found)
+    look = {"good": "good", "warning": "weak"}.get(color, "bad")
     by = f"<p>Captured by {_text(ROUTES[found.route])}.</p>" if found.route in ROUTES else ""
-    reason = f"<p>{_text(found.reason)}</p>" if found.reason else ""
+    why = reasons(found.reason) if found.verdict == "not converted" else [found.reason]
+    reason = "".join(f"<p>{_text(one)}</p>" for one in why if one)
     name = f"{_text(target)}: " if target else ""
-    return f'<h1>{name}<span class="{look}">{_text(verdict)}</span></h1>{reason}{by}'
+    return f'<h1>{name}<span class="{look}">{_text(words)}</span></h1>{reason}{by}'
 
 
-def _first(first: FirstDifference, shown: Shown) -> str:
-    rows = [("what", first.message), ("where", where(first.place, shown)), ("module", first.module)]
-    rows += [("PyTorch's operator", first.operator or ""), ("MIL's operation", first.operation or "")]
-    rows += [("variable", first.variable or ""), ("shape", sizes(first.shape) if first.shape else "")]
-    rows.append(("on", first.case))
-    rows += [("not in the program", f"{lost.operator} {where(lost.place, shown)}") for lost in first.lost]
+def _first(first: FirstDifference, shown: Shown, line: Line | None) -> str:
+    rows = [("what", first.message), ("where", where(first.place, shown)), ("", source_line(first.place, line))]
+    rows += [("module", first.module), ("PyTorch's operator", first.operator or "")]
+    rows += [("MIL's operation", first.operation or ""), ("variable", first.variable or "")]
+    rows += [("shape", sizes(first.shape) if first.shape else ""), ("on", first.case)]
+    for lost in missing(first):
+        rows.append(("not in the program", f"{lost.operator} {where(lost.place, shown)}"))
+        rows.append(("", source_line(lost.place, line)))
     cells = "".join(f'<tr><th>{_text(name)}</th><td class="m">{_text(text)}</td></tr>' for name, text in rows if text)
-    return f"<h2>First difference</h2><table>{cells}</table>"
+    heading = "Where float16 first fails" if first.kind == "precision" else "First difference"
+    return f"<h2>{heading}</h2><table>{cells}</table>"
+
+
+def _findings(findings: Sequence[Diagnostic], shown: Shown) -> str:
+    rows = []
+    for one in findings:
+        at = "" if one.path is None or one.span is None else f"{shown(one.path)}:{one.span.row}"
+        rows.append(_row((one.code, at, one.message, one.help or ""), one.severity is Severity.ERROR))
+    return f"<h2>Findings</h2>{_table(('rule', 'line', 'what', ''), rows)}"
 
 
 def _table(heads: Iterable[str], rows: Iterable[str]) -> str:
@@ -90,21 +132,26 @@ def _row(cells: Sequence[str], bad: bool = False, numbers: frozenset[int] = froz
     return f'<tr class="bad">{held}</tr>' if bad else f"<tr>{held}</tr>"
 
 
-def _outputs(title: str, outputs: Sequence[Output]) -> str:
+def _outputs(precision: str, outputs: Sequence[Output]) -> str:
     heads = ("output", "shape", "max abs error", "max rel error", "error/scale", "SNR", "cosine", "non-finite", "on")
     rows = []
     for one in outputs:
         shape = sizes(one.shape) if one.got is None else f"{sizes(one.shape)}, got {sizes(one.got)}"
         cells: tuple[str, ...] = (
-            one.name,
+            title(one),
             shape,
             number(one.max_abs_error),
             number(one.max_rel_error),
             number(one.error),
         )
-        cells += (decibels(one.snr), f"{one.cosine:.6f}", "/".join(map(str, one.non_finite)), one.case)
+        cells += (
+            decibels(one.snr),
+            cosine(one.cosine),
+            "/".join(map(str, one.non_finite)) if any(one.non_finite) else "-",
+            one.case if one.ok else f"differs on {one.case}",
+        )
         rows.append(_row(cells, not one.ok, frozenset(range(2, 8))))
-    return f"<h2>Outputs in {title}</h2>{_table(heads, rows)}"
+    return f"<h2>Outputs in {precision}</h2>{_table(heads, rows)}"
 
 
 def _cases(found: Verification) -> str:
