@@ -49,11 +49,22 @@ _NUMBERS = frozenset(
     {"int", "float", "bool", "str", "tuple", "list", "Tuple", "List", "Sequence", "Size", "SymInt", "number"}
 )
 
+_SCALARS = frozenset({"int", "float", "bool", "str"})
+
 
 def says_number(annotation: ast.expr) -> bool:
     """Whether an annotation says that a parameter is numbers or strings, or several of them."""
     names = {getattr(node, "attr", getattr(node, "id", "")) for node in walk(_unquoted(annotation) or annotation)}
     return names - {"", "torch", "typing", "t", "th", "Optional", "Union", "None"} <= _NUMBERS
+
+
+def says_scalar(annotation: ast.expr | None) -> bool:
+    """Whether an annotation says that a parameter is one number, flag, string or configuration: what holds no tensor."""
+    if annotation is None:
+        return False
+    names = {getattr(node, "attr", getattr(node, "id", "")) for node in walk(_unquoted(annotation) or annotation)}
+    names -= {"", "Optional", "Union", "None"}
+    return bool(names) and all(name in _SCALARS or name.endswith("Config") for name in names)
 
 
 def holds_tensors(annotation: ast.expr | None) -> bool:

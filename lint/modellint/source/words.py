@@ -27,13 +27,20 @@ NONE_INDEX = "<None index>"
 """Stands where `None` may be one of the indices of a subscript."""
 BITS = "<bits>"
 """Stands where there is an operator on bits or truth values, but for `&` between two."""
+VIEW_AS = "<view as a type>"
+"""Stands where a `view` may be told a type."""
 _SHAPES = {
     STEP: re.compile(r"\[[^\]]*:[^\],:]*:"),
     PARTIAL: re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)"),
     # It starts with a plain word, for which `re` looks fast; the first of those behind a bracket, a comma or an indentation counts.
     NONE_INDEX: re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]"),
-    # Annotations are full of unions.
-    BITS: re.compile(r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|[\"'A-Z]))|\^|<<|>>|&="),
+    # Annotations are full of unions; `(x is None) ^ (y is None)` is how transformers asks for one of two arguments.
+    BITS: re.compile(
+        r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|torch\.[A-Z]|[\"'A-Z]))"
+        r"|(?<!is None\) )\^|<<|(?<!>)>>(?!>)|&="
+    ),
+    # Sizes may be held by a variable, too.
+    VIEW_AS: re.compile(r"\bview\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"),
 }
 NO_FORWARD = "<no forward>"
 """Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
+from modellint.source.signs import UNTRACKED
 from modellint.source.values import Const, alternatives
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class BatchNormWithoutStats(Rule):
     needs = (
         frozenset({"BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}),
         frozenset({"track_running_stats", "False"}),
+        frozenset({UNTRACKED}),
     )
     only_modules = True
 

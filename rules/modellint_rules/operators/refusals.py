@@ -5,6 +5,7 @@ Tests convert every example.
 
 from __future__ import annotations
 
+from modellint.source.words import VIEW_AS
 from modellint_rules.operators.refusal import (
     Literal,
     Refusal,
@@ -24,15 +25,6 @@ _POOLS = tuple(f"{_F}max_pool{rank}d" for rank in (1, 2, 3))
 _POOL_LAYERS = tuple(f"torch.nn.MaxPool{rank}d" for rank in (1, 2, 3))
 _SORTS = ("torch.sort", "torch.Tensor.sort", "torch.argsort", "torch.Tensor.argsort")
 _LINEAR = "coremltools has no such resampling"
-_TYPES = frozenset(
-    mark + name
-    for mark in ".~"
-    for name in (
-        *("bool", "uint8", "int8", "int16", "int32", "int64", "short", "int", "long"),
-        *("float16", "bfloat16", "float32", "float64", "half", "float", "double"),
-    )
-)
-
 
 REFUSALS = (
     Refusal(
@@ -593,7 +585,7 @@ REFUSALS = (
         trace=False,
         export=False,
         example=("2x4", "x.view(torch.int32).float()", ""),
-        words=_TYPES,
+        words=frozenset({VIEW_AS}),
     ),
     Refusal(
         ("torch.Tensor.bfloat16",),

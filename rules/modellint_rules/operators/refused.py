@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,18 @@ def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:
 @cache
 def words(version: str | None) -> tuple[frozenset[str], frozenset[str]]:
     """Sets of words of each of which code holds one where it holds a use that is refused."""
-    distinct = frozenset().union(*(one.words for one in REFUSALS if one.distinct))
+    distinct = frozenset().union(*(_marked(one) for one in REFUSALS if one.distinct))
     others = [one for one in REFUSALS if not one.distinct]
     keywords = frozenset(literal.keyword for one in others for literal in one.literals)
-    return distinct.union(*(one.words for one in others)), distinct | keywords
+    return distinct.union(*(_marked(one) for one in others)), distinct | keywords
+
+
+def _marked(one: Refusal) -> Iterator[str]:
+    """The words of a use; those that are functions of torch and methods of tensors as they are called."""
+    functions = {name.rpartition(".")[2] for name in one.names if name.rpartition(".")[2].islower()}
+    marks = ".~" if any(name.startswith("torch.Tensor.") for name in one.names) else "~"
+    for word in one.words:
+        yield from (mark + word for mark in marks) if word in functions else (word,)
 
 
 @cache

@@ -10,6 +10,7 @@ from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
 from modellint.source.known import PARAMETER_CLASSES
 from modellint.source.nodes import walk
+from modellint.source.signs import CASTS
 from modellint.source.values import Const, alternatives
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class ParameterLostByCast(Rule):
     name = "parameter-lost-by-cast"
     severity = Severity.WARNING
     fixable = "move the cast inside"
-    needs = (frozenset({"Parameter"}),)
+    needs = (frozenset({"Parameter"}), frozenset({CASTS}))
     supersedes = ("REG006", "REG015")
     only_modules = True
 

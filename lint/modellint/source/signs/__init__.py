@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from modellint.source.signs.copies import writes_through
 from modellint.source.signs.data import branches, loops, takes_numbers, uses_numpy
-from modellint.source.signs.making import builds, makes_tensors
-from modellint.source.signs.modes import calls_forward, drops
+from modellint.source.signs.making import builds, casts_parameters, makes_tensors
+from modellint.source.signs.modes import calls_forward, drops, untracked
 from modellint.source.signs.numbers import long, tiny, wide
 from modellint.source.signs.ranks import gets_wide, pins_sizes
 from modellint.source.signs.returns import returns_dict, returns_others
@@ -68,6 +68,10 @@ FIXED_SIZES = "<sizes written down>"
 """A tensor may be reshaped to sizes that are all numbers."""
 MIXED = "<several indices>"
 """Something may be indexed by two tensors at once."""
+CASTS = "<casts parameters>"
+"""A new parameter may be computed with where it is made."""
+UNTRACKED = "<keeps no statistics>"
+"""A batch normalization may be told to keep no running statistics."""
 OF_FORWARD = frozenset(
     {
         FIXED_SIZES,
@@ -87,7 +91,19 @@ OF_FORWARD = frozenset(
     }
 )
 """Signs of what ``forward`` runs."""
-SIGNS = OF_FORWARD | {MAKES, WIDE, THROUGH, DROPS, FORWARDS, MOVES, WIDE_NUMBERS, TINY_NUMBERS, LONG_NUMBERS}
+SIGNS = OF_FORWARD | {
+    MAKES,
+    WIDE,
+    THROUGH,
+    DROPS,
+    FORWARDS,
+    MOVES,
+    WIDE_NUMBERS,
+    TINY_NUMBERS,
+    LONG_NUMBERS,
+    CASTS,
+    UNTRACKED,
+}
 
 
 def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
@@ -95,6 +111,10 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence
     match sign:
         case "<makes tensors>":
             return makes_tensors(file, nodes)
+        case "<casts parameters>":
+            return casts_parameters(file, nodes)
+        case "<keeps no statistics>":
+            return untracked(file, nodes)
         case "<builds>":
             return builds(run)
         case "<moves>":

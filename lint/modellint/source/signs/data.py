@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.source.annotations import holds_tensors, says_tensor
+from modellint.source.annotations import holds_tensors, says_scalar, says_tensor
 from modellint.source.evidence import shown_tensors
 from modellint.source.nodes import Function, called_name, functions_in, of_kind, parameters_of, walk
 from modellint.source.project import Imported
@@ -90,7 +90,8 @@ class Taint:
         inner += (one.args for one in of_kind(function, ast.FunctionDef))
         found = {one.arg: TENSOR for part in inner for one in (*part.args, *part.kwonlyargs)}
         if function.name != "forward":
-            return {**found, **dict.fromkeys(parameters_of(function), TENSOR)}
+            scalars = {parameter.arg for parameter, _ in _parameters(function) if says_scalar(parameter.annotation)}
+            return {**found, **dict.fromkeys(parameters_of(function) - scalars, TENSOR)}
         shown = shown_tensors(function)
         for parameter, default in _parameters(function):
             annotated = says_tensor(parameter.annotation)

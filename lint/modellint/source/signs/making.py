@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from modellint.source.nodes import called_name, functions_in, of_kind
+from modellint.source.nodes import called_name, functions_in, of_kind, walk
 from modellint.source.project import Imported
 from modellint.source.torch_names import STATELESS
 
@@ -24,6 +24,9 @@ _NO_TENSOR = frozenset(
 )
 """Functions of torch that give none."""
 
+_WRAPPING = frozenset({"Parameter", "Buffer", "register_parameter", "register_buffer"})
+"""Functions that make what they are given a parameter or a buffer."""
+
 
 def makes_tensors(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     """Whether what ``__init__`` runs, or else any function, may make a tensor."""
@@ -34,8 +37,12 @@ def makes_tensors(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     left = [function for function in functions if function not in pending]
     while pending:
         function = pending.pop()
-        if any(_may_make(file, call.func) for call in of_kind(function, ast.Call)):
-            return True
+        calls = of_kind(function, ast.Call)
+        making = [call for call in calls if _may_make(file, call.func)]
+        if making:
+            wrapped = {part for call in calls if called_name(call) in _WRAPPING for part in walk(call)}
+            if any(call not in wrapped for call in making):
+                return True
         for node in of_kind(function, ast.AnnAssign):
             if node.value is not None and "Tensor" in ast.unparse(node.annotation):
                 return True
@@ -74,6 +81,33 @@ def _may_make(file: IndexedFile, called: ast.expr) -> bool:
         elif called.id not in ("self", "cls") and path:
             return True
     return False
+
+
+def casts_parameters(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+    """Whether something is done to a parameter in the expression that makes it, or its class is handed on."""
+    for node in nodes:
+        made: set[ast.expr] = set()
+        called: set[ast.expr] = set()
+        for call in of_kind(node, ast.Call):
+            if _is_parameter(file, called_name(call)):
+                made.add(call)
+                called.add(call.func)
+        used = [one.value for one in of_kind(node, ast.Attribute)]
+        used += (one.operand for one in of_kind(node, ast.UnaryOp))
+        used += (part for one in of_kind(node, ast.BinOp) for part in (one.left, one.right))
+        if made and not made.isdisjoint(used):
+            return True
+        if any(one.attr.endswith("Parameter") and one not in called for one in of_kind(node, ast.Attribute)):
+            return True
+        if any(one.id.endswith("Parameter") and one not in called for one in of_kind(node, ast.Name)):
+            return True
+    return False
+
+
+def _is_parameter(file: IndexedFile, name: str) -> bool:
+    """Whether a name may be that of the class of parameters, or of one like it."""
+    others = (getattr(one, "name", "") or getattr(one, "attr", "") for one in file.names.get(name, ()))
+    return name.endswith("Parameter") or any(other.endswith("Parameter") for other in others)
 
 
 def builds(nodes: Sequence[ast.stmt]) -> bool:

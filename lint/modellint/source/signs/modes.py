@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.nodes import called_name, of_kind
 from modellint.source.project import Imported
+from modellint.source.torch_names import MODULES
 
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile
@@ -62,6 +63,27 @@ def _may_drop(call: ast.Call) -> bool:
         mode += call.args[OFF_BY_DEFAULT[name] : OFF_BY_DEFAULT[name] + 1]
         return any(not (isinstance(one, ast.Attribute) and one.attr == "training") for one in mode)
     return False
+
+
+def untracked(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+    """Whether a batch normalization may be told to keep no running statistics: by that name, or by a fifth argument."""
+    if "track_running_stats" in file.source.text:
+        return True
+    return any(_may_untrack(call) for node in nodes for call in of_kind(node, ast.Call))
+
+
+def _may_untrack(call: ast.Call) -> bool:
+    name = called_name(call)
+    if "BatchNorm" in name:
+        return len(call.args) > 4 or any(isinstance(part, ast.Starred) for part in call.args) or _spreads(call)
+    # By another name: `norm(64, 1e-5, 0.1, True, False)`, but neither `nn.Conv2d(...)` nor `F.conv2d(...)`.
+    if name in MODULES or (isinstance(call.func, ast.Attribute) and name.islower() and name != "partial"):
+        return False
+    return any(isinstance(part, ast.Constant) and part.value is False for part in call.args[4:])
+
+
+def _spreads(call: ast.Call) -> bool:
+    return any(word.arg is None for word in call.keywords)
 
 
 def calls_forward(nodes: Sequence[ast.stmt]) -> bool:

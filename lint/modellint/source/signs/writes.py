@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _VIEWING = VIEWS | frozenset({"to", "type", "cuda", "cpu", "float", "select", "split_with_sizes", "hsplit", "vsplit"})
 _LOOSE = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter"})
 _QUIET = frozenset({"requires_grad_", "share_memory_", "retain_grad_", "detach_", "_"})
+_GENERIC = frozenset({"tuple", "dict", "list", "Tuple", "Dict", "List", "Callable", "Union", "Literal"})
+"""Names behind which brackets hold types."""
 _Edge = tuple[int, frozenset[str], frozenset[str], bool]
 """A row, names that are bound there, names whose memory they may share, and whether as views of it."""
 
@@ -95,6 +97,8 @@ def mixes(run: Sequence[ast.stmt]) -> bool:
     for function in functions_in(run):
         for node in of_kind(function, ast.Subscript):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) and isinstance(node.ctx, ast.Load) else []
+            if getattr(node.value, "id", "") in _GENERIC:
+                continue
             if sum(not isinstance(part, (ast.Slice, ast.Constant)) for part in parts) > 1:
                 return True
     return False
