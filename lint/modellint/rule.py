@@ -10,16 +10,18 @@ import importlib
 import inspect
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from modellint.diagnostic import Diagnostic, Fix, Severity, Span
 
 if TYPE_CHECKING:
+    import ast
     from types import ModuleType
 
     from modellint.settings import Destination
+    from modellint.source.project import IndexedFile
 
 SECTIONS = ("What it does", "Why", "Bad", "Good", "Fix safety", "Known limits", "References")
 """The sections of every page, in this order; Bad and Good are Python and are run as tests.
@@ -136,6 +138,10 @@ class Rule:
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """``needs`` for a model that goes there."""
         return self.needs
+
+    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+        """Whether code that holds what ``needs`` says may have a finding, by a closer look at the syntax of its classes and functions."""
+        return True
 
 
 class Page:

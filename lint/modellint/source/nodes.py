@@ -89,6 +89,29 @@ def functions_in(nodes: Sequence[ast.stmt]) -> list[Function]:
     return found
 
 
+def mentioned_in(node: ast.stmt) -> frozenset[str]:
+    """The names and attributes that stand in a function or class."""
+    found: frozenset[str] | None = vars(node).get("_mentioned")
+    if found is None:
+        names = {one.id for one in of_kind(node, ast.Name)}
+        names.update(one.attr for one in of_kind(node, ast.Attribute))
+        found = vars(node)["_mentioned"] = frozenset(names)
+    return found
+
+
+def reached_from(started: Sequence[Function], functions: Sequence[Function]) -> list[Function]:
+    """Functions, and those of others that they mention, and so on."""
+    found = [*started]
+    left = [function for function in functions if function not in found]
+    for function in found:
+        if not left:
+            break
+        names = mentioned_in(function)
+        found += (other for other in left if other.name in names)
+        left = [other for other in left if other.name not in names]
+    return found
+
+
 def parameters_of(function: Function) -> set[str]:
     """The names of a function's parameters but for the object itself."""
     arguments = function.args

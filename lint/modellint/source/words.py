@@ -148,7 +148,7 @@ class Words:
                 if not run.nodes or not _runs(wanted, run, place):
                     continue
                 of = run
-            if all(self._shows(sign, place, of) for sign in wanted.signs):
+            if self._shows_all(wanted, place, of):
                 found.append(wanted.rule)
         return found
 
@@ -166,9 +166,12 @@ class Words:
         return [
             one.rule
             for one in wanted
-            if not any(map(place.words.isdisjoint, one.words))
-            and all(self._shows(sign, place, place) for sign in one.signs)
+            if not any(map(place.words.isdisjoint, one.words)) and self._shows_all(one, place, place)
         ]
+
+    def _shows_all(self, wanted: Wanted, place: _Place, run: _Place) -> bool:
+        signs = all(self._shows(sign, place, run) for sign in wanted.signs)
+        return signs and wanted.rule.may_hold(self.file, run.nodes)
 
     def _shows(self, sign: str, place: _Place, run: _Place) -> bool:
         """Whether all that may run each other, of which ``forward`` runs a part, shows a sign."""

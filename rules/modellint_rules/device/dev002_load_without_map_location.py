@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import walk
+from modellint.source.nodes import of_kind, walk
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
+    from modellint.source.project import IndexedFile
     from modellint.source.records import Call
 
 _CHECKPOINT = re.compile(r"state_?dict|checkpoint|ck?pt|chkpt|weights(?!_only)|pretrain|model|\.pth\b", re.IGNORECASE)
@@ -68,6 +69,10 @@ class LoadWithoutMapLocation(Rule):
     needs = (frozenset({"~load"}),)
     fixable = '`map_location="cpu"`'
 
+    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+        """Whether a `load` that may be torch's is called without `map_location`."""
+        return any(_may_lack(file, call) for node in nodes for call in of_kind(node, ast.Call))
+
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every `torch.load`."""
         for readings in code.calls:
@@ -82,6 +87,21 @@ class LoadWithoutMapLocation(Rule):
                     fix=Fix("Load onto the CPU", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )
+
+
+def _may_lack(file: IndexedFile, call: ast.Call) -> bool:
+    if len(call.args) > 1 or any(word.arg == "map_location" for word in call.keywords):
+        return False
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=root), attr="load"):
+            bindings = file.names.get(root)
+            return bindings is None or any(getattr(one, "module", "torch").startswith("torch") for one in bindings)
+        case ast.Attribute(attr=name):
+            return name == "load"
+        case ast.Name(id=name):
+            others = (getattr(one, "name", getattr(one, "attr", "")) for one in file.names.get(name, ()))
+            return "load" in (name, *others)
+    return False
 
 
 def _is_checkpoint(call: Call) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Hint, Rule
 
 if TYPE_CHECKING:
+    import ast
+
     from modellint.coreml.verdict import Blocker
     from modellint.live.subject import Subject
     from modellint.settings import Destination
     from modellint.source.code import Code
+    from modellint.source.project import IndexedFile
     from modellint_rules.operators.refusal import Refusal
 
 
@@ -96,6 +99,12 @@ class OpRefused(Rule):
         from modellint_rules.operators.refused import words
 
         return words(destination.coremltools)
+
+    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+        """Whether one of the calls may be refused."""
+        from modellint_rules.operators.refused_calls import may_be_refused
+
+        return may_be_refused(file, nodes)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """Its uses that are refused."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from modellint_rules.operators.issues import address
 
 ABSENT = object()
-"""What stands for no value."""
+"""Stands for the value of an argument that has to be given."""
 
 
 class Literal(NamedTuple):

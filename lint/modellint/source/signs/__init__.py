@@ -146,11 +146,11 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence
         case "<sets attributes>":
             return assigns_attributes(run)
         case "<numbers beyond float16>":
-            return wide(file, nodes)
+            return wide(file, nodes, run)
         case "<numbers below float16>":
-            return tiny(file, nodes)
+            return tiny(file, nodes, run)
         case "<numbers outside int32>":
-            return long(file, nodes)
+            return long(file, nodes, run)
         case "<several indices>":
             return mixes(run)
         case "<returns a dict>":

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from modellint.source.nodes import called_name, functions_in, of_kind, walk
+from modellint.source.nodes import Function, called_name, functions_in, of_kind, reached_from, walk
 from modellint.source.project import Imported
 from modellint.source.torch_names import STATELESS
 
@@ -33,25 +33,20 @@ def makes_tensors(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     if file.stars:
         return True
     functions = functions_in(nodes)
-    pending = [function for function in functions if function.name == "__init__"] or list(functions)
-    left = [function for function in functions if function not in pending]
-    while pending:
-        function = pending.pop()
-        calls = of_kind(function, ast.Call)
-        making = [call for call in calls if _may_make(file, call.func)]
-        if making:
-            wrapped = {part for call in calls if called_name(call) in _WRAPPING for part in walk(call)}
-            if any(call not in wrapped for call in making):
-                return True
-        for node in of_kind(function, ast.AnnAssign):
-            if node.value is not None and "Tensor" in ast.unparse(node.annotation):
-                return True
-        if left:
-            names = {node.attr for node in of_kind(function, ast.Attribute)}
-            names.update(node.id for node in of_kind(function, ast.Name))
-            pending.extend(function for function in left if function.name in names)
-            left = [function for function in left if function.name not in names]
-    return False
+    building = [function for function in functions if function.name == "__init__"] or functions
+    return any(_makes_here(file, function) for function in reached_from(building, functions))
+
+
+def _makes_here(file: IndexedFile, function: Function) -> bool:
+    calls = of_kind(function, ast.Call)
+    making = [call for call in calls if _may_make(file, call.func)]
+    if making:
+        wrapped = {part for call in calls if called_name(call) in _WRAPPING for part in walk(call)}
+        if any(call not in wrapped for call in making):
+            return True
+    return any(
+        node.value is not None and "Tensor" in ast.unparse(node.annotation) for node in of_kind(function, ast.AnnAssign)
+    )
 
 
 def _may_make(file: IndexedFile, called: ast.expr) -> bool:

@@ -75,15 +75,11 @@ def untracked(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
 def _may_untrack(call: ast.Call) -> bool:
     name = called_name(call)
     if "BatchNorm" in name:
-        return len(call.args) > 4 or any(isinstance(part, ast.Starred) for part in call.args) or _spreads(call)
+        return len(call.args) > 4 or any(isinstance(part, ast.Starred) for part in call.args)
     # By another name: `norm(64, 1e-5, 0.1, True, False)`, but neither `nn.Conv2d(...)` nor `F.conv2d(...)`.
     if name in MODULES or (isinstance(call.func, ast.Attribute) and name.islower() and name != "partial"):
         return False
     return any(isinstance(part, ast.Constant) and part.value is False for part in call.args[4:])
-
-
-def _spreads(call: ast.Call) -> bool:
-    return any(word.arg is None for word in call.keywords)
 
 
 def calls_forward(nodes: Sequence[ast.stmt]) -> bool:

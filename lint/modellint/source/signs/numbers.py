@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
-from modellint.source.nodes import of_kind, walk
+from modellint.source.nodes import functions_in, mentioned_in, of_kind, reached_from
 
 if TYPE_CHECKING:
     from modellint.source.project import IndexedFile
@@ -21,61 +20,72 @@ LONGEST = (1 << 31) - 1
 _SCALING = (ast.Mult, ast.Div, ast.Pow, ast.LShift)
 
 
-class _Extremes(NamedTuple):
+class _Numbers(NamedTuple):
     """Of the numbers in a statement: the largest magnitude, the smallest positive one, the largest magnitude of a whole one."""
 
     largest: float
     smallest: float
     longest: int
+    of_types: frozenset[str]
+    """What asks a type for its extremes."""
 
 
-_known: WeakKeyDictionary[ast.AST, _Extremes] = WeakKeyDictionary()
-"""What was found in statements that are still in use: three signs, and every class of a file, ask the same ones."""
-
-
-def wide(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+def wide(file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether a number beyond float16 may be written down, or asked of a type."""
-    return any(one.largest > LARGEST for one in _extremes(file, nodes)) or _names(file, nodes, "finfo")
+    return _any(file, nodes, run, lambda one: one.largest > LARGEST or "finfo" in one.of_types)
 
 
-def tiny(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+def tiny(file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether a positive number below the smallest one of float16 may be."""
-    return any(one.smallest < SMALLEST for one in _extremes(file, nodes)) or _names(file, nodes, "finfo")
+    return _any(file, nodes, run, lambda one: one.smallest < SMALLEST or "finfo" in one.of_types)
 
 
-def long(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+def long(file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether a whole number outside of int32 may be."""
-    return any(one.longest > LONGEST for one in _extremes(file, nodes)) or _names(file, nodes, "iinfo")
+    return _any(file, nodes, run, lambda one: one.longest > LONGEST or "iinfo" in one.of_types)
 
 
-def _extremes(file: IndexedFile, nodes: Sequence[ast.stmt]) -> Iterator[_Extremes]:
-    """Those of classes and functions, and of what stands at the top of the file."""
-    for node in (*_loose(file), *nodes):
-        found = _known.get(node)
-        if found is None:
-            numbers = [*_numbers(node)]
-            found = _known[node] = _Extremes(
-                max((abs(number) for number in numbers), default=0),
-                min((number for number in numbers if number > 0), default=1.0),
-                max((abs(number) for number in numbers if type(number) is int), default=0),
-            )
-        yield found
+def _any(
+    file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt], asks: Callable[[_Numbers], bool]
+) -> bool:
+    """Whether something holds of the numbers in what runs, or builds the object, or stands in no function."""
+    if any(asks(_numbers_in(node)) for node in _loose(file)):
+        return True
+    holding = [node for node in nodes if asks(_numbers_in(node))]
+    if not holding:
+        return False
+    functions = functions_in(nodes)
+    building = [function for function in functions if function.name == "__init__"] or functions
+    reached = reached_from([*dict.fromkeys((*building, *functions_in(run)))], functions)
+    if any(asks(_numbers_in(function)) for function in reached):
+        return True
+    inner = [part for node in holding if isinstance(node, ast.ClassDef) for part in node.body]
+    return any(
+        asks(_numbers_in(part)) for part in inner if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+
+
+def _numbers_in(node: ast.stmt) -> _Numbers:
+    found: _Numbers | None = vars(node).get("_numbers")
+    if found is None:
+        numbers = [*_numbers(node)]
+        found = vars(node)["_numbers"] = _Numbers(
+            max((abs(number) for number in numbers), default=0),
+            min((number for number in numbers if number > 0), default=1.0),
+            max((abs(number) for number in numbers if type(number) is int), default=0),
+            mentioned_in(node) & {"finfo", "iinfo"},
+        )
+    return found
 
 
 def _numbers(node: ast.stmt) -> Iterator[int | float]:
     """The numbers that are written in a statement, and what is computed of two of them."""
-    for part in _of(node, ast.Constant):
-        if isinstance(part, ast.Constant) and isinstance(part.value, (int, float)):
-            yield part.value
-    for both in _of(node, ast.BinOp):
-        if isinstance(both, ast.BinOp) and isinstance(both.op, _SCALING):
+    for constant in of_kind(node, ast.Constant):
+        if isinstance(constant.value, (int, float)):
+            yield constant.value
+    for both in of_kind(node, ast.BinOp):
+        if isinstance(both.op, _SCALING):
             yield from _computed(both.op, _number(both.left), _number(both.right))
-
-
-def _of(node: ast.stmt, kind: type[ast.expr]) -> Sequence[ast.AST]:
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return of_kind(node, kind)
-    return [part for part in walk(node) if isinstance(part, kind)]
 
 
 def _number(node: ast.expr) -> int | float | None:
@@ -100,15 +110,10 @@ def _computed(op: ast.operator, left: int | float | None, right: int | float | N
         return
 
 
-def _names(file: IndexedFile, nodes: Sequence[ast.stmt], name: str) -> bool:
-    return name in file.source.text and any(
-        getattr(part, "attr", getattr(part, "id", "")) == name
-        for node in (*_loose(file), *nodes)
-        for part in walk(node)
-    )
-
-
 def _loose(file: IndexedFile) -> list[ast.stmt]:
     """The statements of a file that are no functions, classes or imports."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
-    return [node for node in file.tree.body if not isinstance(node, kinds)]
+    found: list[ast.stmt] | None = vars(file.tree).get("_loose")
+    if found is None:
+        found = vars(file.tree)["_loose"] = [node for node in file.tree.body if not isinstance(node, kinds)]
+    return found
