@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Severity
-from modellint.source.nodes import of_kind
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -24,7 +23,7 @@ _TRAINING = re.compile(
 )
 """Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
 _TRAINERS = re.compile(
-    r"Trainer|Pretrain(?!ed)|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
+    r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
 )
 """Names of classes that, as a rule, only training runs."""
 _TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|conftest)\.py$")
@@ -34,8 +33,10 @@ _ASIDE = re.compile(
     r"loss|(?:^|_)nll|metric|perplex|debug|visuali|(?:^|_)(?:plot|log|beam|search|generate|init)(?:_|$)|initiali[sz]e"
 )
 """Names of functions that `forward` runs for training, once, or to search with the model."""
-_SAYING = re.compile(r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+")
-"""What conditions ask that let a model say something, or search."""
+_SAYING = re.compile(
+    r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|\bepoch"
+)
+"""What conditions ask that let a model say something, search, or go by the epoch."""
 
 
 def is_for_training(code: Code) -> bool:
@@ -63,11 +64,11 @@ def _asks_for_labels(forward: ast.FunctionDef) -> bool:
 
 
 def _gives_loss(forward: ast.FunctionDef) -> bool:
-    """Whether everything that a `forward` gives back is a loss, alone or in front."""
-    inner = {part for nested in of_kind(forward, ast.FunctionDef) for part in of_kind(nested, ast.Return)}
-    returns = [node for node in of_kind(forward, ast.Return) if node not in inner]
-    found = [node.value for node in returns if node.value is not None]
-    return bool(found) and all(any(_is_loss(part) for part in _first(value)) for value in found)
+    """Whether a `forward` ends by giving back a loss, alone or in front; or its docstring begins by saying so."""
+    if re.search(r"\bloss\b", (ast.get_docstring(forward) or "").partition("\n")[0], re.IGNORECASE):
+        return True
+    last = forward.body[-1]
+    return isinstance(last, ast.Return) and last.value is not None and any(map(_is_loss, _first(last.value)))
 
 
 def _first(value: ast.expr) -> Iterator[ast.expr]:

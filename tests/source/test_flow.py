@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import modellint
+from modellint.diagnostic import Severity
 
 HEAD = "import numpy as np\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 
@@ -70,6 +71,7 @@ def test_a_branch_on_a_tensor_is_found(forward: str) -> None:
         "if torch.jit.is_scripting():\n    if x.sum() > 0:\n        x = x + 1\nreturn x",
         "if (x < 0).any():\n    raise ValueError('negative')\nreturn x",
         "assert (x >= 0).all()\nreturn x",
+        "assert x.min() >= 0 and (x.max() < 1 or not x.any())\nreturn x",
         "if self.fc.weight.sum() > 0:\n    x = x.abs()\nreturn x",
         "y = torch.arange(x.shape[0])\nif y.max() > 3:\n    x = x.abs()\nreturn x",
         "if self.k > 2 or self.flag:\n    x = x.abs()\nreturn x",
@@ -98,6 +100,54 @@ def test_only_what_forward_reaches_counts() -> None:
 def test_a_loss_is_left_alone() -> None:
     text = net("if x.sum() > 0:\n    x = x + 1\nreturn x.sum().item()").replace("class Net", "class FocalLoss")
     assert codes(text) == []
+
+
+def test_tests_are_left_alone() -> None:
+    text = net("if x.sum() > 0:\n    x = x + 1\nreturn x")
+    Path("tests").mkdir()
+    assert not modellint.check_source(text, "tests/test_net.py").diagnostics
+    assert modellint.check_source(text, "net.py").diagnostics
+
+
+BRANCH = "if x.sum() > 0:\n    x = x + 1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        net(f"{BRANCH}loss = x.mean()\nreturn loss, x"),
+        net(f"if self.fc is None:\n    return x\n{BRANCH}return F.mse_loss(x, x * 2)"),
+        net(f"{BRANCH}return self.loss.mean()", init="self.loss = None"),
+        net(f"{BRANCH}return x", "x, labels"),
+        net(f'"""Compute the loss of a batch."""\n{BRANCH}return x'),
+        net(f"{BRANCH}return x").replace("class Net", "class PretrainWrapper"),
+        net(f"{BRANCH}return x").replace("class Net", "class ScaleDiscriminator"),
+        net(
+            "return self.beam_search(x)",
+            extra=f"\ndef beam_search(self, x):\n    {BRANCH.replace(chr(10), chr(10) + '    ')}return x\n",
+        ),
+        net("if self.debug:\n    x = x * x.sum().item()\nreturn x", init="self.debug = flag"),
+        net("if x.dtype == torch.float16 and x.isinf().any():\n    x = x.clamp(-1, 1)\nreturn x"),
+        net("return [part for spk in range(x.shape[1]) for part in x[:, spk].chunk(2)]"),
+    ],
+)
+def test_what_is_trained_searched_or_said_is_for_information(text: str) -> None:
+    said = modellint.check_source(text).diagnostics
+    assert {one.severity for one in said if one.code.startswith("FLW")} == {Severity.INFO}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        net(f"{BRANCH}return x, loss", "x, loss=None"),
+        net(f"{BRANCH}return x", "x, labels=None"),
+        net(f'"""Classify.\n\n    labels: for the loss.\n    """\n{BRANCH}return x'),
+        net("if torch.log(x.sum()) > 0:\n    x = x * x.sum().item()\nreturn x"),
+    ],
+)
+def test_what_may_be_given_a_loss_is_as_usual(text: str) -> None:
+    said = modellint.check_source(text).diagnostics
+    assert {one.severity for one in said if one.code.startswith("FLW")} == {Severity.ERROR}
 
 
 @pytest.mark.parametrize(
@@ -163,6 +213,12 @@ def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
         "for w in self.fc.weight:\n    x = x * w\nreturn x",
         "y = x.view(-1, 3, 4)\nfor i in range(y.shape[1]):\n    x = x + i\nreturn x",
         "for part in x.chunk(2):\n    x = x + 1\nreturn x",
+        "y = x.reshape(x.shape[0], self.k, -1)\nfor i in range(y.size(1)):\n    x = x + i\nreturn x",
+        "y = x.reshape(x.shape[0], self.k, -1)\nb, k, n = y.shape\nfor i in range(k):\n    x = x + i\nreturn x",
+        "y = x.reshape(x.shape[0], self.k, -1)\nfor part in y.unbind(dim=1):\n    x = x + 1\nreturn x",
+        "y = x.view(x.size(0), -1)\nfor _ in range(y.dim() - 1):\n    x = x + 1\nreturn x",
+        "y = x.view(x.size(0), -1)\nwhile y.ndim > 2:\n    y = y[0]\nreturn y",
+        "for t in x.abs():\n    print(t.shape)\nreturn x",
     ],
 )
 def test_a_loop_of_a_fixed_number_of_turns_is_clean(forward: str) -> None:

@@ -70,6 +70,9 @@ def fixed(text: str, *, unsafe: bool = True) -> str:
         "y = x.clone()\nz = y[1:]\nz[0] = 5.0\nreturn y",
         "y = x.clone()\nz = y[1:]\nz[0].fill_(3.0)\nreturn y",
         "y = x.clone()\nz = y[0]\nz[0] = x[1, 1]\nz[1] = x[1, 0]\nreturn y",
+        "y = x.clone()\nz = y[1:]\nz[0] = 1.0\nreturn z",
+        "y = x.clone()\ny = y[:, 1:]\ny[:, 0] = 1.0\nreturn y",
+        "y = x.clone()\nz = y[1:]\nz.copy_(x[1:])\nreturn z",
     ],
 )
 def test_a_write_through_a_view_is_found(forward: str) -> None:
@@ -87,6 +90,10 @@ def test_a_write_through_a_view_is_found(forward: str) -> None:
         "y = x.clone()\ny[:, 1].fill_(5)\ny[1:].copy_(x[:3])\nreturn y",
         "y = x.clone()\nz = y[0]\nz[1] = 3.0\nreturn y",
         "y = x.clone()\nz = y\nz.add_(1)\nreturn y",
+        "y = x.clone()\nz = y[1:].contiguous()\nz[0] = 1.0\nreturn z",
+        "y = x.clone()\nz = y[:, None]\nz[:, 0] = 1.0\nreturn z",
+        "y = x.clone()\nz = y[1:]\nz += 1.0\nreturn z",
+        "y = x.clone()\nz = y[1:].clone()\nz[0] = 1.0\nreturn z",
         "y = x.clone()\nz = y[1:]\ny[0] = 5.0\nreturn z * 2 + y[1:]",
         "y = x.clone()\ny[0, ...] = 5.0\nreturn y",
         "y = x.clone()\ny[0][1][2:] = 3.0\nreturn y",
@@ -269,13 +276,15 @@ def test_an_attribute_that_outlives_the_call_is_found(forward: str) -> None:
         "self.h = x.abs()\nreturn self.h * 2",
         "self.h = x.abs()\nreturn x",
         "self.h = x.abs()\nself.h += 1\nreturn self.h",
+        "self.begin()\nself.h = x if self.h is None else self.h + x.abs()\nreturn self.h",
         "self.n = x.shape[0]\nreturn x * self.n",
         "if self.training:\n    self.n += 1\nreturn x * self.n",
         "if self.keep:\n    self.h = x if self.h is None else self.h + x.abs()\nreturn x",
     ],
 )
 def test_an_attribute_of_one_call_is_clean(forward: str) -> None:
-    assert codes(net(forward, init="self.h = None\nself.n = 0\nself.keep = flag")) == []
+    begin = "\ndef begin(self, keep=False):\n    if not keep:\n        self.h = None\n"
+    assert codes(net(forward, init="self.h = None\nself.n = 0\nself.keep = flag", extra=begin)) == []
 
 
 @pytest.mark.parametrize(
@@ -307,7 +316,7 @@ def test_a_state_that_each_call_begins_anew_is_clean(forward: str) -> None:
     "forward",
     [
         "if self.flag:\n    self.start(x)\nself.step(x)\nreturn self.h",
-        "self.step(x)\nself.start(x)\nreturn x",
+        "self.step(x)\ny = self.h * 2\nself.start(x)\nreturn y",
         "if getattr(self, 'h', None) is not None:\n    x = x + 1\nself.h = x.abs()\nreturn x",
     ],
 )

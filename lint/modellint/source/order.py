@@ -26,6 +26,8 @@ class _Order:
         self.attribute = attribute
         self.methods = methods
         self.running: list[_Function] = []
+        self.flags: list[dict[str, object]] = [{}]
+        """What the parameters of every method that runs are, where the call leaves them at their defaults."""
 
     def block(self, statements: Iterable[ast.stmt]) -> bool | None:
         for statement in statements:
@@ -48,7 +50,9 @@ class _Order:
                     return True if self.is_it(target) else self.expression(target)
                 return found
             case ast.If(test=test, body=body, orelse=other):
-                found = self.expression(test)
+                found, held = self.expression(test), self.flag(test)
+                if found is None and held is not None:
+                    return self.block(body if held else other)
                 return self.either(body, other) if found is None else found
             case (
                 ast.For(target=target, iter=value, body=body, orelse=other)
@@ -95,21 +99,49 @@ class _Order:
                 return None
             case ast.Call(func=function, args=given, keywords=words):
                 found = self.first(function, *given, *(word.value for word in words))
-                return self.call(function) if found is None else found
+                return self.call(function, node) if found is None else found
         return self.first(*(part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)))
 
-    def call(self, function: ast.expr) -> bool | None:
+    def call(self, function: ast.expr, node: ast.Call) -> bool | None:
         name = function.attr if isinstance(function, ast.Attribute) and _is_self(function.value) else ""
         method = self.methods.get(name)
         if method is None or method in self.running or len(self.running) >= _DEEPEST:
             return None
         self.running.append(method)
+        self.flags.append(_left_at_default(method, node))
         found = self.block(method.body)
+        self.flags.pop()
         self.running.pop()
         return found
 
+    def flag(self, test: ast.expr) -> bool | None:
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                held = self.flag(operand)
+                return None if held is None else not held
+            case ast.Name(id=name) if name in self.flags[-1]:
+                return bool(self.flags[-1][name])
+        return None
+
     def is_it(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Attribute) and node.attr == self.attribute and _is_self(node.value)
+
+
+def _left_at_default(method: _Function, call: ast.Call) -> dict[str, object]:
+    """The parameters that a call of a method does not give, where their defaults are True or False."""
+    if any(isinstance(one, ast.Starred) for one in call.args) or any(word.arg is None for word in call.keywords):
+        return {}
+    named = method.args.args
+    defaults: list[tuple[ast.arg, ast.expr | None]] = list(
+        zip(named[len(named) - len(method.args.defaults) :], method.args.defaults, strict=True)
+    )
+    given = {one.arg for one in named[: len(call.args) + 1]} | {word.arg for word in call.keywords}
+    every = [*defaults, *zip(method.args.kwonlyargs, method.args.kw_defaults, strict=True)]
+    return {
+        one.arg: default.value
+        for one, default in every
+        if one.arg not in given and isinstance(default, ast.Constant) and isinstance(default.value, bool)
+    }
 
 
 def _is_self(node: ast.expr) -> bool:

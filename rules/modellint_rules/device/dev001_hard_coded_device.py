@@ -34,8 +34,8 @@ class HardCodedDevice(Rule):
 
     ## What it does
     Finds calls in the run, such as `.cuda()`, `.to("cuda")` and `torch.zeros(3, device="cuda")`, whose result is on a kind of
-    device that neither the inputs nor the model are on, and such calls in source where `forward` runs them; and parameters and
-    buffers that are not on the device of most others.
+    device that neither the inputs nor the model are on, and such calls in source where `forward` runs them, or `__init__`; and
+    parameters and buffers that are not on the device of most others.
 
     ## Why
     A model is captured for Core ML on the CPU. A device that is written down fails there, or on the next machine, and a traced
@@ -77,7 +77,7 @@ class HardCodedDevice(Rule):
 
     ## Known limits
     In source a device counts that is written down in the call, and is no CPU; what a condition about devices decides is left
-    alone, and so are modules that are moved. A device that happens to be the inputs' is not seen in a run. Where the device is
+    alone, and so are modules that `forward` moves. A device that happens to be the inputs' is not seen in a run. Where the device is
     missing and the run ends at that statement, the finding is an error.
 
     ## References
@@ -91,7 +91,6 @@ class HardCodedDevice(Rule):
     supersedes = ("LNT003", "SHP008")
     needs = (frozenset({"forward"}), frozenset({"cuda", "mps", "xpu"}))
     only_modules = True
-    only_forward = True
     fixable = "the device of an input"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -101,14 +100,26 @@ class HardCodedDevice(Rule):
         for readings in code.calls:
             call = readings[0]
             function = call.function
-            if function is None or function not in code.in_forward:
+            built = function is not None and all(one.building for one in readings) and _is_own_init(code, function)
+            if function is None or not (built or function in code.in_forward):
                 continue
-            if any(one.training or not one.exported or one.building for one in readings):
+            if any(one.training or not one.exported or (one.building and not built) for one in readings):
                 continue
             device = _device(call)
-            if device is None or any(map(_is_module, readings)) or only_for_a_loss(call.node, function):
+            if device is None or only_for_a_loss(call.node, function):
+                continue
+            if not built and any(map(_is_module, readings)):
                 continue
             if any(_ABOUT_DEVICES.search(ast.unparse(test)) for test in code.conditions(call.node, function)):
+                continue
+            if built:
+                yield code.finding(
+                    self,
+                    call.node,
+                    f"`{call.method}` puts a part of the model on {device}: it cannot be built on a machine without",
+                    statement=call.statement,
+                    advice="Move the whole model, where it is used",
+                )
                 continue
             yield code.finding(
                 self,
@@ -167,6 +178,14 @@ class HardCodedDevice(Rule):
                 severity=Severity.ERROR,
                 modules=[failure.module],
             )
+
+
+def _is_own_init(code: Code, function: ast.AST) -> bool:
+    return (
+        code.ref is not None
+        and any(part is function for part in code.ref.node.body)
+        and getattr(function, "name", "") == "__init__"
+    )
 
 
 def _kind(device: str) -> str:

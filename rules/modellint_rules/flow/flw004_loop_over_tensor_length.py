@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,8 @@ class LoopOverTensorLength(Rule):
 
     ## Known limits
     A loop whose number of turns the code fixes, by a constant size, a list or a configuration value, is left alone, and so
-    are loops in training only, and in losses.
+    are loops in training only, and in losses. A loop over what is called sources, axes, channels, heads or features is for
+    information: as a rule every input has as many.
 
     ## References
     - <https://github.com/apple/coremltools/issues/1995>
@@ -96,7 +98,12 @@ class LoopOverTensorLength(Rule):
                     self,
                     turns.node,
                     "This loop is as long as a tensor: it is unrolled for the sample input's size",
-                    severity=severity_in(code, self.severity, turns.node, turns.function),
+                    severity=severity_in(
+                        code,
+                        Severity.INFO if _is_of_the_architecture(turns) else self.severity,
+                        turns.node,
+                        turns.function,
+                    ),
                     statement=turns.statement,
                 )
         for questions in code.questions:
@@ -121,6 +128,23 @@ class LoopOverTensorLength(Rule):
                 at=loop.place,
                 modules=loop.modules,
             )
+
+
+def _is_of_the_architecture(turns: Turns) -> bool:
+    """Whether a loop, by its names, goes through what every input has as many of: sources, axes, heads."""
+    loops = [
+        part
+        for part in walk(turns.statement)
+        if isinstance(part, (ast.For, ast.comprehension)) and part.iter is turns.node
+    ]
+    targets = [part for loop in loops for part in walk(loop.target)]
+    return any(isinstance(part, ast.Name) and _PARTS.search(part.id) for part in (*targets, *walk(turns.node)))
+
+
+_PARTS = re.compile(
+    r"(?:^|_)n?(?:spks?|speakers?|srcs?|sources?|axis|axes|dims?|channels?|heads?|codebooks?|layers?|levels?|classes|mics?)"
+    r"(?:_|$|\d)"
+)
 
 
 def _runs_up_to_size(code: Code, question: Question) -> bool:

@@ -13,6 +13,7 @@ from modellint.source.tensors import IN_PLACE_LAYOUT, Tensor
 from modellint.source.values import Const, alternatives
 
 if TYPE_CHECKING:
+    from modellint.source.code import Code
     from modellint.source.records import Write
     from modellint.source.values import Value
 
@@ -110,6 +111,9 @@ def _events(function: ast.AST, name: str) -> Iterator[tuple[tuple[int, int], boo
     for found in of_kind(function, ast.Name):
         if found.id == name and isinstance(found.ctx, ast.Load):
             above = parents.get(found)
+            filled = isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Store)
+            if filled and above is not None and isinstance(parents.get(above), ast.Assign):
+                continue
             if not (isinstance(above, ast.Attribute) and above.attr in _ABOUT):
                 yield _place(found), True
     for loop in of_kind(function, ast.For):
@@ -127,6 +131,17 @@ def _place(node: ast.AST, end: bool = False) -> tuple[int, int]:
 
 def _holds(node: ast.AST, part: ast.AST) -> bool:
     return any(inner is part for inner in walk(node))
+
+
+def is_filled_once(code: Code, write: Write, name: str) -> bool:
+    """Whether what a module keeps gets its value at the first call only: `if self.b.numel() == 0:`, `if not self.initialized:`."""
+    return any(
+        _ONCE.search(text) or f"{name}.numel()" in text
+        for text in (ast.unparse(test) for test in code.conditions(write.node, write.function))
+    )
+
+
+_ONCE = re.compile(r"\binit(?:ed|ialized|ted)?\b|_init(?:ed|ialized|ted)?\b|\bfitted\b")
 
 
 def item_of(write: Write) -> ast.Subscript | None:

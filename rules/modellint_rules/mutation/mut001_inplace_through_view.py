@@ -26,13 +26,14 @@ class InplaceThroughView(Rule):
 
     ## What it does
     Finds in-place operations (`add_`, `+=`, `x[i] = v`) on a view of a tensor that is read afterwards, or on a tensor of
-    which an older view is; and assignments behind an ellipsis, `x[..., 1] = v`.
+    which an older view is; assignments to a part that has a name, `z = y[1:]; z[0] = v`, where that is read afterwards; and
+    assignments behind an ellipsis, `x[..., 1] = v`.
 
     ## Why
     coremltools follows a traced tensor by its name. What is written through `y.view(-1)`, `y.t()` or `y[0]` changes the
     view, and `y` stays as it was: the update is dropped, and nobody says so. `x[..., 1] = v` is taken for `x[1] = v`:
     refused where the shapes differ, else written to the wrong place. Only `y[0] = v`, `y[:, 1:] += v`, and `copy_` and
-    `fill_` on such a part are followed.
+    `fill_` on such a part are followed; and where the part has a name, `y` gets the value, and the name keeps the old one.
 
     ## Bad
     ```python
@@ -120,7 +121,7 @@ class InplaceThroughView(Rule):
                 yield code.finding(
                     self,
                     write.statement,
-                    f"This write shares memory with `{found[0]}`, which is read later: in a traced model the update is dropped there",
+                    _said(readings, found[0]),
                     severity=severity,
                     statement=write.statement,
                     fix=_assigned(code, write),
@@ -158,6 +159,13 @@ class InplaceThroughView(Rule):
                 )
 
 
+def _said(readings: list[Write], name: str) -> str:
+    targets = {id(target) for one in readings for target in _target(one)}
+    if any(other == name and id(value) in targets for one in readings for other, value in one.sharing):
+        return f"`{name}` is a part of another tensor: in a traced model that gets what is written here, and `{name}` does not"
+    return f"This write shares memory with `{name}`, which is read later: in a traced model the update is dropped there"
+
+
 def _target(write: Write) -> list[Tensor]:
     """The tensors that a write may change; none where one of the values is none, or is what the module owns."""
     found: list[Tensor] = []
@@ -177,13 +185,17 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
     targets = _target(write)
     if not targets or any(map(may_be_copy, targets)):
         return ""
-    seen = {id(part) for part in targets}
+    seen: set[int] = set()
     for target in targets:
-        if target.base is not None and any(_stand_together(write, one) for one in written.get(id(target), ())):
-            # The first assignment to a part that has a name is followed, and takes the name away.
-            seen.clear()
-        elif _is_followed(write, target):
-            seen.update(id(part) for part in bases(target))
+        if not _is_put(write):
+            seen.add(id(target))
+            continue
+        named = _is_named_part(target) and _is_bound(target, write)
+        if not named:
+            seen.add(id(target))
+        if not named or not any(_stand_together(write, one) for one in written.get(id(target), ())):
+            # What is first assigned to a part reaches the tensor, and takes the name of the part away.
+            seen.update(id(part) for part in bases(target) if part is not target and _is_followed(write, target))
     held: dict[str, list[Tensor]] = {}
     for name, value in write.sharing:
         held.setdefault(name, []).append(value)
@@ -193,6 +205,35 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
         if is_read_later(write, name):
             return name
     return ""
+
+
+def _is_put(write: Write) -> bool:
+    """Whether a write is an assignment by numbers and slices, or `copy_` or `fill_`: conversion hands it on to the whole tensor."""
+    if item_of(write) is None:
+        return getattr(getattr(write.node, "func", None), "attr", "") in ("copy_", "fill_")
+    held = [part for value in write.index if value is not None for part in alternatives(value)]
+    return write.how != "augmented" and not any(isinstance(part, (Tensor, Container)) for part in held)
+
+
+def _is_named_part(tensor: Tensor) -> bool:
+    """Whether a tensor is what an index took out of another: what is assigned to it goes to the other, and not to it."""
+    node, base = tensor.node, tensor.base
+    if base is None or tensor.made_by not in ("index", "select") or not isinstance(node, ast.Subscript):
+        return False
+    parts = [part for part in indices(node) if not (isinstance(part, ast.Constant) and part.value is ...)]
+    last = parts[-1] if parts else None
+    if last is None or (isinstance(last, ast.Constant) and last.value is None):
+        return False
+    # An element of what the caller gives may be one of a list.
+    return base.certain or base.root.origin != "argument" or any(isinstance(part, ast.Slice) for part in parts)
+
+
+def _is_bound(tensor: Tensor, write: Write) -> bool:
+    """Whether what an index took out was bound as it was; by another function, where that cannot be seen."""
+    above = (
+        parents_in(write.function).get(tensor.node) if write.function is not None and tensor.node is not None else None
+    )
+    return above is None or isinstance(above, (ast.Assign, ast.AnnAssign, ast.Tuple))
 
 
 def _is_elsewhere(value: Tensor, write: Write) -> bool:
@@ -239,25 +280,17 @@ def _are_apart(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _is_followed(write: Write, target: Tensor) -> bool:
-    """Whether what is written to a part of a tensor reaches the tensor.
+    """Whether what is assigned to a part of a tensor reaches the tensor: where single numbers lead to it, as in `y[0][1:] = v`.
 
-    A converted program follows assignments by numbers and slices, `copy_` and `fill_` to a part that single numbers lead to:
-    `y[0][1:] = v`. It does not follow what slices another slice, and what a mask or a tensor of indices assigns to a part.
+    What slices another slice does not, nor does what stands behind an ellipsis.
     """
     links = [part for part in bases(target) if part.base is not None]
     if not all(part.made_by in ("index", "select") and isinstance(part.node, ast.Subscript) for part in links):
         return False
     places = [part.node for part in links if isinstance(part.node, ast.Subscript)]
-    place = item_of(write)
-    if place is None:
-        method = getattr(getattr(write.node, "func", None), "attr", "")
-        return method in ("copy_", "fill_") and bool(places) and not _has_ellipsis(places[0]) and _lead(places[1:])
-    if write.how == "augmented":
-        # `y[0][1] += v` adds in place and assigns afterwards, to the last part only.
-        return not places
-    held = [part for value in write.index if value is not None for part in alternatives(value)]
-    plain = not any(isinstance(part, (Tensor, Container)) for part in held)
-    return not places or (plain and _lead(places))
+    if item_of(write) is None:
+        return bool(places) and not _has_ellipsis(places[0]) and _lead(places[1:])
+    return _lead(places)
 
 
 def _stand_together(write: Write, other: Write) -> bool:

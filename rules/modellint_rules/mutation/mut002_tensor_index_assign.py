@@ -168,6 +168,9 @@ def _may_be_one(tensor: Tensor) -> bool:
     """Whether a tensor of unknown rank is an element of another, taken out by a loop or by numbers, or computed from one."""
     if tensor.rank is not None:
         return False
+    if tensor.base is not None and tensor.base.made_by in ("nonzero", "where", "topk", "sort"):
+        # One of the tensors of indices that it gives.
+        return False
     if tensor.made_by == "select":
         return True
     node = tensor.node

@@ -13,7 +13,7 @@ from modellint.source.apply import tensors_in
 from modellint.source.nodes import walk
 from modellint.source.tensors import Tensor, is_data
 from modellint.source.values import Const, alternatives
-from modellint_rules.mutation.memory import CASTS, changes
+from modellint_rules.mutation.memory import CASTS, changes, is_filled_once
 from modellint_rules.mutation.running import buffers, named
 from modellint_rules.training_only import is_for_training, severity_in
 
@@ -115,7 +115,7 @@ class BufferMutatedWithoutState(Rule):
             said.add((name, write.statement))
             lasting = all(_depends(one, name) for one in readings)
             usual = Severity.ERROR if lasting else Severity.WARNING
-            if _is_filled_once(code, write, name) or _LOGGED.search(name):
+            if is_filled_once(code, write, name) or _LOGGED.search(name):
                 usual = Severity.INFO
             yield code.finding(
                 self,
@@ -146,17 +146,6 @@ class BufferMutatedWithoutState(Rule):
 
 _LOGGED = re.compile(r"loss|perplex|metric|accura|(?:^|_)(?:num_batches|global_step)")
 """Names of buffers that no output hangs on."""
-
-
-def _is_filled_once(code: Code, write: Write, name: str) -> bool:
-    """Whether a buffer gets its value at the first call only: `if self.b.numel() == 0:`, `if not self.initialized:`."""
-    return any(
-        _ONCE.search(text) or f"{name}.numel()" in text or f"{name} is None" in text
-        for text in (ast.unparse(test) for test in code.conditions(write.node, write.function))
-    )
-
-
-_ONCE = re.compile(r"\binit(?:ed|ialized|ted)?\b|_init(?:ed|ialized|ted)?\b|\bfitted\b")
 
 
 def _attribute(write: Write, names: dict[int, str]) -> str | None:

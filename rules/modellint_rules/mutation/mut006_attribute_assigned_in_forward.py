@@ -14,6 +14,7 @@ from modellint.source.nodes import of_kind, parents_in, walk
 from modellint.source.signs import ASSIGNS
 from modellint.source.tensors import Tensor
 from modellint.source.values import alternatives
+from modellint_rules.mutation.memory import is_filled_once
 from modellint_rules.training_only import TALK, is_for_training, severity_in
 
 if TYPE_CHECKING:
@@ -160,9 +161,9 @@ def _weight(code: Code, write: Write, name: str) -> Severity | None:
     """How much it weighs that an attribute is set; None where nothing reads it in another call."""
     if code.is_read_first(name):
         counts = not tensors_in([write.value, write.target])
-        return (
-            Severity.INFO if _LOGGED.search(name) or (counts and not _computes_with(code, name)) else Severity.WARNING
-        )
+        used = any(_uses(function, name, write.statement, counts) for function in code.in_forward)
+        kept = used and not _LOGGED.search(name) and not is_filled_once(code, write, name)
+        return Severity.WARNING if kept else Severity.INFO
     others = (reader for reader in code.readers(name) if reader not in code.in_forward)
     # Where a module around it calls both, one capture holds both.
     return (
@@ -170,33 +171,34 @@ def _weight(code: Code, write: Write, name: str) -> Severity | None:
     )
 
 
-def _computes_with(code: Code, name: str) -> bool:
-    """Whether what `forward` runs uses a counter for more than to count on, to ask it for its value, or to say it."""
-    for function in code.in_forward:
-        parents = parents_in(function)
-        for node in of_kind(function, ast.Attribute):
-            if _is_read(node, name) and not _only_asks(node, parents, name):
-                return True
-    return False
+def _uses(function: ast.AST, name: str, update: ast.stmt, counts: bool) -> bool:
+    """Whether a function reads an attribute but where it is updated; of a counter, whether `forward` computes with it."""
+    if counts and getattr(function, "name", "") != "forward":
+        return False
+    parents = parents_in(function)
+    own = {part for part in walk(update) if not counts or not isinstance(part, (ast.If, ast.For))}
+    return any(
+        _is_read(node, name) and node not in own and not (counts and _only_asks(node, parents))
+        for node in (*of_kind(function, ast.Attribute), *of_kind(function, ast.Call))
+    )
 
 
-def _only_asks(node: ast.AST, parents: dict[ast.AST, ast.AST], name: str) -> bool:
+def _only_asks(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether a value is only asked for, said, or needed in training."""
     child = node
     while (parent := parents.get(child)) is not None:
         match parent:
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
-                if test is child:
+                if test is child or "training" in ast.unparse(test):
                     return True
-            case ast.Assign(targets=targets):
-                return any(isinstance(one, ast.Attribute) and one.attr == name for one in targets)
-            case ast.Expr(value=ast.Call(func=ast.Attribute(attr=called) | ast.Name(id=called))):
-                return called in TALK
-            case ast.stmt():
-                return isinstance(parent, ast.Raise)
+            case ast.Raise():
+                return True
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr=called) | ast.Name(id=called))) if called in TALK:
+                return True
             case _:
                 pass
         child = parent
-    return True
+    return False
 
 
 _LOGGED = re.compile(r"loss|metric|perplex|accura|debug|(?:^|_)(?:n|num)_(?:steps?|calls?|passes|samples)(?:_|$)")
@@ -206,4 +208,7 @@ _FOR_TRAINING = re.compile(r"loss|regulari|metric|penalty|plot|visuali")
 
 
 def _is_read(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.Call):
+        asked = isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1
+        return asked and isinstance(node.args[1], ast.Constant) and node.args[1].value == name
     return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)

@@ -80,9 +80,8 @@ class Fp16OverflowLiteral(Rule):
     name = "fp16-overflow-literal"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({WIDE_NUMBERS}))
+    needs = (frozenset({WIDE_NUMBERS}),)
     only_modules = True
-    only_forward = True
     fixable = "a number that fits"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

@@ -101,7 +101,7 @@ class Meeting(NamedTuple):
 def meetings(code: Code) -> Iterator[Meeting]:
     """Every place of what `forward` runs, and an exported model too, at which a number that is known meets a tensor."""
     for meeting, function in (*_in_calls(code), *_in_operations(code), *_in_writes(code)):
-        if function not in code.in_forward or meeting.known() is None:
+        if meeting.known() is None or not (function in code.in_forward or _is_for_a_subclass(code, function)):
             continue
         if any(_HALF.search(ast.unparse(test)) for test in code.conditions(meeting.node, function)):
             # What runs for models in half precision knows about it.
@@ -110,6 +110,13 @@ def meetings(code: Code) -> Iterator[Meeting]:
         expression = node if function is not None and isinstance(node, ast.expr) else None
         if expression is None or function is None or not _is_lost(expression, function):
             yield meeting
+
+
+def _is_for_a_subclass(code: Code, function: ast.AST | None) -> bool:
+    """Whether a method stands in a class that has no `forward`, such as one that others inherit from: theirs runs it."""
+    if code.in_forward or function is None or code.defines("forward") or code.is_aside(function):
+        return False
+    return any(method.node is function for method in code.methods)
 
 
 def _is_lost(node: ast.expr, function: ast.AST) -> bool:

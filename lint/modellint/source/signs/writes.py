@@ -39,10 +39,11 @@ def shares(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
                 return True
         edges = list(_edges(function, names, passing))
         for group, is_view in _groups(edges):
-            if (
-                is_view
-                and len(group) > 1
-                and any(not _roots(target, names, passing).isdisjoint(group) for _, target in writes)
+            # `x = x[1:]; x[0] = v` needs no second name.
+            if is_view and any(
+                (len(group) > 1 or isinstance(target, ast.Subscript))
+                and not _roots(target, names, passing).isdisjoint(group)
+                for _, target in writes
             ):
                 return True
     return False
