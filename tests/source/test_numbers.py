@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nets import fixed, net, said
+from nets import HEAD, fixed, net, said
 
 import modellint
 
@@ -79,7 +79,21 @@ def test_losses_are_clean() -> None:
     assert said(net("return x * 1e9", name="FocalLoss"), "NUM001") == []
 
 
+def test_a_class_without_forward_is_what_others_inherit_from() -> None:
+    base = "\nclass Base(nn.Module):\n    def embed(self, x):\n        x = x.view(-1, 4)\n        return x - (1 - x) * 1e9\n"
+    assert [one.code for one in modellint.check_source(HEAD + base).diagnostics] == ["NUM001"]
+    assert not modellint.check_source(HEAD + base.replace("embed", "reset_weights")).diagnostics
+    assert not modellint.check_source(HEAD + base + "\n    def forward(self, x):\n        return x\n").diagnostics
+
+
 # NUM002
+
+
+def test_the_epsilon_of_a_layer_of_the_project() -> None:
+    layer = "class Norm(nn.LayerNorm):\n    pass"
+    assert len(said(net("return self.norm(x)", "self.norm = Norm(4, eps=1e-12)", head=layer), "NUM002")) == 1
+    other = "class Norm(nn.LayerNorm):\n    def __init__(self, n, eps):\n        super().__init__(n, eps + 1e-5)"
+    assert said(net("return self.norm(x)", "self.norm = Norm(4, eps=1e-12)", head=other), "NUM002") == []
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,31 @@ def test_device_of_the_input(body: str) -> None:
     assert said(net(body), "DEV001") == []
 
 
+@pytest.mark.parametrize(
+    "init",
+    [
+        "self.fc = nn.Linear(n, 4).cuda()",
+        "self.fc = nn.Sequential(*[nn.Linear(n, 4).cuda() for _ in range(n)])",
+        "self.scale = nn.Parameter(torch.zeros(n).cuda())",
+        'self.scale = nn.Parameter(torch.zeros(n, device="cuda"))',
+    ],
+)
+def test_devices_that_a_model_is_built_on(init: str) -> None:
+    assert len(said(net("return x", init), "DEV001")) == 1
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "self.fc = nn.Linear(n, 4)\nif n > 4:\n    self.fc = self.fc.cuda()",
+        "self.fc = nn.Linear(n, 4).cuda() if torch.cuda.is_available() else nn.Linear(n, 4)",
+        "self.fc = nn.Linear(n, 4).to('cpu')",
+    ],
+)
+def test_devices_that_a_flag_chooses_or_the_cpu(init: str) -> None:
+    assert said(net("return x", init), "DEV001") == []
+
+
 def test_devices_outside_of_forward_are_clean() -> None:
     text = net("return x") + '\n    def predict(self, x):\n        return self.to("cuda")(x.cuda())\n'
     assert said(text, "DEV001") == []

@@ -110,7 +110,8 @@ class HardCodedDevice(Rule):
                 continue
             if not built and any(map(_is_module, readings)):
                 continue
-            if any(_ABOUT_DEVICES.search(ast.unparse(test)) for test in code.conditions(call.node, function)):
+            tests = [ast.unparse(test) for test in code.conditions(call.node, function)]
+            if any(map(_ABOUT_DEVICES.search, tests)) or (built and tests):
                 continue
             if built:
                 yield code.finding(
