@@ -159,21 +159,30 @@ def _tried(subject: Subject, found: Sequence[Change]) -> Iterator[Change]:
         yield from found
         return
     other = list(variants(inputs))[1].inputs
+    try:
+        with in_evaluation(subject):
+            matter = not agree(fresh, _after(subject, (), other))
+    except (Exception, SystemExit):
+        yield from found
+        return
     for one in found:
+        if len(found) == 1 or not matter:
+            yield one._replace(matters=matter)
+            continue
         try:
             with in_evaluation(subject):
-                after = _after(subject, found, one, other)
+                after = _after(subject, [undone for undone in found if undone is not one], other)
         except (Exception, SystemExit):
             yield one
             continue
         yield one._replace(matters=not agree(fresh, after))
 
 
-def _after(subject: Subject, found: Sequence[Change], kept: Change, other: Any) -> list[Tensor]:
-    """The outputs on the example behind a run on other inputs that has changed one thing and nothing else."""
+def _after(subject: Subject, undone: Sequence[Change], other: Any) -> list[Tensor]:
+    """The outputs on the example behind a run on other inputs, some of whose changes are undone."""
     inputs = subject.inputs
     assert inputs is not None
-    held = [(one, *_held(subject.model, one)) for one in found if one is not kept]
+    held = [(one, *_held(subject.model, one)) for one in undone]
     before = [
         (one, table, table.get(one.attribute, _NOTHING), _copied(table.get(one.attribute))) for one, table in held
     ]

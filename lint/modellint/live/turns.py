@@ -17,8 +17,8 @@ from modellint.live.statements import Loop, function_around, loops_around, node_
 if TYPE_CHECKING:
     from modellint.live.subject import Inputs, Subject
 
-_MOST = 8
-"""Dimensions of the inputs that are tried."""
+_MOST = 4
+"""Larger inputs that are tried."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _PASSING = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter", "range", "len", "sorted"})
 
@@ -114,17 +114,22 @@ def _grown(place: Place, loops: list[Place], before: Counter[Place], after: Coun
 
 
 def _doubled(inputs: Inputs) -> Iterator[Inputs]:
-    """The inputs, twice as large in one dimension; all tensors of the same size there are."""
+    """The inputs, twice as large in one dimension, or in all of an image; all tensors of the same size there are."""
     leaves, tree = pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    for at, size in list(dict.fromkeys((at, size) for one in tensors for at, size in enumerate(one.shape) if size))[
-        :_MOST
-    ]:
-        args, kwargs = pytree.tree_unflatten([_wider(leaf, at, size) for leaf in leaves], tree)
+    wider: dict[tuple[tuple[int, ...], int], None] = {}
+    for one in tensors:
+        # Channels have a size of their own.
+        groups = [(0,), tuple(range(2, one.dim()))] if one.dim() > 3 else [(at,) for at in range(one.dim())]
+        wider.update(dict.fromkeys((group, one.shape[group[0]]) for group in groups if one.numel()))
+    for group, size in list(wider)[:_MOST]:
+        args, kwargs = pytree.tree_unflatten([_wider(leaf, group, size) for leaf in leaves], tree)
         yield inputs._replace(args=args, kwargs=kwargs)
 
 
-def _wider(leaf: Any, at: int, size: int) -> Any:
-    if not isinstance(leaf, torch.Tensor) or leaf.dim() <= at or leaf.shape[at] != size:
+def _wider(leaf: Any, group: tuple[int, ...], size: int) -> Any:
+    if not isinstance(leaf, torch.Tensor) or leaf.dim() <= group[-1] or leaf.shape[group[0]] != size:
         return leaf
-    return torch.cat([leaf, leaf], at)
+    for at in group:
+        leaf = torch.cat([leaf, leaf], at)
+    return leaf
