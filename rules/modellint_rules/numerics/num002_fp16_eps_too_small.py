@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
@@ -16,6 +16,7 @@ from modellint.source.values import ClassValue, alternatives
 from modellint_rules.numerics.written import FLOOR, TERM, is_judge, is_of_data, meetings
 
 if TYPE_CHECKING:
+    from modellint.live.numbers import Met
     from modellint.live.subject import Subject
     from modellint.source.code import Code
     from modellint.source.records import Call
@@ -132,9 +133,19 @@ class Fp16EpsTooSmall(Rule):
                 yield subject.finding(
                     self,
                     f"{met.number:g} is less than the smallest number of float16: it becomes 6e-08 in Core ML",
-                    at=met.call.place,
                     modules=[met.call.module],
+                    **(_place_of(subject, met) if met.how == EPS else {"at": met.call.place}),
                 )
+
+
+def _place_of(subject: Subject, met: Met) -> dict[str, Any]:
+    """Where the layer is made whose epsilon a function was given, or else where the function is called."""
+    from modellint.live.binding import binding_of
+
+    module = next((entry.module for entry in subject.modules if met.call.module in entry.paths), None)
+    if module is None or type(module).__module__.partition(".")[0] != "torch" or not hasattr(module, "eps"):
+        return {"at": met.call.place}
+    return binding_of(subject, met.call.module).keywords()
 
 
 _FUNCTIONS = frozenset(
