@@ -58,16 +58,28 @@ _FEW = 1_000_000
 _STACK = 512 << 20
 
 
+class Uncopied(TypeError):
+    """A module cannot be copied; the message says why."""
+
+
 def copied(copier: Copier, value: Any) -> Any:
-    """The copy of a value, however deep it is nested."""
+    """The copy of a value, however deep it is nested. Raises ``Uncopied``."""
     try:
         return copier.copy(value)
     except RecursionError:
         copier.memo.clear()
         copier.shared.clear()
     found: list[Any] = []
+    failed: list[Exception] = []
+
+    def work() -> None:
+        try:
+            found.append(copier.copy(value))
+        except (RecursionError, Uncopied) as error:
+            failed.append(error)
+
     limit, size = sys.getrecursionlimit(), threading.stack_size(_STACK)
-    thread = threading.Thread(target=lambda: found.append(copier.copy(value)))
+    thread = threading.Thread(target=work)
     try:
         sys.setrecursionlimit(_STACK >> 12)
         thread.start()
@@ -75,8 +87,8 @@ def copied(copier: Copier, value: Any) -> Any:
     finally:
         sys.setrecursionlimit(limit)
         threading.stack_size(size)
-    if not found:
-        raise RecursionError("the model is nested too deep to be copied")
+    if failed:
+        raise failed[0]
     return found[0]
 
 
@@ -305,15 +317,19 @@ class Copier:
     def _object(self, value: Any, kind: type) -> Any:
         """As ``copy.deepcopy`` does it; by its attributes where that fails, and else the object itself."""
         known = len(self.memo)
+        failure: Exception | None = None
         for way in (self._own_way, self._reduced, self._by_attributes):
             try:
                 return way(value, kind)
-            except RecursionError:
+            except (RecursionError, Uncopied):
                 raise
-            except Exception:
+            except Exception as error:
+                failure = error
                 # What leads to the half of a copy is forgotten.
                 for key in list(self.memo)[known:]:
                     del self.memo[key]
+        if issubclass(kind, nn.Module):
+            raise Uncopied(f"{kind.__name__} cannot be copied: {failure}")
         self.shared.append(value)
         return value
 

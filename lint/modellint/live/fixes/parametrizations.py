@@ -54,6 +54,7 @@ def _computed(module: nn.Module) -> Iterator[tuple[str, str, Callable[[], object
 def _folded(remove: Any, module: nn.Module, name: str) -> None:
     with torch.no_grad():
         remove(module, name)
+    _apart(module, name)
 
 
 def _unparametrized(module: Any, name: str) -> None:
@@ -65,3 +66,11 @@ def _unparametrized(module: Any, name: str) -> None:
     for part in module.parametrizations[name].parameters():
         part.data = part.data.clone()
     parametrize.remove_parametrizations(module, name, leave_parametrized=True)
+    _apart(module, name)
+
+
+def _apart(module: nn.Module, name: str) -> None:
+    """What was the parameter behind the weight is not the weight: it may be tied to another."""
+    weight = module._parameters.get(name)
+    if weight is not None:
+        setattr(module, name, nn.Parameter(weight.detach().clone(), weight.requires_grad))

@@ -24,6 +24,9 @@ _CODES = {
 """By what is hidden, and whether it goes by name."""
 
 
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+
+
 class Registered(nn.Module):
     """Modules and parameters by name, of what another attribute of their owner holds in a container of its own."""
 
@@ -80,6 +83,9 @@ def _bind(owner: nn.Module, name: str, value: nn.Module | torch.Tensor) -> None:
     """Register under the attribute's own name."""
     del vars(owner)[name]
     if isinstance(value, nn.Module):
+        for module in value.modules():
+            if isinstance(module, _CONTAINERS):
+                module.training = owner.training
         owner._modules[name] = value
     else:
         owner._parameters[name] = value  # type: ignore[assignment]

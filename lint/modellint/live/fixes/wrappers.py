@@ -29,7 +29,9 @@ class Shell(nn.Module):
         modules = self.__dict__.get("_modules", {})
         if name in modules:
             return modules[name]
-        return getattr(modules[self.__dict__["_held"]], name)
+        if self.__dict__.get("_held") not in modules:
+            raise AttributeError(name)
+        return getattr(modules[self._held], name)
 
 
 def held_by(module: nn.Module) -> tuple[str, nn.Module] | None:
