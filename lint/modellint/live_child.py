@@ -253,10 +253,13 @@ class Work:
         """The package, as a file, and what the checks of the model as it is find."""
         model, given, specs = self._with_values("export")
         from modellint.coreml import exported, verdict
-        from modellint.coreml.export import export
+        from modellint.coreml.export import check, export
         from modellint.export_options import from_json
         from modellint.live.check import examine
 
+        wanted = from_json(self._request["export"])
+        self._enter("checking")
+        check(model, given, wanted, self._request["seed"])
         rules = self._rules()
         subject = self._subject(Built(model, given, True))
         found = self._run(subject, rules)
@@ -273,7 +276,7 @@ class Work:
             given,
             subject.destination,
             self._project,
-            from_json(self._request["export"]),
+            wanted,
             made.parent,
             made.name,
             specs=specs,

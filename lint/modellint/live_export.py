@@ -53,12 +53,14 @@ def exported(
     inputs = prepared(model, example_inputs)._replace(flexible=flexible)
     if importlib.util.find_spec("coremltools") is None:
         raise ImportError("modellint.export needs coremltools: pip install 'modellint[coreml]'")
-    from modellint.coreml.export import export
+    from modellint.coreml.export import check, export
     from modellint.coreml.private import ct
 
     job = job_of(model, root, chosen)
     destination = job.resolver.top.destination
     export_options.check(options, destination)
+    with undisturbed(), unchanged(model, inputs, values=False):
+        check(model, inputs, options, seed)
     found, _ = examine(model, example_inputs, None, None, None, root, chosen)
     with _folder(output) as folder, undisturbed():
         with _temporaries_in(folder), unchanged(model, inputs, values=False):

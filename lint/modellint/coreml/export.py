@@ -88,6 +88,20 @@ def export(
     ).result()
 
 
+def check(model: nn.Module, inputs: Inputs, options: Options, seed: int = 0) -> list[str]:
+    """See that options fit the model, by one run of it at most; what is to be told of them. Raises ``OptionError``."""
+    interface.check_images(model, inputs, options.images)
+    if not options.labels and not options.output_names:
+        return []
+    try:
+        outputs = Reference(model, seed)(inputs)
+    except Raised:
+        # The capture will say so.
+        return []
+    interface.check_outputs(outputs, options)
+    return list(interface.about_labels(outputs, options))
+
+
 class _Made(NamedTuple):
     """A package, and how it compares."""
 
@@ -113,7 +127,7 @@ class _Export:
         progress: Progress,
     ) -> None:
         self._model = model
-        self._inputs = inputs
+        self._inputs = interface.ordered(model, inputs)
         self._destination = destination
         self._project = project
         self._options = options
@@ -131,7 +145,7 @@ class _Export:
 
     def result(self) -> Exported:
         """The package of the first route that converts and agrees, else of the first that converts, else none."""
-        self._check()
+        self._notes += check(self._model, self._inputs, self._options, self._seed)
         self._progress("fixing")
         fixed = fixed_model(self._model, self._copy(), self._destination, self._project)
         self._changes = fixed.changes
@@ -173,17 +187,6 @@ class _Export:
     def _copy(self) -> Inputs:
         args, kwargs = copied((self._inputs.args, dict(self._inputs.kwargs)))
         return self._inputs._replace(args=args, kwargs=kwargs)
-
-    def _check(self) -> None:
-        interface.check_images(self._model, self._inputs, self._options.images)
-        if self._options.labels or self._options.output_names:
-            try:
-                outputs = Reference(self._model, self._seed)(self._inputs)
-            except Raised:
-                # The capture will say so.
-                return
-            interface.check_outputs(outputs, self._options)
-            self._notes.extend(interface.about_labels(outputs, self._options))
 
     def _updated(self, model: nn.Module) -> dict[str, Tensor]:
         """The buffers that `forward` updates; what else it updates is told."""
@@ -227,19 +230,17 @@ class _Export:
 
     def _made(self, model: nn.Module, captured: Captured) -> _Made | None:
         """The package of one route, compared; None where it does not convert."""
-        given = interface.conversion_options(model, self._inputs, captured.captured, self._options, self._states)
-        captured = captured._replace(options=given)
         self._count += 1
         folder = self._folder / f"{self._count}"
         folder.mkdir()
         try:
-            single = self._saved(captured, "fp32", folder)
+            single = self._saved(model, captured, "fp32", folder)
             if single is None:
                 return None
             compared = self._verified(single.path, folder)
             made = single
             if self._destination.precision == "fp16" and compared.verdict == AGREES:
-                half = self._saved(captured, "fp16", folder)
+                half = self._saved(model, captured, "fp16", folder)
                 if half is None:
                     return None
                 made = half
@@ -250,9 +251,11 @@ class _Export:
             return None
         return _Made(replace(made.exported, verification=replace(compared, route=captured.route)), made.path)
 
-    def _saved(self, captured: Captured, precision: str, folder: Path) -> _Made | None:
+    def _saved(self, model: nn.Module, captured: Captured, precision: str, folder: Path) -> _Made | None:
         self._progress(f"converting ({captured.route}, {precision})")
-        found, changes = converted(captured, self._destination, precision)
+        # Anew each time, as coremltools writes to what it is given.
+        given = interface.conversion_options(model, self._inputs, captured.captured, self._options, self._states)
+        found, changes = converted(captured._replace(options=given), self._destination, precision)
         states = [one.name for one in found.mlmodel.get_spec().description.state]
         if states and not self._options.states:
             self._attempts.append(

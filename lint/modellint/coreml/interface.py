@@ -38,6 +38,13 @@ def argument_names(model: nn.Module, inputs: Inputs) -> list[str]:
     return [*(name for name in parameters if name in given), *(name for name in given if name not in parameters)]
 
 
+def ordered(model: nn.Module, inputs: Inputs) -> Inputs:
+    """The same inputs, with keyword arguments in the order of ``forward``, which is that of a package's inputs."""
+    order = {name: at for at, name in enumerate(argument_names(model, inputs))}
+    names = sorted(inputs.kwargs, key=lambda name: order.get(name, len(order)))
+    return inputs._replace(kwargs={name: inputs.kwargs[name] for name in names})
+
+
 def check_images(model: nn.Module, inputs: Inputs, images: Sequence[Image]) -> None:
     """See that each image is an argument of the shape that Core ML gives an image. Raises ``OptionError``."""
     values = named_values(model, inputs)
@@ -52,12 +59,16 @@ def check_images(model: nn.Module, inputs: Inputs, images: Sequence[Image]) -> N
             raise OptionError(
                 f"--image {one.name}: a {one.layout} image is a tensor of {wanted}, and the input is {got}"
             )
-        at = list(values).index(one.name)
-        flexible = next((inputs.flexible[key] for key in (one.name, at, str(at)) if key in inputs.flexible), {})
-        if any(which % 4 < 2 for which in flexible):
+        if any(which % 4 < 2 for which in _flexible(inputs, one.name, list(values).index(one.name))):
             raise OptionError(
                 f"--image {one.name}: an image may be flexible in its height and width, and in nothing else"
             )
+
+
+def _flexible(inputs: Inputs, name: str, at: int) -> Mapping[int, tuple[int, int]]:
+    """The bounds of an argument's dimensions, by its name or position."""
+    keys: tuple[str | int, ...] = (name, at, str(at))
+    return next((inputs.flexible[key] for key in keys if key in inputs.flexible), {})
 
 
 def named_values(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
@@ -81,15 +92,8 @@ def conversion_options(
                 ct.StateType(ct.TensorType(shape=tuple(value.shape), dtype=np.float16), name=name)
                 for name, value in states.items()
             ]
-    elif options.images:
-        taken = [
-            one.name
-            for one in captured.program.graph.nodes
-            if one.op == "placeholder"
-            and one.name in captured.program.graph_signature.user_inputs
-            and isinstance(one.meta.get("val"), Tensor)
-        ]
-        found["inputs"] = [_image_type(ct.TensorType(name=name), options.images) for name in taken]
+    elif options.images or inputs.flexible:
+        found["inputs"] = [_image_type(one, options.images) for one in _exported_types(captured.program, model, inputs)]
     if options.labels:
         name = options.output_names[0] if options.output_names else None
         found["classifier_config"] = ct.ClassifierConfig(list(options.labels), predicted_feature_name=name)
@@ -103,6 +107,33 @@ def _named(types: Sequence[Any], names: Sequence[str]) -> Iterator[Any]:
         if isinstance(one, ct.TensorType):
             one.name = name
         yield one
+
+
+def _exported_types(program: Any, model: nn.Module, inputs: Inputs) -> Iterator[Any]:
+    """Types with the bounds that were asked for: an export's own begin at 2, as it takes a size of one for a constant."""
+    taken = program.graph_signature.user_inputs
+    values = named_values(model, inputs)
+    names = list(values)
+    # What an export holds to be of one size is so to coremltools too.
+    known: dict[str, Any] = {}
+    for node in program.graph.nodes:
+        like = node.meta.get("val") if node.op == "placeholder" and node.name in taken else None
+        if not isinstance(like, Tensor):
+            continue
+        flexible = _flexible(inputs, node.name, names.index(node.name)) if node.name in values else {}
+        if not flexible:
+            yield ct.TensorType(name=node.name)
+            continue
+        bounds = {which % like.dim(): limits for which, limits in flexible.items()}
+        shape: list[Any] = []
+        for which, size in enumerate(like.shape):
+            if isinstance(size, int) or which not in bounds:
+                shape.append(size)
+            else:
+                low, high = bounds[which]
+                default = int(values[node.name].shape[which])
+                shape.append(known.setdefault(str(size), ct.RangeDim(low, high, default=default)))
+        yield ct.TensorType(name=node.name, shape=tuple(shape))
 
 
 def _image_type(one: Any, images: Sequence[Image]) -> Any:

@@ -1,0 +1,428 @@
+"""`modellint.export`: the package is right, agrees with the model, and is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+import modellint
+from modellint.coreml.predictor import Predictor
+from modellint.coreml.private import ct
+from modellint.coreml.private_mil import read_package
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+HERE = Path(__file__).parent
+LABELS = ("ant", "bee", "cat", "dog", "elk")
+
+
+class Net(nn.Module):
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 4, 3)
+        self.linear = nn.Linear(4, len(LABELS))
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.conv(image).relu().mean((2, 3))).softmax(-1)
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 4)
+
+    def forward(self, ids: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.embedding(ids) * scale
+        return y, y.sum(-1)
+
+
+class Adding(nn.Module):
+    """Updates a buffer in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(1, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x)
+        return self.total * 2
+
+
+class Holding(nn.Module):
+    """Has a module that updates a buffer in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Adding()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + 1
+
+
+class Binding(nn.Module):
+    """Updates a buffer by binding it anew, which a trace loses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.ones(1, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.mean = 0.5 * self.mean + x
+        return self.mean * 2
+
+
+class Branching(nn.Module):
+    """No route keeps both branches."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x - 1
+
+
+class Bessel(nn.Module):
+    """No route converts it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.special.bessel_j0(x)
+
+
+class WriteThroughView(nn.Module):
+    """A trace converts to something else."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 1
+        z = y.view(-1)
+        z.add_(1)
+        return y * 2
+
+
+class Overflowing(nn.Module):
+    """Float16 cannot hold what is in between."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 1e4).square() / 1e6
+
+
+def exported(model: nn.Module, *inputs: torch.Tensor, **options: Any) -> modellint.ExportResult:
+    return modellint.export(model, inputs, root=HERE, **options)
+
+
+def image(channels: int = 3) -> torch.Tensor:
+    return torch.rand(1, channels, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def spec_of(path: Path) -> Any:
+    return ct.models.MLModel(str(path), skip_model_load=True).get_spec()
+
+
+def kinds(features: Any) -> dict[str, str]:
+    return {one.name: one.type.WhichOneof("Type") for one in features}
+
+
+def executed(path: Path, *inputs: torch.Tensor, count: int = 1) -> list[list[Any]]:
+    program, _ = read_package(path)
+    found: list[list[Any]] = Predictor(program)(inputs, count)
+    return found
+
+
+# What is written.
+
+
+def test_package_is_what_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "Net.mlpackage"
+    model, x = Net().eval(), image()
+    result = exported(
+        model,
+        x,
+        output=path,
+        output_names=["probabilities"],
+        author="A. Uthor",
+        license="MIT",
+        description="What it does",
+        version="2.1",
+        input_descriptions={"image": "A photo"},
+        output_descriptions={"probabilities": "Of each class"},
+    )
+    assert result.path == path
+    assert result.frontend == "trace"
+    assert result.verification.ok
+    assert result.report.convertible
+    assert list(tmp_path.iterdir()) == [path]
+    loaded = ct.models.MLModel(str(path), skip_model_load=True)
+    assert (loaded.author, loaded.license, loaded.short_description, loaded.version) == (
+        "A. Uthor",
+        "MIT",
+        "What it does",
+        "2.1",
+    )
+    description = loaded.get_spec().description
+    assert [(one.name, one.shortDescription) for one in description.input] == [("image", "A photo")]
+    assert [(one.name, one.shortDescription) for one in description.output] == [("probabilities", "Of each class")]
+    assert list(description.input[0].type.multiArrayType.shape) == [1, 3, 8, 8]
+    assert result.mlmodel.get_spec() == loaded.get_spec()
+    ((found,),) = executed(path, x)
+    assert torch.allclose(found.float(), model(x), atol=1e-2)
+
+
+def test_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = exported(Net(), image())
+    assert result.path is None
+    assert not list(tmp_path.iterdir())
+    result.mlmodel.save("Net.mlpackage")
+    assert kinds(spec_of(Path("Net.mlpackage")).description.input) == {"image": "multiArrayType"}
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+def test_several_inputs_and_outputs(tmp_path: Path, frontend: str) -> None:
+    path = tmp_path / "Two.mlpackage"
+    ids, scale = torch.randint(0, 10, (2, 3)), torch.rand(2, 3, 4)
+    result = exported(
+        Two(), ids, scale, output=path, frontend=frontend, precision="fp32", output_names=["embedded", "sums"]
+    )
+    assert [(one.name, one.dtype, one.shape) for one in result.summary.inputs] == [
+        ("ids", "int32", "2x3"),
+        ("scale", "float32", "2x3x4"),
+    ]
+    assert [(one.name, one.shape) for one in result.summary.outputs] == [("embedded", "2x3x4"), ("sums", "2x3")]
+
+
+def test_keyword_arguments_keep_their_names(tmp_path: Path) -> None:
+    given = {"scale": torch.rand(2, 3, 4), "ids": torch.randint(0, 10, (2, 3))}
+    result = modellint.export(Two(), given, root=HERE, precision="fp32")
+    assert [one.name for one in result.summary.inputs] == ["ids", "scale"]
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+def test_flexible_shapes(frontend: str) -> None:
+    result = exported(Net(), image(), flexible={0: {0: (1, 4), 2: (8, 32)}}, frontend=frontend, precision="fp32")
+    assert result.summary.inputs[0].shape == "1..4x3x8..32x8"
+    assert result.summary.outputs[0].shape == "?x5"
+    assert {"1x3x8x8", "4x3x32x8"} <= {one.label for one in result.verification.cases}
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+@pytest.mark.parametrize(
+    ("layout", "given", "color"),
+    [
+        ("rgb", {"scale": 1 / 255, "bias": (-0.4, -0.5, -0.6)}, 20),
+        ("bgr", {"layout": "bgr", "scale": 1 / 64}, 30),
+        ("grayscale", {"layout": "grayscale", "scale": 1 / 255, "bias": -0.5}, 10),
+    ],
+)
+def test_image_is_scaled_as_told(tmp_path: Path, frontend: str, layout: str, given: dict[str, Any], color: int) -> None:
+    path = tmp_path / "Net.mlpackage"
+    channels = 1 if layout == "grayscale" else 3
+    model = Net(channels).eval()
+    exported(model, image(channels), output=path, images={"image": given}, frontend=frontend, precision="fp32")
+    (feature,) = spec_of(path).description.input
+    assert feature.type.WhichOneof("Type") == "imageType"
+    assert (feature.type.imageType.colorSpace, feature.type.imageType.height) == (color, 8)
+    pixels = torch.randint(0, 256, (1, channels, 8, 8)).float()
+    bias = torch.tensor(given.get("bias", 0.0)).reshape(1, -1, 1, 1)
+    ((found,),) = executed(path, pixels)
+    assert torch.allclose(found, model(pixels * given["scale"] + bias), atol=1e-6)
+
+
+@pytest.mark.parametrize("frontend", ["trace", "export"])
+def test_classifier_gives_the_label_of_the_largest(tmp_path: Path, frontend: str) -> None:
+    path = tmp_path / "Net.mlpackage"
+    model, x = Net().eval(), image()
+    result = exported(model, x, output=path, labels=LABELS, output_names=["animal"], frontend=frontend)
+    description = spec_of(path).description
+    assert kinds(description.output) == {"animal": "stringType", "animal_probs": "dictionaryType"}
+    assert description.predictedFeatureName == "animal"
+    assert result.verification.half
+    ((label, probabilities),) = executed(path, x)
+    assert list(probabilities) == list(LABELS)
+    assert label == LABELS[int(model(x).argmax())]
+    assert probabilities[label] == pytest.approx(float(model(x).max()), abs=1e-2)
+
+
+def test_classifier_without_probabilities_is_told() -> None:
+    logits = nn.Sequential(nn.Flatten(), nn.Linear(4, 5))
+    with torch.no_grad():
+        logits[1].weight.mul_(30)
+    result = exported(logits, torch.rand(1, 4), labels=LABELS)
+    assert any("no probabilities" in note for note in result.summary.notes)
+
+
+@pytest.mark.parametrize(
+    ("model", "frontend", "names", "route"),
+    [
+        (Adding, None, ["total"], "trace"),
+        (Holding, "trace", ["inner_total"], "trace"),
+        (Holding, "export", ["inner_total"], "export"),
+        (Binding, None, ["mean"], "export"),
+    ],
+)
+def test_states(
+    tmp_path: Path, model: Callable[[], nn.Module], frontend: str | None, names: list[str], route: str
+) -> None:
+    path = tmp_path / "Net.mlpackage"
+    x = torch.rand(1, 4)
+    result = exported(model(), x, output=path, states=True, deployment_target="iOS18", frontend=frontend)
+    assert [one.name for one in spec_of(path).description.state] == names
+    assert [(one.name, one.dtype, one.shape) for one in result.summary.states] == [(names[0], "float16", "1x4")]
+    assert result.frontend == route
+    assert any("start at zero" in note for note in result.summary.notes) == (model is Binding)
+    first, second = executed(path, x, count=2)
+    assert not torch.equal(first[0], second[0])
+
+
+def test_states_that_nobody_asked_for_are_refused() -> None:
+    with pytest.raises(modellint.ExportError, match="forward updates mean: --state") as caught:
+        exported(Binding(), torch.rand(1, 4), deployment_target="iOS18")
+    assert {one.route: one.reason for one in caught.value.summary.attempts}[
+        "export"
+    ] == "it keeps states (mean): --state"
+
+
+# What is not.
+
+
+def test_route_that_agrees_is_taken() -> None:
+    result = exported(WriteThroughView(), torch.rand(2, 4))
+    assert result.frontend == "export"
+    (attempt,) = result.summary.attempts
+    assert (attempt.route, attempt.stage) == ("trace", "comparison")
+    assert "something else" in attempt.reason
+
+
+def test_model_that_does_not_convert(tmp_path: Path) -> None:
+    path = tmp_path / "Net.mlpackage"
+    with pytest.raises(modellint.ExportError, match="does not convert") as caught:
+        exported(Bessel(), torch.rand(2, 4), output=path)
+    error = caught.value
+    assert error.verification is None
+    assert error.report.convertible is False
+    assert "OPS001" in {one.code for one in error.report.diagnostics}
+    assert [one.route for one in error.summary.attempts] == ["trace", "export", "decomposed"]
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert again.report == error.report
+    assert not list(tmp_path.iterdir())
+
+
+def test_model_that_does_not_agree_is_written_by_force_only(tmp_path: Path) -> None:
+    path = tmp_path / "Net.mlpackage"
+    x = torch.rand(2, 4)
+    with pytest.raises(modellint.ExportError, match="differs from PyTorch") as caught:
+        exported(Branching(), x, output=path)
+    assert caught.value.verification is not None
+    assert caught.value.verification.verdict == "differs"
+    assert not list(tmp_path.iterdir())
+    result = exported(Branching(), x, output=path, force=True)
+    assert not result.verification.ok
+    assert "by force" in repr(result)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_precision_that_is_not_enough() -> None:
+    x = torch.rand(2, 4)
+    with pytest.raises(modellint.ExportError, match="float16 is not precise enough") as caught:
+        exported(Overflowing(), x)
+    assert caught.value.verification is not None
+    assert caught.value.verification.half_ok is False
+    assert exported(Overflowing(), x, precision="fp32").verification.ok
+
+
+def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "Net.mlpackage"
+    path.mkdir()
+    (path / "mine").write_text("kept")
+    with pytest.raises(FileExistsError, match="force=True"):
+        exported(Net(), image(), output=path)
+    with pytest.raises(modellint.ExportError):
+        exported(Bessel(), torch.rand(2, 4), output=path, force=True)
+    assert [one.name for one in path.iterdir()] == ["mine"]
+    exported(Net(), image(), output=path, force=True)
+    assert kinds(spec_of(path).description.input) == {"image": "multiArrayType"}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"images": {"x": {}}}, "the model's arguments are image"),
+        ({"images": {"image": {"layout": "grayscale"}}}, "a grayscale image is a tensor of 1x1xHEIGHTxWIDTH"),
+        ({"images": {"image": {"scale": (1, 2, 3)}}}, "one scale for all channels"),
+        ({"images": {"image": {"bias": (1, 2)}}}, "3 channels, and 2 numbers"),
+        ({"images": {"image": {"std": 0.2}}}, "one scale for all channels"),
+        ({"images": {"image": {}}, "flexible": {0: {0: (1, 4)}}}, "height and width"),
+        ({"labels": LABELS[:3]}, "there are 3 labels, and the model returns 5 numbers"),
+        ({"labels": [*LABELS[:4], "ant"]}, "'ant' stands there twice"),
+        ({"states": True}, "states need iOS18"),
+        ({"output_names": ["a", "b"]}, "2 names for 1 outputs"),
+        ({"output_names": ["no name"]}, "letters, digits and underscores"),
+        ({"input_descriptions": {"x": "?"}}, "the package has image"),
+        ({"output": "Net.mlmodel"}, r"must end in \.mlpackage"),
+        ({"frontend": "onnx"}, "frontend must be one of"),
+    ],
+)
+def test_options_that_do_not_fit(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        exported(Net(), image(), **options)
+
+
+def test_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="nowhere"):
+        exported(Net(), image(), output=tmp_path / "nowhere" / "Net.mlpackage")
+
+
+# What stays as it was.
+
+
+def _global_state() -> dict[str, Any]:
+    from coremltools.converters.mil.frontend.torch.torch_op_registry import _TORCH_OPS_REGISTRY
+    from coremltools.converters.mil.mil.passes.pass_registry import PASS_REGISTRY
+
+    return {
+        "converters": list(_TORCH_OPS_REGISTRY.name_to_func_mapping.items()),
+        "passes": {name: type(one) for name, one in PASS_REGISTRY.passes.items()},
+        "grad": torch.is_grad_enabled(),
+        "dtype": torch.get_default_dtype(),
+        "threads": torch.get_num_threads(),
+        "fast path": torch.backends.mha.get_fastpath_enabled(),
+        "torch": torch.get_rng_state().tolist(),
+        "python": random.getstate(),
+        "numpy": numpy.random.get_state()[1].tolist(),
+    }
+
+
+@pytest.mark.parametrize("model", [Net, Bessel, Branching])
+def test_process_and_model_are_left_as_they_were(model: Callable[[], nn.Module]) -> None:
+    made = model().train()
+    calls: list[int] = []
+    made.register_forward_hook(lambda *_: calls.append(1))
+    made.note = "mine"
+    for parameter in made.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    x = image()
+    before = {name: value.clone() for name, value in made.state_dict().items()}
+    attributes, process = sorted(vars(made)), _global_state()
+    try:
+        exported(made, x)
+    except modellint.ExportError:
+        assert model is not Net
+    assert _global_state() == process
+    assert sorted(vars(made)) == attributes
+    assert made.training
+    assert len(made._forward_hooks) == 1
+    assert not made._forward_pre_hooks
+    assert all(torch.equal(value, before[name]) for name, value in made.state_dict().items())
+    assert all(bool((one.grad == 1).all()) for one in made.parameters() if one.grad is not None)
+    assert torch.equal(x, image())
+
+
+def test_images_leave_no_hook() -> None:
+    model = Net()
+    exported(model, image(), images={"image": {"scale": 1 / 255}})
+    assert not model._forward_pre_hooks
