@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 EITHER = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 """Operators that give a view where they can, and a copy where they cannot."""
 
+_ABOUT = frozenset({"shape", "dtype", "device", "ndim", "size", "dim", "numel", "item", "tolist", "len", "isinstance"})
+"""Attributes and functions that give no tensor."""
+_HOLDS = "*"
+"""Stands before the name of what such a result is put into: a write to a part of that matters, but not putting it there."""
+
 
 def writes_through(nodes: Sequence[ast.stmt]) -> bool:
     """Whether a function may write to what may be a copy, itself or by another that it calls."""
@@ -32,7 +37,7 @@ def writes_through(nodes: Sequence[ast.stmt]) -> bool:
             return True
         if any(_may_copy(given, derived) for call in calls for given in given_to(call)):
             return True
-        if any(_may_copy(target, derived) for target in _changed(function)):
+        if any(_may_copy(target, derived) for target in _changed(function) if not isinstance(target, ast.Name)):
             return True
     return False
 
@@ -51,7 +56,7 @@ def _derived(function: Function) -> set[str]:
     bound += ((node.target, node.iter) for node in of_kind(function, ast.For))
     bound += ((node.target, node.iter) for node in of_kind(function, ast.comprehension))
     derived: set[str] = set()
-    left = [(_names(target), value) for target, value in bound]
+    left = [(_bound_names(target), value) for target, value in bound]
     size = len(left) + 1
     while len(left) < size:
         size = len(left)
@@ -76,15 +81,33 @@ def _changed(function: Function) -> Iterator[ast.expr]:
 
 
 def _may_copy(value: ast.expr, derived: set[str]) -> bool:
-    if isinstance(value, ast.Name):
-        return value.id in derived
-    for node in walk(value):
-        if isinstance(node, ast.Call):
-            if _copies(node):
-                return True
-        elif isinstance(node, ast.Name) and node.id in derived:
-            return True
+    """Whether an expression may give what shares memory with the result of such an operator; arithmetic gives new memory."""
+    pending: list[ast.AST] = [value]
+    while pending:
+        match pending.pop():
+            case ast.Name(id=name):
+                if name in derived or _HOLDS + name in derived:
+                    return True
+            case ast.Attribute(attr=name) if name in _ABOUT:
+                pass
+            case ast.Call() as call:
+                if _copies(call):
+                    return True
+                if called_name(call) not in _ABOUT:
+                    pending += (call.func, *given_to(call))
+            case ast.BinOp(left=left, right=right):
+                # Lists are joined.
+                pending += (part for part in (left, right) if isinstance(part, (ast.List, ast.Tuple, ast.ListComp)))
+            case ast.Compare() | ast.Constant() | ast.UnaryOp() | ast.JoinedStr():
+                pass
+            case other:
+                pending += ast.iter_child_nodes(other)
     return False
+
+
+def _bound_names(target: ast.expr) -> set[str]:
+    names = _names(target)
+    return {_HOLDS + name for name in names} if isinstance(target, ast.Subscript) else names
 
 
 def _names(target: ast.expr) -> set[str]:
@@ -101,5 +124,8 @@ def _written(function: Function) -> set[str]:
         return {part.id for part in of_kind(function, ast.Name)}
     found: set[str] = set()
     for target in (*(node.target for node in of_kind(function, ast.AugAssign)), *_changed(function)):
-        found |= _names(target)
+        names = _names(target)
+        found |= names
+        if not isinstance(target, ast.Name):
+            found.update(_HOLDS + name for name in names)
     return found
