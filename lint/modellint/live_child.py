@@ -12,7 +12,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -189,7 +189,10 @@ class Work:
         self._enter("checking")
         seen = examine(subject, rules)
         answer = self._answer(
-            [*found, *seen.diagnostics], self._rows(executed, subject), seen.asked, undecided=undecided(subject)
+            [*found, *self._with_twins(subject, seen.diagnostics, rules)],
+            self._rows(executed, subject),
+            seen.asked,
+            undecided=undecided(subject),
         )
         return answer | {
             "verdict": verdict.to_json(seen.verdicts, subject.destination.frontend) if seen.verdicts else None
@@ -329,6 +332,23 @@ class Work:
             "exported": None,
             "notes": self._notes,
         }
+
+    def _with_twins(
+        self, subject: Subject, found: Sequence[Diagnostic], rules: Mapping[str, Rule]
+    ) -> Iterable[Diagnostic]:
+        """The findings; those that a fixed copy of the model is rid of have a fix."""
+        if not self._request["twins"] or subject.inputs is None or not subject.has_values:
+            return found
+        from modellint.live.fix import fixed_copy
+        from modellint.twins import with_twins
+
+        self._enter("fixing")
+        try:
+            fixed = fixed_copy(subject.model, subject.inputs, subject.destination, self._project)
+        except Exception:
+            # What cannot even be copied is reported as it is.
+            return found
+        return with_twins(found, fixed.applied, rules)
 
     def _rules(self) -> dict[str, Rule]:
         from modellint.run import all_rules, load_plugins

@@ -94,8 +94,12 @@ def check(
     seed: int,
     plugin_base: Path,
     progress: Callable[[str, str, float], None] | None = None,
+    *,
+    twins: bool = False,
 ) -> Iterator[Checked]:
     """What the live checks of the targets show, one after another, with files named as source findings name them.
+
+    With ``twins`` findings have fixes that a fixed copy of the model proves.
 
     ``progress`` is told the target, the stage and the seconds, again and again. Raises ``UsageError`` for a target that names
     nothing, or without torch.
@@ -111,7 +115,7 @@ def check(
 
         began = time.monotonic()
         try:
-            answer = check_target(_request(job, one, seed, plugin_base), limits, told)
+            answer = check_target(_request(job, one, seed, plugin_base)._replace(twins=twins), limits, told)
         except WorkerUsageError as error:
             raise UsageError(str(error)) from None
         found = tuple(_shown(job, finding) for finding in answer.diagnostics)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.diagnostic import Diagnostic
+from modellint.diagnostic import Applicability, Diagnostic, Fix
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
@@ -54,7 +54,9 @@ def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mappi
             for index in twins:
                 confirmed.setdefault(index, {}).setdefault(result.target, []).append(seen)
             if not twins:
-                found.append(seen._replace(target=result.target))
+                # A fix without edits only says that one of source would hold.
+                fix = seen.fix if seen.fix is not None and seen.fix.edits else None
+                found.append(seen._replace(target=result.target, fix=fix))
     for index, guess in enumerate(source):
         if index in confirmed:
             for target, seen_there in confirmed[index].items():
@@ -101,6 +103,7 @@ def _both(guess: Diagnostic, seen: Sequence[Diagnostic], rules: Mapping[str, Rul
     exact = guess.code in rules and rules[guess.code].withdraws
     severity = worst.severity if exact and worst.code == guess.code else max(guess.severity, worst.severity)
     return guess._replace(
+        fix=_proven(guess, seen),
         severity=severity,
         # What a severity rests on is said with it.
         message=guess.message if severity == guess.severity else worst.message,
@@ -109,6 +112,18 @@ def _both(guess: Diagnostic, seen: Sequence[Diagnostic], rules: Mapping[str, Rul
         modules=tuple(dict.fromkeys(path for one in seen for path in one.modules)),
         operator=guess.operator or worst.operator,
     )
+
+
+def _proven(guess: Diagnostic, seen: Sequence[Diagnostic]) -> Fix | None:
+    """The fix of a finding of source: safe where every live one is proven, and theirs where it has none."""
+    proofs = [one.fix for one in seen if one.code == guess.code]
+    if not proofs or any(fix is None or fix.applicability is not Applicability.SAFE for fix in proofs):
+        return guess.fix
+    if guess.fix is None:
+        return next((fix for fix in proofs if fix is not None and fix.edits), None)
+    if guess.fix.applicability is Applicability.UNSAFE:
+        return guess.fix._replace(applicability=Applicability.SAFE)
+    return guess.fix
 
 
 def _is_withdrawn(guess: Diagnostic, live: Iterable[LiveResult], rules: Mapping[str, Rule]) -> bool:

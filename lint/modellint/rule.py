@@ -99,6 +99,9 @@ class Rule:
     """What its ``live`` side asks of a subject: ``environment`` (nothing but what is installed), ``structure`` (a model on the
     meta device will do), ``values``, ``run`` (one captured run), ``checkpoint``, ``conversion`` (coremltools' verdict), or ``execution``
     (the converted model, executed: see ``Subject.execution``); several stand with a space between them."""
+    twin: ClassVar[str] = ""
+    """What of ``torch.nn`` is to be put around the value that the statement of a live finding binds, where a run of the model
+    so fixed proves it."""
     withdraws: ClassVar[bool] = False
     """Whether a live check that finds nothing takes back what source said of a statement that ran for every instance."""
 

@@ -171,6 +171,26 @@ class Checker:
         except RecursionError:
             return _on_large_stack(work)
 
+    def fix_proven(self, path: Path, findings: Sequence[Diagnostic], outcome: Outcome) -> bool:
+        """Apply the safe fixes of findings of a file that is on disk as it was when they were found; whether it has changed."""
+        from modellint.source.fix import ReplaceError, fix_text, replace_file
+
+        shown = self.job.shown(path)
+        if "site-packages" in path.parts or not path.resolve().is_relative_to(self.job.root.resolve()):
+            return False
+        data = path.read_bytes()
+        source = SourceText.decode(data)
+        fixed = fix_text(source, lambda text: tuple(findings) if text is source else ())
+        if fixed.text == source.text:
+            return False
+        try:
+            replace_file(path, data, source.encode(fixed.text))
+        except (ReplaceError, OSError) as error:
+            outcome.problems.append(f"{shown}: not fixed: {error}")
+            return False
+        outcome.fixed.update(fixed.applied)
+        return True
+
     def fix(self, path: Path, unsafe: bool, write: bool, outcome: Outcome) -> None:
         """Apply the fixes of a file; note in ``outcome`` what was done and what is left."""
         settings = self.job.resolver.of_folder(path.parent)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint import __version__
-from modellint.cli.options import exit_with, file_of, limits, may_be_live, resolve, with_inputs, with_options
-from modellint.cli.output import Progress, Texts, Waiting, absolute, colored, write
+from modellint.cli.options import exit_with, file_of, may_be_live, resolve, with_inputs, with_options
+from modellint.cli.output import Progress, Texts, absolute, colored, write
 from modellint.settings import FRONTENDS, PRECISIONS
 
 if TYPE_CHECKING:
@@ -158,33 +158,12 @@ def _check_files(job: Job, targets: list[Path], live: list[Wanted], options: Map
         for one in live:
             if one.location.file is not None:
                 texts(job.shown(one.location.file))
-        _check_live(job, files, live, outcome, options)
+        from modellint.cli import live_targets
+
+        live_targets.check(job, files, live, outcome, options)
+        if options["fix"] and live_targets.fix_proven(job, files, live, outcome, options):
+            texts = Texts(job.folder, None)
     return _finish(job, outcome, options, None, texts=texts)
-
-
-def _check_live(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> None:
-    """Run the live targets, and put what they show together with what source says."""
-    from modellint import live_run
-    from modellint.merge import settled
-    from modellint.run import Checker
-
-    base = Path.cwd() if options["plugin"] else job.root
-    waiting = Waiting()
-    results = []
-    for checked in live_run.check(job, live, limits(options), options["seed"] or 0, base, waiting):
-        waiting.close()
-        for note in checked.notes:
-            click.echo(f"note: {note}", err=True)
-        if options["verbose"]:
-            told = f"{checked.result.target}: {checked.seconds:.1f} s; it printed"
-            click.echo(f"{told}\n{checked.output}" if checked.output else f"{told} nothing", err=True)
-        if checked.result.failed and not job.resolver.top.enables("LNT003"):
-            click.echo(
-                f"warning: {checked.result.target} was not checked: {checked.result.diagnostics[0].message}", err=True
-            )
-        results.append(checked.result)
-    outcome.targets = [(result.target, result.verdict) for result in results]
-    outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
 
 
 def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:

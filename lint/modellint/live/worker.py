@@ -57,6 +57,8 @@ class Request(NamedTuple):
     plugins: Sequence[str] = ()
     plugin_base: Path | None = None
     seed: int = 0
+    twins: bool = False
+    """Whether fixes are wanted that a fixed copy of the model proves."""
     shapes: bool = False
     """Whether the table of shapes is wanted, and not what the rules find."""
     verify: str = ""
@@ -234,6 +236,7 @@ class _Watch:
             "plugin_base": str(request.plugin_base or request.root),
             "seed": request.seed,
             "on_meta": not self._again,
+            "twins": request.twins,
             "shapes": request.shapes,
             "verify": request.verify,
             "timeout": self._limits.timeout,

@@ -61,6 +61,14 @@ class Uses:
         """Calls of an item, with the name of the method in which they stand."""
         self.item_attributes: set[str] = set()
 
+    def needs_plain(self, lacks: frozenset[str]) -> bool:
+        """Whether it is used as only a plain list or dict can be; ``lacks`` are the methods that PyTorch's container has not."""
+        if self.methods & lacks or self.slice_assigned or self.left_additions:
+            return True
+        return bool(
+            self.operators & {"Mult", "Compare"} or self.type_tests & {"list", "tuple", "dict", "Sequence", "Mapping"}
+        )
+
     def merge(self, other: Uses) -> None:
         """Add the uses that other methods make."""
         self.methods |= other.methods

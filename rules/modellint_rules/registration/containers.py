@@ -54,10 +54,7 @@ def wrapped(
 
 
 def _cannot_be_replaced(cls: ModuleClass, attribute: Attribute, lacks: frozenset[str]) -> bool:
-    uses = attribute.uses
-    if uses.methods & lacks or uses.slice_assigned or uses.left_additions:
-        return True
-    if uses.operators & {"Mult", "Compare"} or uses.type_tests & {"list", "tuple", "dict", "Sequence", "Mapping"}:
+    if attribute.uses.needs_plain(lacks):
         return True
     if len(attribute.live) > 1 and any(binding.form == "augmented" for binding in attribute.live):
         return True

@@ -89,6 +89,7 @@ class ModuleInList(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ModuleList`"
+    twin = "ModuleList"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
         """Ask every attribute what it hides."""

@@ -76,6 +76,7 @@ class ModuleInDict(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ModuleDict`"
+    twin = "ModuleDict"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
         """Ask every attribute what it hides."""

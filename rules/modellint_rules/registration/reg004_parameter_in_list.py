@@ -78,6 +78,7 @@ class ParameterInList(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ParameterList`"
+    twin = "ParameterList"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
         """Ask every attribute what it hides."""

@@ -75,6 +75,7 @@ class ParameterInDict(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ParameterDict`"
+    twin = "ParameterDict"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
         """Ask every attribute what it hides."""

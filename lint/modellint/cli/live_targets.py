@@ -1,0 +1,90 @@
+"""The live targets of ``modellint check``: run, put together with what source says, and what they prove written to source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modellint import live_run
+from modellint.cli.options import limits
+from modellint.cli.output import Waiting
+from modellint.merge import settled
+from modellint.run import Checker, Outcome
+from modellint.source.replace import ReplaceError, replace_file
+
+if TYPE_CHECKING:
+    from modellint.live_run import Wanted
+    from modellint.run import Job
+
+_ROUNDS = 5
+"""How often what live checks prove is written to source and checked again."""
+
+
+def check(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> None:
+    """Run the live targets, and put what they show together with what source says."""
+    base = Path.cwd() if options["plugin"] else job.root
+    waiting = Waiting()
+    results = []
+    twins = bool(options["fix"])
+    for checked in live_run.check(job, live, limits(options), options["seed"] or 0, base, waiting, twins=twins):
+        waiting.close()
+        for note in checked.notes:
+            click.echo(f"note: {note}", err=True)
+        if options["verbose"]:
+            told = f"{checked.result.target}: {checked.seconds:.1f} s; it printed"
+            click.echo(f"{told}\n{checked.output}" if checked.output else f"{told} nothing", err=True)
+        if checked.result.failed and not job.resolver.top.enables("LNT003"):
+            click.echo(
+                f"warning: {checked.result.target} was not checked: {checked.result.diagnostics[0].message}", err=True
+            )
+        results.append(checked.result)
+    outcome.targets = [(result.target, result.verdict) for result in results]
+    outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
+
+
+def fix_proven(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> bool:
+    """Write the fixes that live checks proved, and check again, as long as there are any; whether one was written."""
+    rounds = 0
+    while rounds < _ROUNDS and _fix_once(job, files, live, outcome, options):
+        rounds += 1
+    return rounds > 0
+
+
+def _fix_once(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> bool:
+    """One round; False where nothing was written, or was taken back as the targets no longer run."""
+    checker = Checker(job)
+    fixed = Outcome(files=len(files))
+    before: dict[Path, bytes] = {}
+    for path in files:
+        shown = job.shown(path)
+        found = [one for one in outcome.diagnostics if one.path == shown and one.evidence != "source"]
+        # A finding stands once for each target.
+        found = list({(one.code, one.span, one.class_name, one.attribute): one for one in found}.values())
+        if any(one.fix is not None for one in found):
+            data = path.read_bytes()
+            if checker.fix_proven(path, found, fixed):
+                before[path] = data
+    if not before:
+        return False
+    checker = Checker(job)
+    fixed.diagnostics = [finding for path in files for finding in checker.check(path)]
+    check(job, files, live, fixed, options)
+    if _failures(fixed) > _failures(outcome):
+        click.echo("warning: what a live check proved is taken back: the target no longer runs", err=True)
+        for path, data in before.items():
+            try:
+                replace_file(path, path.read_bytes(), data)
+            except (ReplaceError, OSError) as error:
+                click.echo(f"warning: {job.shown(path)}: not taken back: {error}", err=True)
+        return False
+    fixed.fixed.update(outcome.fixed)
+    outcome.diagnostics, outcome.fixed, outcome.targets = fixed.diagnostics, fixed.fixed, fixed.targets
+    outcome.problems.extend(fixed.problems)
+    return True
+
+
+def _failures(outcome: Outcome) -> int:
+    return sum(one.code in ("LNT002", "LNT003", "LNT004", "SHP008") for one in outcome.diagnostics)
