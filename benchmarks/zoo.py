@@ -107,7 +107,6 @@ TIMM = {
     "vit_relpos_small_patch16_224": 224,
     "swin_s3_tiny_224": 224,
     "xception41": 128,
-    "legacy_senet154": 64,
     "hgnet_tiny": 224,
     "repghostnet_050": 224,
     "fasternet_t0": 224,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -51,6 +51,10 @@ class Captured(NamedTuple):
     taken: tuple[TakenNumber, ...] = ()
     options: Mapping[str, Any] = {}
     """What `ct.convert` is given beside it: ``inputs`` instead of the captured types, ``states``, ``outputs``, ``classifier_config``."""
+    outputs: tuple[str, ...] = ()
+    """The names of its outputs, where the model gives them names."""
+    notes: tuple[str, ...] = ()
+    """What was done to the model to capture it."""
 
 
 class Converted(NamedTuple):
@@ -67,11 +71,30 @@ class Converted(NamedTuple):
 
 
 @contextmanager
-def captures(model: nn.Module, inputs: Inputs, destination: Destination, route: str) -> Iterator[Sequence[Captured]]:
+def captures(
+    model: nn.Module, inputs: Inputs, destination: Destination, route: str, supplied: bool = False
+) -> Iterator[Sequence[Captured]]:
     """Capture a model, which is to be in evaluation mode, by ``trace`` or ``export``, for one conversion after another.
 
-    An export comes twice: without decompositions, and with those to core ATen operators. Raises ``NotConverted``.
+    An export comes twice: without decompositions, and with those to core ATen operators. ``supplied``: as a model that
+    returns tensors only, and without the fast path of attention. Raises ``NotConverted``.
     """
+    if not supplied:
+        yield _captured(model, inputs, destination, route)
+        return
+    from modellint.coreml.converters.preparation import prepared
+
+    with ExitStack() as stack:
+        try:
+            with silence(), torch.no_grad():
+                ready = stack.enter_context(prepared(model, inputs))
+        except Exception as error:
+            raise NotConverted(route, "capture", _said(error)) from error
+        found = _captured(model, inputs, destination, route)
+    yield [one._replace(outputs=ready.outputs, notes=ready.notes) for one in found]
+
+
+def _captured(model: nn.Module, inputs: Inputs, destination: Destination, route: str) -> list[Captured]:
     target = specification(destination.ios)
     with silence(), torch.no_grad(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -92,7 +115,7 @@ def captures(model: nn.Module, inputs: Inputs, destination: Destination, route: 
             raise
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
-    yield found
+    return found
 
 
 def _taken(told: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:
@@ -108,10 +131,10 @@ def convert(captured: Captured, destination: Destination, precision: str, suppli
     from modellint.coreml import converters
 
     with converters.supplied(destination) as ours:
-        return _converted(captured, destination, precision)._replace(used=tuple(ours.used))
+        return _converted(captured, destination, precision, ours.pipeline)._replace(used=tuple(ours.used))
 
 
-def _converted(captured: Captured, destination: Destination, precision: str) -> Converted:
+def _converted(captured: Captured, destination: Destination, precision: str, pipeline: Any = None) -> Converted:
     wanted = ct.precision.FLOAT32 if precision == "fp32" else ct.precision.FLOAT16
     if isinstance(captured.captured, routes.Exported):
         captured.captured.number_nodes()
@@ -119,15 +142,22 @@ def _converted(captured: Captured, destination: Destination, precision: str) -> 
         with silence(), torch.no_grad(), _own_tensors(captured.captured.program) as program:
             made = ct.convert(
                 program,
-                **{"inputs": captured.captured.types, **captured.options},
+                **_options(captured),
                 convert_to="mlprogram",
                 compute_precision=wanted,
                 minimum_deployment_target=specification(destination.ios),
+                pass_pipeline=pipeline,
                 skip_model_load=True,
             )
     except Exception as error:
         raise NotConverted(captured.route, "conversion", _said(error)) from error
     return Converted(captured.route, precision, made, program_of(made))
+
+
+def _options(captured: Captured) -> dict[str, Any]:
+    """What `ct.convert` is given beside the program: the captured types and names, and what is wanted instead."""
+    names = [ct.TensorType(name=name) for name in captured.outputs] or None
+    return {"inputs": captured.captured.types, "outputs": names, **captured.options}
 
 
 @contextmanager

@@ -8,11 +8,16 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import torch
 
 from modellint.coreml import private_converters as private
 
 Tensor = Any
 """The annotation of a parameter that is a tensor: it gets a variable, also of a number."""
+Number = Any
+"""The annotation of a parameter that is a number, known before a run."""
+Dtype = Any
+"""The annotation of a parameter that is one of PyTorch's types of elements."""
 Operand = Any
 """The annotation of a parameter that is a tensor or a number: a variable, or Python's own number where it is known and has no axes."""
 
@@ -21,17 +26,53 @@ class Unfit(Exception):
     """A node's arguments are not those of a converter; the message says why."""
 
 
+_KINDS = {
+    "Tensor": "Tensor",
+    "number": "Number",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "ScalarType": "Dtype",
+    "List[int]": "list[int]",
+    "List[float]": "list[float]",
+    "List[Tensor]": "list[Tensor]",
+    "List[Optional[Tensor]]": "list[Tensor|None]",
+}
+"""What a parameter's type in a schema is as an annotation."""
+
+
 @cache
 def _parameters(make: Callable[..., Any]) -> dict[str, tuple[str, Any]]:
     """The names of a converter's parameters with their annotations, as text, and defaults."""
+    if isinstance(make, torch._ops.OpOverload):
+        return {one.name: (_kind(one), _default(one)) for one in make._schema.arguments}
     return {
         name: (str(one.annotation).replace(" ", ""), one.default)
         for name, one in inspect.signature(make).parameters.items()
     }
 
 
-def bound(make: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name. Raises ``Unfit`` where they do not fit the signature, or have to be known before a run and are not."""
+def _kind(argument: Any) -> str:
+    text = str(argument.real_type)
+    inner = text.removeprefix("Optional[")
+    if inner == text:
+        return _KINDS.get(text, "object")
+    # What is not for Core ML, a device, a layout, is not read.
+    return f"{_KINDS[inner[:-1]]}|None" if inner[:-1] in _KINDS else "nothing"
+
+
+def _default(argument: Any) -> Any:
+    return argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+
+
+def bound(
+    make: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], strict: bool = False
+) -> dict[str, Any]:
+    """The arguments by name; ``strict``: a number is no tensor.
+
+    Raises ``Unfit`` where they do not fit the signature, or have to be known before a run and are not.
+    """
     parameters = _parameters(make)
     if len(args) > len(parameters):
         raise Unfit(f"{len(args)} arguments")
@@ -43,7 +84,7 @@ def bound(make: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
     found = {}
     for name, (kind, default) in parameters.items():
         if name in given:
-            found[name] = _as_wanted(given[name], kind, name)
+            found[name] = _as_wanted(given[name], kind, name, strict)
         elif default is not inspect.Parameter.empty:
             found[name] = default
         else:
@@ -51,14 +92,18 @@ def bound(make: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
     return found
 
 
-def _as_wanted(value: Any, kind: str, name: str) -> Any:
+def _as_wanted(value: Any, kind: str, name: str, strict: bool) -> Any:
     wanted = kind.removesuffix("|None")
+    if kind == "nothing":
+        return None
     if value is None:
         if wanted == kind and kind not in ("object", "Any"):
             raise Unfit(f"{name} is None")
         return None
     match wanted:
         case "Tensor":
+            if strict and not isinstance(_operand(value), private.Var):
+                raise Unfit(f"{name} is a number")
             return value if isinstance(value, private.Var) else _constant(value, name)
         case "Operand":
             return _operand(value)
@@ -81,7 +126,7 @@ def _as_wanted(value: Any, kind: str, name: str) -> Any:
             if not isinstance(text, str):
                 raise Unfit(f"{name} is no text")
             return text
-        case "dtype":
+        case "Dtype":
             number = _number(value, "int", name)
             try:
                 return private.torch_dtype(number)

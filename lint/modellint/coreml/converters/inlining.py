@@ -17,11 +17,19 @@ if TYPE_CHECKING:
     from modellint.coreml.converters.registration import Call
 
 
-def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call) -> Any:
+_DEEPEST = 8
+"""Operators that are expressed by others that are expressed by others, and so on."""
+
+
+def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call, done: frozenset[str]) -> Any:
     """The variables of what a function computes, captured with the shapes of the variables among its arguments.
+
+    ``done`` are the names of operators that are decomposed although they have a converter.
 
     Raises ``NotImplementedError`` for shapes that are not known.
     """
+    if call.node.name.count("__in__") > _DEEPEST:
+        raise NotImplementedError("an operator is expressed by itself")
     leaves, tree = pytree.tree_flatten(arguments)
     places = [at for at, one in enumerate(leaves) if isinstance(one, private.Var)]
     shape: Any = None
@@ -41,16 +49,35 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call)
     with FakeTensorMode(allow_non_fake_inputs=True):
         fakes = [torch.empty(_sizes(leaves[at]), dtype=private.torch_type(leaves[at])) for at in places]
         try:
-            module = make_fx(run, decomposition_table=decompositions())(*fakes)
+            module = make_fx(run, decomposition_table=decompositions(done))(*fakes)
         except _Left:
             return NotImplemented
+    _write_nowhere(module.graph)
     module.graph.eliminate_dead_code()
     for node in module.graph.nodes:
-        node.name = f"{call.node.name}_{node.name}"
+        node.name = f"{call.node.name}__in__{node.name}"
     placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     variables = dict(zip(placeholders, (leaves[at] for at in places), strict=True))
     found = private.inline(call.context, module.graph, module, variables, call.node.meta)
     return pytree.tree_unflatten(found, shape)
+
+
+def _write_nowhere(graph: Any) -> None:
+    """Make operators functional that write into what an earlier one has made, as PyTorch's own kernels do with tensors of theirs.
+
+    Raises ``NotImplementedError`` for what writes into anything else.
+    """
+    nodes = list(graph.nodes)
+    for at, node in enumerate(nodes):
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        name, written = schema.name.removeprefix("aten::").removesuffix("_"), node.args[0]
+        if name + "_" != schema.name.removeprefix("aten::") or written.op != "call_function":
+            raise NotImplementedError(f"{schema.name} writes into a tensor")
+        node.target = getattr(getattr(torch.ops.aten, name), node.target._overloadname)
+        before = set(nodes[: at + 1])
+        written.replace_all_uses_with(node, lambda user, before=before: user not in before)
 
 
 class _Left(Exception):

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 
 from modellint.coreml import private_converters as private
+from modellint.coreml.converters import wide
 from modellint.coreml.converters.arguments import Unfit, bound
 
 if TYPE_CHECKING:
     from modellint.settings import Destination
 
 Kind = Literal["supplied", "mended"]
+Form = Literal["torch", "mil", "call"]
+Make = Callable[..., Any]
 BIT_EQUAL = "bit-equal"
 
 
@@ -51,6 +54,8 @@ class Supplied:
     """What of ours has taken part so far."""
 
     _nodes: dict[tuple[str, Kind, str], list[str]] = field(default_factory=dict)
+    pipeline: Any = None
+    """coremltools' passes, with ours among them."""
 
     def note(self, operator: str, kind: Kind, exactness: str, node: str) -> None:
         """Remember that a converter converted a node."""
@@ -79,35 +84,69 @@ class Converter:
     names: tuple[str, ...]
     """Under which coremltools looks for it."""
     exactness: str
-    make: Callable[..., Any]
-    expressed: bool
-    """Whether ``make`` is in terms of PyTorch; otherwise it builds MIL operations."""
+    make: Make
+    form: Form
+    """``torch``: ``make`` is in terms of PyTorch; ``mil``: it builds MIL operations; ``call``: it is given the node itself."""
+    own: bool = False
+    """Whether it is PyTorch's own decomposition."""
+    rescue: bool = False
+    """Whether it only takes the nodes that coremltools' own converter refuses."""
 
 
 TABLE: dict[str, list[Converter]] = {}
 """Our converters by the name under which coremltools looks for them; the first one that fits a node's arguments converts it."""
 
 
-def builds(
-    operator: str, *overloads: str, exactness: str = BIT_EQUAL
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def builds(operator: str, *overloads: str, exactness: str = BIT_EQUAL) -> Callable[[Make], Make]:
     """Supply a converter that makes MIL operations of variables; ``overloads`` are names beside the operator's own."""
-    return _adds(operator, overloads, exactness, expressed=False)
+    return _adds(operator, overloads, exactness, "mil")
 
 
 def expresses(
-    operator: str, *overloads: str, exactness: str = BIT_EQUAL
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Supply a converter by a function of PyTorch that computes the same with operators that have one."""
-    return _adds(operator, overloads, exactness, expressed=True)
+    operator: str, *overloads: str, exactness: str = BIT_EQUAL, rescue: bool = False
+) -> Callable[[Make], Make]:
+    """Supply a converter by a function of PyTorch that computes the same with operators that have one.
+
+    With ``rescue`` it only takes what coremltools' own converter refuses.
+    """
+    return _adds(operator, overloads, exactness, "torch", rescue)
+
+
+def adapts(operator: str, *overloads: str, exactness: str = BIT_EQUAL) -> Callable[[Make], Make]:
+    """Supply a converter that hands a node on to one of coremltools' own, changed."""
+    return _adds(operator, overloads, exactness, "call")
+
+
+def takes_over(exactness: str, operators: str, rescue: bool = False) -> None:
+    """Supply converters that are PyTorch's own decompositions of operators, with all of their overloads.
+
+    With ``rescue`` they only take what coremltools' own converters refuse.
+    """
+    for operator in operators.split():
+        packet = getattr(torch.ops.aten, operator)
+        for overload in packet.overloads():
+            make = getattr(packet, overload)
+            if "out" not in overload and "dimname" not in overload:
+                converter = Converter(
+                    f"aten::{operator}",
+                    (operator, private.looked_up(make)),
+                    exactness,
+                    make,
+                    "torch",
+                    own=True,
+                    rescue=rescue,
+                )
+                for name in dict.fromkeys(converter.names):
+                    TABLE.setdefault(name, []).append(converter)
 
 
 def _adds(
-    operator: str, overloads: Sequence[str], exactness: str, expressed: bool
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def add(make: Callable[..., Any]) -> Callable[..., Any]:
-        names = (operator, *(one if "." not in one[:1] else operator + one for one in overloads))
-        converter = Converter(f"aten::{operator}", names, exactness, make, expressed)
+    operator: str, overloads: Sequence[str], exactness: str, form: Form, rescue: bool = False
+) -> Callable[[Make], Make]:
+    names = dict.fromkeys((operator, *(operator + one if one[:1] == "." else one for one in overloads)))
+
+    def add(make: Make) -> Make:
+        converter = Converter(f"aten::{operator}", tuple(names), exactness, make, form, rescue=rescue)
         for name in names:
             TABLE.setdefault(name, []).append(converter)
         return make
@@ -119,9 +158,17 @@ def _adds(
 def table() -> dict[str, list[Converter]]:
     """All of our converters, by name."""
     package = __name__.rpartition(".")[0]
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        importlib.import_module(f"{package}.{module.name}")
+    found = [module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__)]
+    # What is written for one operator comes before what is made for many.
+    for name in sorted(found, key=lambda name: (name in ("defaults", "own"), name)):
+        importlib.import_module(f"{package}.{name}")
     return TABLE
+
+
+@cache
+def decomposed() -> frozenset[str]:
+    """The names that only PyTorch's own decompositions convert."""
+    return frozenset(name for name, converters in table().items() if all(one.own for one in converters))
 
 
 _LOCK = threading.RLock()
@@ -137,6 +184,7 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
         found = Supplied()
         for name, converters in table().items():
             private.register(name, _as_registered(name, converters, found))
+        found.pipeline = wide.pipeline(lambda: found.note("more than five axes", "supplied", BIT_EQUAL, ""))
         yield found
 
 
@@ -147,19 +195,25 @@ def _as_registered(name: str, converters: Sequence[Converter], found: Supplied) 
     def convert(context: Any, node: Any) -> None:
         args, kwargs = private.bindings(context, node)
         call = Call(context, node, args, kwargs)
+        refusal: Exception | None = None
+        if original is not None and all(one.rescue for one in converters):
+            refusal = private.refused(original, context, node)
+            if refusal is None:
+                return
         said: Exception | None = None
-        for one in converters:
+        # Overloads of one operator differ by whether they take a tensor or a number.
+        for one, strict in [(one, strict) for strict in (True, False) for one in converters]:
             try:
-                arguments = bound(one.make, call.args, call.kwargs)
-            except Unfit as error:
+                result = _made(one, call, strict)
+            except (Unfit, NotImplementedError) as error:
                 said = said or error
                 continue
-            result = _made(one, call, arguments)
-            if result is NotImplemented:
-                continue
-            _put(call, result)
-            found.note(one.operator, kind, one.exactness, node.name)
-            return
+            if result is not NotImplemented:
+                _put(call, result)
+                found.note(one.operator, kind, one.exactness, node.name)
+                return
+        if refusal is not None:
+            raise refusal
         if original is None:
             raise NotImplementedError(f"{name}: {said or 'not converted with these arguments'}")
         original(context, node)
@@ -167,23 +221,31 @@ def _as_registered(name: str, converters: Sequence[Converter], found: Supplied) 
     return convert
 
 
-def _made(one: Converter, call: Call, arguments: dict[str, Any]) -> Any:
+def _made(one: Converter, call: Call, strict: bool) -> Any:
     with torch.no_grad():
-        if one.expressed:
-            from modellint.coreml.converters.inlining import inlined
+        if one.form == "call":
+            return one.make(call)
+        arguments = bound(one.make, call.args, call.kwargs, strict)
+        if one.form == "mil":
+            return one.make(**arguments)
+        from modellint.coreml.converters.inlining import inlined
 
-            return inlined(one.make, arguments, call)
-        return one.make(**arguments)
+        return inlined(one.make, arguments, call, decomposed())
 
 
 def _put(call: Call, result: Any) -> None:
     """Give the results the names that the captured program has for them."""
     context, node = call.context, call.node
+
+    def put(name: str, one: Any) -> None:
+        held = one if private.is_complex(one) else private.Builder.identity(x=one, name=name)
+        context.add(held, torch_name=name, override=True)
+
     if isinstance(result, (list, tuple)):
         if len(node.outputs) == len(result) > 1:
             for name, part in zip(node.outputs, result, strict=True):
-                context.add(private.Builder.identity(x=part, name=name), torch_name=name)
+                put(name, part)
         else:
-            context.add(tuple(result), torch_name=node.name)
+            context.add(tuple(result), torch_name=node.name, override=True)
     else:
-        context.add(private.Builder.identity(x=result, name=node.name), torch_name=node.name)
+        put(node.name, result)

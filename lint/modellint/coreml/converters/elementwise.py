@@ -1,0 +1,268 @@
+"""What is computed of each element by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from modellint.coreml import private_converters as private
+from modellint.coreml.converters.registration import BIT_EQUAL, Call, adapts, builds, expresses, within
+from modellint.coreml.private_converters import cast_to, is_integral, mb
+
+if TYPE_CHECKING:
+    from modellint.coreml.converters.arguments import Number, Operand, Tensor
+
+
+@expresses("addcmul", exactness=within(1))
+def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Any:
+    """The input plus ``value`` times a product."""
+    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
+
+
+@expresses("addcdiv", exactness=within(1))
+def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Any:
+    """The input plus ``value`` times a quotient."""
+    return x + (tensor1 / tensor2 if value == 1 else value * (tensor1 / tensor2))
+
+
+@expresses("add", exactness=within(1))
+def add(x: Operand, other: Operand, alpha: Number = 1) -> Any:
+    """A sum whose second part is scaled."""
+    return NotImplemented if alpha == 1 else x + alpha * other
+
+
+@expresses("sub", exactness=within(1))
+def sub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
+    """A difference whose second part is scaled."""
+    return NotImplemented if alpha == 1 else x - alpha * other
+
+
+@expresses("rsub", exactness=within(1))
+def rsub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
+    """A difference the other way round, whose second part is scaled."""
+    return NotImplemented if alpha == 1 else other - alpha * x
+
+
+@builds("reciprocal")
+def reciprocal(x: Tensor) -> Any:
+    """One over each element; coremltools adds 1e-4 to it."""
+    return mb.real_div(x=1.0, y=cast_to(x, torch.float32) if is_integral(x) else x)
+
+
+@adapts("gelu", exactness=within(4))
+def gelu(call: Call) -> Any:
+    """With the approximation that is asked for, which coremltools reads of traced models only."""
+    if not private.is_export(call.context) or call.kwargs.get("approximate") != "tanh":
+        return NotImplemented
+    return mb.gelu(x=call.args[0], mode="TANH_APPROXIMATION")
+
+
+@expresses("softplus", exactness=within(4))
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    """The identity above a threshold that shows."""
+    if threshold >= 20:
+        return NotImplemented
+    scaled = x * beta
+    return torch.where(scaled > threshold, x, torch.log1p(torch.exp(scaled)) / beta)
+
+
+@expresses("sqrt", exactness=within(1))
+def sqrt(x: Tensor) -> Any:
+    """The root, of integers too."""
+    return NotImplemented if x.is_floating_point() else torch.sqrt(x.float())
+
+
+@expresses("masked_fill", ".scalar", ".tensor")
+def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Any:
+    """A number where a mask holds, which may be larger than the tensor."""
+    shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
+    if shape == x.shape:
+        return NotImplemented
+    return torch.masked_fill(x.expand(shape) + 0, mask, value)
+
+
+@expresses("trunc", "fix")
+def trunc(x: Tensor) -> Any:
+    """Towards zero."""
+    return torch.where(x < 0, torch.ceil(x), torch.floor(x)) if x.is_floating_point() else x
+
+
+@expresses("fmod", exactness=BIT_EQUAL)
+def fmod(x: Operand, other: Operand) -> Any:
+    """The remainder with the sign of the dividend."""
+    x, other = _tensors(x, other)
+    found = torch.remainder(torch.abs(x), torch.abs(other))
+    return torch.where(x < 0, -found, found)
+
+
+def _tensors(x: Any, other: Any) -> tuple[Any, Any]:
+    wanted = torch.result_type(x, other)
+    x = x.to(wanted) if isinstance(x, torch.Tensor) else torch.full_like(other, x, dtype=wanted)
+    other = other.to(wanted) if isinstance(other, torch.Tensor) else torch.full_like(x, other, dtype=wanted)
+    return x, other
+
+
+@expresses("signbit")
+def signbit(x: Tensor) -> Any:
+    """Whether there is a minus, before a zero too."""
+    return torch.where(x == 0, torch.reciprocal(x) < 0, x < 0) if x.is_floating_point() else x < 0
+
+
+@expresses("copysign")
+def copysign(x: Tensor, other: Operand) -> Any:
+    """The magnitude of one with the sign of the other."""
+    x, other = _tensors(x, other)
+    x, other = x.float(), other.float()
+    return torch.where(signbit(other), -torch.abs(x), torch.abs(x))
+
+
+@expresses("isinf")
+def isinf(x: Tensor) -> Any:
+    """Whether it is infinite."""
+    return (
+        torch.abs(x) > torch.finfo(torch.float32).max
+        if x.is_floating_point()
+        else torch.zeros_like(x, dtype=torch.bool)
+    )
+
+
+@expresses("isposinf")
+def isposinf(x: Tensor) -> Any:
+    """Whether it is infinite and positive."""
+    return x > torch.finfo(torch.float32).max if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
+
+
+@expresses("isneginf")
+def isneginf(x: Tensor) -> Any:
+    """Whether it is infinite and negative."""
+    return x < torch.finfo(torch.float32).min if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
+
+
+@expresses("isfinite")
+def isfinite(x: Tensor) -> Any:
+    """Whether it is a number, and not infinite."""
+    return (
+        torch.abs(x) <= torch.finfo(torch.float32).max
+        if x.is_floating_point()
+        else torch.ones_like(x, dtype=torch.bool)
+    )
+
+
+@expresses("isclose")
+def isclose(x: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether two are equal but for a tolerance."""
+    near = torch.abs(x - other) <= atol + torch.abs(rtol * other)
+    found = torch.logical_or(x == other, torch.logical_and(near, isfinite(x - other)))
+    return torch.logical_or(found, torch.logical_and(torch.isnan(x), torch.isnan(other))) if equal_nan else found
+
+
+@expresses("sgn")
+def sgn(x: Tensor) -> Any:
+    """The sign."""
+    return torch.sign(x)
+
+
+@expresses("angle")
+def angle(x: Tensor) -> Any:
+    """Of numbers on the line: zero, or pi below it."""
+    found = torch.where(x < 0, torch.pi, 0.0).to(torch.float32)
+    return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
+
+
+@expresses("fmax")
+def fmax(x: Tensor, other: Tensor) -> Any:
+    """The larger one, and the other of what is no number."""
+    x, other = _tensors(x, other)
+    found = torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, torch.maximum(x, other)))
+    return found if x.is_floating_point() else torch.maximum(x, other)
+
+
+@expresses("fmin")
+def fmin(x: Tensor, other: Tensor) -> Any:
+    """The smaller one, and the other of what is no number."""
+    x, other = _tensors(x, other)
+    found = torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, torch.minimum(x, other)))
+    return found if x.is_floating_point() else torch.minimum(x, other)
+
+
+@expresses("hypot", exactness=within(4))
+def hypot(x: Tensor, other: Tensor) -> Any:
+    """The length of the longest side of a right triangle, without overflow."""
+    x, other = torch.abs(x), torch.abs(other)
+    large, small = torch.maximum(x, other), torch.minimum(x, other)
+    ratio = torch.where(torch.logical_or(large == 0, isinf(large)), 0.0, small / large)
+    found = large * torch.sqrt(1 + ratio * ratio)
+    return torch.where(torch.logical_or(isinf(x), isinf(other)), torch.inf, found)
+
+
+@expresses("lerp", ".scalar", ".tensor", exactness=within(2))
+def lerp(x: Tensor, end: Tensor, weight: Operand) -> Any:
+    """A point between two."""
+    far = end - x
+    if not isinstance(weight, torch.Tensor):
+        return x + weight * far if abs(weight) < 0.5 else end - far * (1 - weight)
+    return torch.where(torch.abs(weight) < 0.5, x + weight * far, end - far * (1 - weight))
+
+
+@expresses("ldexp", exactness=within(1))
+def ldexp(x: Tensor, other: Tensor) -> Any:
+    """Times a power of two."""
+    return x * torch.pow(torch.full_like(other, 2.0, dtype=torch.float32), other)
+
+
+@expresses("asinh", exactness=within(16))
+def asinh(x: Tensor) -> Any:
+    """The inverse of the hyperbolic sine."""
+    size = torch.abs(x)
+    near = size + size * size / (1 + torch.sqrt(size * size + 1))
+    found = torch.where(
+        size > 1e4, torch.log(torch.clamp(size, min=1e-30)) + 0.6931471805599453, _log1p(torch.clamp(near, max=1e8))
+    )
+    return torch.where(x < 0, -found, found)
+
+
+@expresses("acosh", exactness=within(16))
+def acosh(x: Tensor) -> Any:
+    """The inverse of the hyperbolic cosine."""
+    more = x - 1
+    return torch.where(
+        x > 1e4, torch.log(torch.clamp(x, min=1e-30)) + 0.6931471805599453, _log1p(more + torch.sqrt(more * (more + 2)))
+    )
+
+
+def _log1p(x: Any) -> Any:
+    """The logarithm of one more, exact near zero."""
+    whole = 1 + x
+    return torch.where(whole == 1, x, torch.log(whole) * (x / torch.where(whole == 1, 1.0, whole - 1)))
+
+
+@expresses("float_power", ".tensor_scalar", ".scalar", ".tensor_tensor", exactness=within(4))
+def float_power(x: Operand, exponent: Operand) -> Any:
+    """A power, of integers too."""
+    x = x.float() if isinstance(x, torch.Tensor) else float(x)
+    return torch.pow(x, exponent.float() if isinstance(exponent, torch.Tensor) else float(exponent))
+
+
+@expresses("polar", exactness=within(4))
+def polar(magnitude: Tensor, angle: Tensor) -> Any:
+    """A complex number of its length and angle."""
+    return torch.complex(magnitude * torch.cos(angle), magnitude * torch.sin(angle))
+
+
+@expresses("gcd")
+def gcd(x: Tensor, other: Tensor) -> Any:
+    """The greatest common divisor, by as many steps as 31 bits can take."""
+    x, other = _tensors(torch.abs(x), torch.abs(other))
+    x, other = torch.broadcast_tensors(x, other)  # type: ignore[no-untyped-call]
+    for _ in range(46):
+        rest = torch.remainder(x, torch.where(other == 0, 1, other))
+        x, other = torch.where(other == 0, x, other), torch.where(other == 0, 0, rest)
+    return x
+
+
+@expresses("lcm")
+def lcm(x: Tensor, other: Tensor) -> Any:
+    """The least common multiple."""
+    divisor = gcd(x, other)
+    return torch.abs(torch.div(x, torch.where(divisor == 0, 1, divisor), rounding_mode="floor") * other)

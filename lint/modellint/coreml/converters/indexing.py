@@ -1,0 +1,184 @@
+"""Elements taken and put by their places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from modellint.coreml.converters.arguments import Unfit
+from modellint.coreml.converters.registration import builds, expresses, within
+from modellint.coreml.private_converters import mb
+
+if TYPE_CHECKING:
+    from modellint.coreml.converters.arguments import Dtype, Operand, Tensor
+
+_MODES = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+_NEUTRAL = {"sum": 0.0, "prod": 1.0, "amax": -np.inf, "amin": np.inf}
+
+
+def _scattered(x: Any, dim: int, index: Any, src: Any, mode: str) -> Any:
+    """Updates at places along an axis; of constants the sum itself, which coremltools computes as the last update."""
+    if list(index.shape) != list(src.shape):
+        src = mb.slice_by_size(x=src, begin=[0] * len(src.shape), size=[int(size) for size in index.shape])
+    if all(one.val is not None for one in (x, index, src)) and mode == "add":
+        return mb.const(val=_added(x.val, dim, index.val, src.val))
+    return mb.scatter_along_axis(data=x, indices=index, updates=src, axis=dim, mode=mode)
+
+
+def _added(x: Any, dim: int, index: Any, src: Any) -> Any:
+    found = torch.tensor(x).scatter_add(dim, torch.tensor(index).long(), torch.tensor(src))
+    return found.numpy()
+
+
+@builds("scatter_add", exactness=within(4))
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    """Updates added; coremltools loses them where everything is constant."""
+    if any(one.val is None for one in (x, index, src)):
+        return NotImplemented
+    return _scattered(x, dim, index, src, "add")
+
+
+@builds("scatter_reduce", ".two", exactness=within(4))
+def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True) -> Any:
+    """Updates summed, multiplied, or held against what is there."""
+    if reduce not in _MODES:
+        raise Unfit(f"the reduction {reduce}")
+    if not include_self:
+        neutral = np.full([int(size) for size in index.shape], _NEUTRAL[reduce], np.float32)
+        x = mb.scatter_along_axis(data=x, indices=index, updates=neutral, axis=dim, mode="update")
+    return _scattered(x, dim, index, src, _MODES[reduce])
+
+
+@builds("masked_select")
+def masked_select(x: Tensor, mask: Tensor) -> Any:
+    """The elements where a mask holds."""
+    shape = np.broadcast_shapes(tuple(x.shape), tuple(mask.shape))
+    if tuple(x.shape) != shape or tuple(mask.shape) != shape:
+        raise Unfit("a mask of another shape")
+    places = mb.squeeze(x=mb.non_zero(x=mb.cast(x=mb.reshape(x=mask, shape=[-1]), dtype="fp32")), axes=[1])
+    return mb.gather(x=mb.reshape(x=x, shape=[-1]), indices=places, axis=0)
+
+
+@expresses("sort", ".stable")
+def sort(x: Tensor, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """In order, and the places; equal ones stay in theirs."""
+    return torch.sort(x, dim, descending)
+
+
+@expresses("argsort", ".stable")
+def argsort(x: Tensor, stable: bool, dim: int = -1, descending: bool = False) -> Any:
+    """The places in order; equal ones stay in theirs."""
+    return torch.argsort(x, dim, descending)
+
+
+@expresses("diagonal")
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """The diagonal of two axes, along a new last one."""
+    dim1, dim2 = dim1 % x.dim(), dim2 % x.dim()
+    rest = [one for one in range(x.dim()) if one not in (dim1, dim2)]
+    high, wide = int(x.shape[dim1]), int(x.shape[dim2])
+    down, right = max(0, -offset), max(0, offset)
+    count = max(0, min(high - down, wide - right))
+    places = [(at + down) * wide + at + right for at in range(count)]
+    flat = x.permute([*rest, dim1, dim2]).reshape(*(x.shape[one] for one in rest), high * wide)
+    return torch.index_select(flat, len(rest), torch.tensor(places, dtype=torch.int64))
+
+
+@expresses("diag")
+def diag(x: Tensor, diagonal: int = 0) -> Any:
+    """The diagonal of a matrix, or a matrix with one."""
+    return torch.diagonal(x, diagonal, 0, 1) if x.dim() == 2 else torch.diag_embed(x, diagonal)
+
+
+@expresses("narrow")
+def narrow(x: Tensor, dim: int, start: int, length: int) -> Any:
+    """A part of an axis; a start below zero counts from the end."""
+    if start >= 0:
+        return NotImplemented
+    start %= int(x.shape[dim])
+    return torch.ops.aten.slice(x, dim, start, start + length)
+
+
+@expresses("narrow_copy")
+def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Any:
+    """A part of an axis."""
+    start %= int(x.shape[dim]) or 1
+    return torch.ops.aten.slice(x, dim, start, start + length)
+
+
+@expresses("zeros_like")
+def zeros_like(
+    x: Tensor,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+    memory_format: object = None,
+) -> Any:
+    """Zeros of the type that is asked for."""
+    return NotImplemented if dtype in (None, x.dtype) else torch.zeros(x.shape, dtype=dtype)
+
+
+@expresses("ones_like")
+def ones_like(
+    x: Tensor,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+    memory_format: object = None,
+) -> Any:
+    """Ones of the type that is asked for."""
+    return NotImplemented if dtype in (None, x.dtype) else torch.ones(x.shape, dtype=dtype)
+
+
+@expresses("full_like")
+def full_like(
+    x: Tensor,
+    fill_value: Operand,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+    memory_format: object = None,
+) -> Any:
+    """A number of the type that is asked for."""
+    return NotImplemented if dtype in (None, x.dtype) else torch.full(x.shape, fill_value, dtype=dtype)
+
+
+@expresses("tril_indices")
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    dtype: object = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """The places on and below a diagonal."""
+    places = [(down, right) for down in range(row) for right in range(col) if right <= down + offset]
+    return torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T + 0
+
+
+@expresses("put", exactness=within(1))
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
+    """Elements put at places of all of them."""
+    flat, places = x.reshape(-1), index.reshape(-1)
+    method = torch.scatter_add if accumulate else torch.scatter
+    return method(flat, 0, torch.remainder(places, x.numel()), source.reshape(-1)).reshape(x.shape)
+
+
+@expresses("diagonal_scatter")
+def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A matrix with another diagonal."""
+    if x.dim() != 2 or dim1 % 2 or not dim2 % 2:
+        raise NotImplementedError("of more than two axes")
+    high, wide = x.shape
+    kept = torch.tensor([[right - down != offset for right in range(wide)] for down in range(high)])
+    places = torch.tensor(
+        [[max(0, min(src.shape[0] - 1, down + min(0, offset))) for _ in range(wide)] for down in range(high)]
+    )
+    return torch.where(kept, x, torch.index_select(src, 0, places.reshape(-1)).reshape(high, wide))

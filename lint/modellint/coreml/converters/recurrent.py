@@ -1,0 +1,38 @@
+"""Recurrent layers, which coremltools converts of traced models only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modellint.coreml import private_converters as private
+from modellint.coreml.converters.registration import Call, adapts
+
+
+def _layer(call: Call, name: str, outputs: int) -> Any:
+    if not private.is_export(call.context):
+        return NotImplemented
+    return tuple(private.converted_as(call.context, call.node, name, call.node.inputs, outputs))
+
+
+@adapts("lstm", ".input")
+def lstm(call: Call) -> Any:
+    """Layers of long short-term memory: the converter of traced models."""
+    return _layer(call, "lstm", 3)
+
+
+@adapts("gru", ".input")
+def gru(call: Call) -> Any:
+    """Layers of gated recurrent units: the converter of traced models."""
+    return _layer(call, "gru", 2)
+
+
+@adapts("rnn_tanh", ".input")
+def rnn_tanh(call: Call) -> Any:
+    """Elman layers: the converter of traced models."""
+    return _layer(call, "rnn_tanh", 2)
+
+
+@adapts("rnn_relu", ".input")
+def rnn_relu(call: Call) -> Any:
+    """Elman layers with ReLU: the converter of traced models."""
+    return _layer(call, "rnn_relu", 2)
