@@ -334,6 +334,20 @@ def test_precision_that_is_not_enough() -> None:
     assert exported(Overflowing(), x, precision="fp32").verification.ok
 
 
+class Waves(nn.Module):
+    """Large numbers, which are no usual input, float16 knows too coarsely."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x)
+
+
+def test_precision_is_judged_on_usual_inputs() -> None:
+    result = exported(Waves(), torch.randn(4, 50, generator=torch.Generator().manual_seed(0)))
+    assert result.frontend == "trace"
+    assert result.verification.half_ok
+    assert result.verification.first_difference is None
+
+
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "Net.mlpackage"
     path.mkdir()

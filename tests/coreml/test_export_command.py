@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from torch import nn
 
+from modellint.cli import cli
 from modellint.coreml.private import ct
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 MODELS = """
 import torch
@@ -74,6 +81,34 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def left(folder: Path) -> set[str]:
     return {one.name for one in folder.iterdir()} - {"net.py", "classes.txt", "__pycache__"}
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/export.md"])
+def test_screen_is_real(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for numbers that depend on the machine."""
+    text = (ROOT / name).read_text("utf-8")
+    ((words, screen),) = re.findall(r"^```\n\$ modellint export (.*?)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    command = words.replace("Gate.mlpackage", str(folder / "Gate.mlpackage"))
+    done = CliRunner().invoke(cli, ["export", *command.split()])
+    assert done.exit_code == 0, done.output
+    shown = [
+        re.sub(r"\d+(\.\d+)?(e-\d+)?( dB| kB)", "N", line.replace(f"{folder}/", "")) for line in lines(done.stdout)
+    ]
+    assert shown == [re.sub(r"\d+(\.\d+)?(e-\d+)?( dB| kB)", "N", line) for line in lines(screen)]
+
+
+def lines(screen: str) -> list[str]:
+    return [re.sub(r"\d\.\de-\d\d", "N", line) for line in screen.splitlines()]
+
+
+def test_snippets_of_the_documentation_run() -> None:
+    text = (ROOT / "docs" / "export.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"model": nn.Conv2d(3, 2, 3)}
+    for block in blocks:
+        exec(block, names)
+    assert names["result"].verification.ok
 
 
 def test_summary(folder: Path) -> None:

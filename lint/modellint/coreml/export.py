@@ -13,7 +13,6 @@ from torch import Tensor
 from modellint.coreml import interface
 from modellint.coreml.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.coreml.exported import Attempt, Change, Exported
-from modellint.coreml.mil.compare import LIMIT
 from modellint.coreml.private import ct, silence
 from modellint.coreml.readable import as_tensors, taking_pixels
 from modellint.coreml.reference import Raised, Reference, copied
@@ -297,8 +296,8 @@ class _Export:
 
 
 def _compared(route: str, found: Verification) -> Attempt:
-    worst = max((one.error for one in found.outputs), default=0.0)
-    far = f", by {worst:.1e} of an output's scale" if worst > LIMIT else ""
+    worst = max((one.error for one in found.outputs if not one.ok), default=0.0)
+    far = f", by {worst:.1e} of an output's scale" if worst else ""
     what = "it cannot be compared" if found.verdict == UNDECIDED else "it computes something else"
     return Attempt(route, "comparison", f"{what}{far}" + (f": {found.reason}" if found.reason and not far else ""))
 
@@ -306,13 +305,18 @@ def _compared(route: str, found: Verification) -> Attempt:
 def _joined(single: Verification, package: Verification) -> Verification:
     """The comparison of a package in float16, with that of the same conversion in float32."""
     errors = {one.label: one.half for one in package.cases}
+    if package.half:
+        # On numbers a hundred times the example's nothing is asked of float16, and the conversion is known to be right.
+        verdict, reason = AGREES, _HALF if package.half_ok is False else ""
+    else:
+        verdict, reason = package.verdict, package.reason
     return replace(
         single,
-        verdict=package.verdict if package.half_ok is not False else AGREES,
-        reason=_HALF if package.half_ok is False else package.reason,
+        verdict=verdict,
+        reason=reason,
         half=package.half,
         half_ok=package.half_ok,
-        first_difference=package.first_difference,
+        first_difference=None if verdict == AGREES and package.half_ok is not False else package.first_difference,
         cases=tuple(one._replace(half=errors.get(one.label)) for one in single.cases),
         notes=tuple(dict.fromkeys((*single.notes, *package.notes))),
     )
