@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from ledger import Ledger
 
 SECONDS = 1500
-KILLED = "own_cyclegan_generator"
+KILLED = "own_averages"
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 METADATA = {"author": "A. Uthor", "license": "MIT", "description": "An architecture", "version": "1.0"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import random
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import torch
 from torch import nn
 
 import modellint
+from modellint.coreml import export
+from modellint.coreml.exported import Change
 from modellint.coreml.predictor import Predictor
 from modellint.coreml.private import ct
 from modellint.coreml.private_mil import read_package
@@ -389,6 +392,21 @@ def test_options_that_do_not_fit(options: dict[str, Any], words: str) -> None:
 def test_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nowhere"):
         exported(Net(), image(), output=tmp_path / "nowhere" / "Net.mlpackage")
+
+
+def test_package_is_compared_with_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not with the copy that was fixed."""
+
+    def fixed(other: Callable[[nn.Module], nn.Module]) -> Callable[..., export.Fixed]:
+        change = Change("fixed", "REG002 a name", ("blocks.0", "blocks.1"), "bit-equal", "said of it")
+        return lambda model, *_: export.Fixed(other(model), (change,))
+
+    monkeypatch.setattr(export, "fixed_model", fixed(copy.deepcopy))
+    result = exported(Net(), image())
+    assert "  fixed     REG002 a name: blocks.0, blocks.1 (bit-equal, said of it)" in repr(result).splitlines()
+    monkeypatch.setattr(export, "fixed_model", fixed(lambda model: Net().eval()))
+    with pytest.raises(modellint.ExportError, match="differs from PyTorch"):
+        exported(Net(), image())
 
 
 # What stays as it was.

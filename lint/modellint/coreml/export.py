@@ -45,6 +45,12 @@ def fixed_model(model: nn.Module, inputs: Inputs, destination: Destination, proj
     return Fixed(model)
 
 
+def captured_by(route: str, model: nn.Module, inputs: Inputs, destination: Destination) -> list[Captured]:
+    """What a route captures of a fixed model. Raises ``NotConverted``."""
+    with captures(model, inputs, destination, route) as found:
+        return list(found)
+
+
 def converted(captured: Captured, destination: Destination, precision: str) -> tuple[Converted, tuple[Change, ...]]:
     """What was captured, converted with what we supply to coremltools. Raises ``NotConverted``."""
     return convert(captured, destination, precision), ()
@@ -220,8 +226,7 @@ class _Export:
             self._progress(f"capturing ({route})")
             with Reference(model, self._seed).restored(self._inputs):
                 try:
-                    with captures(model, self._copy(), self._destination, route) as found:
-                        kept = list(found)
+                    kept = captured_by(route, model, self._copy(), self._destination)
                 except NotConverted as error:
                     self._attempts.append(Attempt(route, error.stage, str(error)))
                     continue
