@@ -19,6 +19,7 @@ from modellint.coreml.reference import Raised, Reference, copied
 from modellint.coreml.saved import verify_package
 from modellint.coreml.verification import AGREES, UNDECIDED, Verification
 from modellint.coreml.verify import BUDGET
+from modellint.live.fix import fixed_copy
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,22 +39,33 @@ class Fixed(NamedTuple):
 
     model: nn.Module
     changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def fixed_model(model: nn.Module, inputs: Inputs, destination: Destination, project: Project) -> Fixed:
     """A copy of a model with what can be fixed in it; the model itself is left as it was."""
-    return Fixed(model)
+    found = fixed_copy(model, inputs, destination, project)
+    told = [("fixed", one) for one in found.applied] + [("undone", one) for one in found.undone]
+    changes = (
+        Change(kind, f"{one.title} ({one.code})", one.modules, one.exactness if kind == "fixed" else "", one.note)
+        for kind, one in told
+    )
+    return Fixed(found.model, tuple(changes), found.left)
 
 
 def captured_by(route: str, model: nn.Module, inputs: Inputs, destination: Destination) -> list[Captured]:
     """What a route captures of a fixed model. Raises ``NotConverted``."""
-    with captures(model, inputs, destination, route) as found:
+    with captures(model, inputs, destination, route, supplied=True) as found:
         return list(found)
 
 
 def converted(captured: Captured, destination: Destination, precision: str) -> tuple[Converted, tuple[Change, ...]]:
     """What was captured, converted with what we supply to coremltools. Raises ``NotConverted``."""
-    return convert(captured, destination, precision), ()
+    found = convert(captured, destination, precision, supplied=True)
+    return found, tuple(
+        Change(one.kind, f"{one.operator}" + (f" at {one.places} places" if one.places > 1 else ""), (), one.exactness)
+        for one in found.used
+    )
 
 
 def export(
@@ -154,6 +166,7 @@ class _Export:
         self._progress("fixing")
         fixed = fixed_model(self._model, self._copy(), self._destination, self._project)
         self._changes = fixed.changes
+        self._notes += fixed.notes
         self._states = self._updated(fixed.model)
         best: _Made | None = None
         for captured in self._captured(fixed.model):
