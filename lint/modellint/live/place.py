@@ -42,7 +42,8 @@ class Project:
         if found is None:
             inside = Path(path).is_absolute() and Path(path).is_relative_to(self.root)
             parts = Path(path).relative_to(self.root).parts if inside else ()
-            found = inside and "site-packages" not in parts and "dist-packages" not in parts and Path(path).is_file()
+            installed = "site-packages" in parts or "dist-packages" in parts or path.startswith(_OURS)
+            found = inside and not installed and Path(path).is_file()
             self._known[path] = found
         return found
 
