@@ -43,6 +43,8 @@ FAMILIES = {
 """Code family to folder of the rules package."""
 
 _CODE = re.compile(r"[A-Z]{3}[0-9]{3}\Z")
+_RULE_FILE = re.compile(r"[a-z]{3}[0-9]{3}_")
+_ANY_FILE = re.compile("")
 
 
 class Feature(Enum):
@@ -189,13 +191,15 @@ def load_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
 
     found: dict[str, Rule] = {}
     for package in (modellint_rules, *plugins):
-        for module in _modules(package):
+        # Of the knowledge only files that are called after a code hold rules: what these share is loaded where it is needed.
+        called = _RULE_FILE if package is modellint_rules else _ANY_FILE
+        for module in _modules(package, called):
             for rule in _rules_in(module):
                 _admit(rule, found)
     return dict(sorted(found.items()))
 
 
-def _modules(package: ModuleType) -> Iterator[ModuleType]:
+def _modules(package: ModuleType, called: re.Pattern[str]) -> Iterator[ModuleType]:
     yield package
     # By the folder's listing: `pkgutil` would cost as much as all else that is imported here.
     for place in getattr(package, "__path__", ()):
@@ -205,7 +209,7 @@ def _modules(package: ModuleType) -> Iterator[ModuleType]:
             prefix = package.__name__ if inside == "." else f"{package.__name__}.{inside}"
             for file in sorted(files):
                 name = file.removesuffix(".py")
-                if name != file and name.isidentifier() and name != "__init__":
+                if name != file and name.isidentifier() and name != "__init__" and called.match(name):
                     yield importlib.import_module(f"{prefix}.{name}")
 
 

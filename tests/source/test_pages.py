@@ -36,6 +36,20 @@ def rule(request: pytest.FixtureRequest) -> Rule:
     return RULES[request.param]
 
 
+def test_file_is_called_after_the_code(rule: Rule) -> None:
+    file = type(rule).__module__.rpartition(".")[2]
+    assert file.startswith(f"{rule.code.lower()}_") or file == "own_rules"
+
+
+def test_no_other_file_holds_a_rule() -> None:
+    """Only files that are called after a code are searched for rules."""
+    files = (ROOT / "rules" / "modellint_rules").rglob("*.py")
+    others = [file for file in files if not re.match(r"[a-z]{3}[0-9]{3}_", file.name)]
+    assert [
+        file.name for file in others if re.search(r"^class .*\(Rule\):", file.read_text("utf-8"), re.MULTILINE)
+    ] == []
+
+
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

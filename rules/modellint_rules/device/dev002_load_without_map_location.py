@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modellint.source.project import IndexedFile
     from modellint.source.records import Call
 
-_CHECKPOINT = re.compile(r"state_?dict|checkpoint|ck?pt|chkpt|weights(?!_only)|pretrain|model|\.pth\b", re.IGNORECASE)
+_CHECKPOINT = r"(?i)state_?dict|checkpoint|ck?pt|chkpt|weights(?!_only)|pretrain|model|\.pth\b"
 
 
 class LoadWithoutMapLocation(Rule):
@@ -111,7 +111,7 @@ def _is_checkpoint(call: Call) -> bool:
     ):
         return False
     simple = isinstance(call.statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
-    if _CHECKPOINT.search(ast.unparse(call.statement if simple else call.node)):
+    if re.search(_CHECKPOINT, ast.unparse(call.statement if simple else call.node)):
         return True
     targets = {
         part.id for part in walk(call.statement) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)

@@ -83,8 +83,8 @@ class ParametrizationLeftOn(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every layer that the object is built with what is put on it."""
-        judges = any(_JUDGES.search(ref.node.name) for ref in code.lineage)
-        if judges or is_for_training(code) or _REMOVED.search(code.file.source.text):
+        judges = any(re.search(_JUDGES, ref.node.name) for ref in code.lineage)
+        if judges or is_for_training(code) or re.search(_REMOVED, code.file.source.text):
             return
         for readings in code.calls:
             call = readings[0]
@@ -152,8 +152,8 @@ _PUT_ON = {
 """What puts a parametrization on a layer, and what takes it off."""
 _FOLDED = frozenset({"torch.nn.utils.spectral_norm", "torch.nn.utils.spectral_norm.spectral_norm"})
 """What becomes a constant in evaluation, as weight norm does: measured with coremltools 9.0."""
-_REMOVED = re.compile(r"remove_(?:weight_norm|spectral_norm|parametrizations?)|remove_norm")
-_JUDGES = re.compile(r"Discriminator|Critic|Judge")
+_REMOVED = r"remove_(?:weight_norm|spectral_norm|parametrizations?)|remove_norm"
+_JUDGES = r"Discriminator|Critic|Judge"
 
 
 def _fix(code: Code, call: Call) -> Fix | None:

@@ -222,9 +222,7 @@ def _layers_at(subject: Subject, path: str) -> tuple[str, ...]:
 
 
 _PRELU = frozenset({"torch.nn.PReLU", "torch.nn.modules.PReLU", "torch.nn.modules.activation.PReLU"})
-_RANKED = re.compile(
-    r"(?:Lazy)?(Conv|ConvTranspose|BatchNorm|InstanceNorm|(?:Adaptive)?(?:Max|Avg)Pool|LPPool|MaxUnpool)([123])d"
-)
+_RANKED = r"(?:Lazy)?(Conv|ConvTranspose|BatchNorm|InstanceNorm|(?:Adaptive)?(?:Max|Avg)Pool|LPPool|MaxUnpool)([123])d"
 _KEEPING: frozenset[str] = ACTIVATIONS | {
     "Identity",
     "Dropout",
@@ -278,7 +276,7 @@ def _rank_of(name: str) -> frozenset[int] | None:
     """The rank that a layer of torch has to do with, if there is but one."""
     if name in ("Linear", "LazyLinear"):
         return frozenset({2})
-    match = _RANKED.fullmatch(name)
+    match = re.fullmatch(_RANKED, name)
     if match is None:
         return None
     rank = int(match[2]) + 2

@@ -118,7 +118,7 @@ def _is_mixed(operator: Operator) -> bool:
     return bool(masks) and any(index.rank for index in indices if index not in masks)
 
 
-_MASK = re.compile(r"(?:^|_)masks?(?:_|$)|^(?:is|has|valid|keep)(?:_|$)|valid$|keep$")
+_MASK = r"(?:^|_)masks?(?:_|$)|^(?:is|has|valid|keep)(?:_|$)|valid$|keep$"
 
 
 def _mixes(index: tuple[Value, ...]) -> bool:
@@ -130,7 +130,9 @@ def _mixes(index: tuple[Value, ...]) -> bool:
 def _is_mask(value: Value) -> bool:
     if is_mask(value):
         return True
-    return _is_given(value) and isinstance(value, Tensor) and value.name != "" and _MASK.search(value.name) is not None
+    return (
+        _is_given(value) and isinstance(value, Tensor) and value.name != "" and re.search(_MASK, value.name) is not None
+    )
 
 
 def _is_given(value: Value) -> bool:
@@ -144,7 +146,7 @@ def _is_indices(value: Value) -> bool:
     if not isinstance(value, Tensor) or not _is_given(value) or value.rank == 0 or _is_mask(value):
         return False
     # What is neither computed here nor said to be whole numbers may be a mask by another name.
-    return value.made_by in _OF_INTS or (value.origin == "argument" and not _MASK.search(value.name))
+    return value.made_by in _OF_INTS or (value.origin == "argument" and not re.search(_MASK, value.name))
 
 
 _OF_INTS = frozenset(

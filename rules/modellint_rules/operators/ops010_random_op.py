@@ -48,11 +48,11 @@ _IN_PLACE = frozenset(
 )
 _METHODS = _IN_PLACE | {"bernoulli", "multinomial"}
 _WORDS = _METHODS | _RANDOM
-_ON_PURPOSE = re.compile(
+_ON_PURPOSE = (
     r"^_?Rand|Random|Drop|Stochastic|Augment|Sampl|Mix[Uu]p|Cut[Mm]ix|Jitter|Transform(?!er)|Noise(?:Sched|Gen)|Shuffl|Flow$"
     r"|Distribution|Mask(?:ing|Along)|SpecAug|TimeWarp|Discriminator|Diffusion|Dither|Perturb|Wrapper$"
 )
-_ASIDE = re.compile(r"augment|transforms", re.IGNORECASE)
+_ASIDE = r"(?i)augment|transforms"
 
 
 class RandomOp(Rule):
@@ -117,9 +117,9 @@ class RandomOp(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call that `forward` runs, whatever flags are set, whether it draws numbers."""
-        if is_for_training(code) or any(_ON_PURPOSE.search(ref.node.name) for ref in code.lineage):
+        if is_for_training(code) or any(re.search(_ON_PURPOSE, ref.node.name) for ref in code.lineage):
             return
-        if _ASIDE.search(code.file.path) or _gives_loss(code):
+        if re.search(_ASIDE, code.file.path) or _gives_loss(code):
             return
         for readings in code.calls:
             call = readings[0]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
 from modellint.source.layout import ONE
-from modellint.source.nodes import walk
+from modellint.source.nodes import called_name, of_kind, walk
 from modellint.source.tensors import BINARY, SAME, Tensor
 from modellint.source.values import Instance, alternatives
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from modellint.live.capture import Operator, TensorFact
     from modellint.live.subject import Subject
     from modellint.source.code import Code
+    from modellint.source.project import IndexedFile
     from modellint.source.records import Call
     from modellint.source.values import Value
 
-_RANKED = re.compile(r"(?:Conv|Pool|BatchNorm|InstanceNorm|Dropout|Pad|conv|_pool|Transpose)\w*([123])d\Z")
-_NAMED_AFTER_RANK = re.compile(r"[123]_?[dD](?![a-z])")
+_RANKED = r"(?:Conv|Pool|BatchNorm|InstanceNorm|Dropout|Pad|conv|_pool|Transpose)\w*([123])d\Z"
+_NAMED_AFTER_RANK = r"[123]_?[dD](?![a-z])"
 
 
 _RESHAPES = frozenset({"aten::view", "aten::_unsafe_view", "aten::_reshape_alias", "aten::reshape"})
@@ -110,9 +111,13 @@ class RankPinnedBroadcast(Rule):
     live_needs = "run"
     withdraws = True
 
+    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+        """Whether something may be reshaped to sizes of 1 around another."""
+        return any(_may_pin(call) for node in nodes for call in of_kind(node, ast.Call))
+
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every reshaped parameter what it meets."""
-        if code.ref is None or _NAMED_AFTER_RANK.search(code.name or ""):
+        if code.ref is None or re.search(_NAMED_AFTER_RANK, code.name or ""):
             return
         pinned: dict[ast.AST, Call] = {}
         for calls in code.calls:
@@ -187,6 +192,20 @@ def _is_per_channel(given: TensorFact, result: TensorFact) -> bool:
     return tuple(result.shape) == (1, given.shape[0], *([1] * (result.rank - 2)))
 
 
+def _may_pin(call: ast.Call) -> bool:
+    if called_name(call) not in ("view", "reshape"):
+        return False
+    sizes = next((given.elts for given in call.args if isinstance(given, (ast.Tuple, ast.List))), call.args)
+    if len(sizes) < 2 or any(isinstance(size, ast.Starred) for size in sizes):
+        return True
+    # Of what is written out the first and the last are 1, or have names that stand for it.
+    first, last = (size.value if isinstance(size, ast.Constant) else 1 for size in (sizes[0], sizes[-1]))
+    ones = [size for size in sizes if isinstance(size, ast.Constant) and size.value == 1]
+    return (
+        first == last == 1 and bool(ones) and not any(isinstance(size, ast.UnaryOp) for size in (sizes[0], sizes[-1]))
+    )
+
+
 def _is_pinned(call: Call) -> bool:
     """Whether a parameter of one dimension gets dimensions of size 1, on both sides, by a number of them that is fixed."""
     result = call.result
@@ -256,7 +275,10 @@ def _ranked(code: Code) -> set[int]:
             names = [part.name for part in alternatives(call.callee) if isinstance(part, Instance)] or [call.name]
             if call.method in ("permute", "view_as") and call.receiver is not None:
                 first = call.receiver
-            elif not any(_RANKED.search(name) for name in names) and call.method not in ("permute", "pixel_shuffle"):
+            elif not any(re.search(_RANKED, name) for name in names) and call.method not in (
+                "permute",
+                "pixel_shuffle",
+            ):
                 continue
             for part in alternatives(first) if first is not None else ():
                 if isinstance(part, Tensor):

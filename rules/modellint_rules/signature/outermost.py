@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from modellint.source.code import Code
     from modellint.source.values import Value
 
-_PARTS = re.compile(
+_PARTS = (
     r"(?:Block|Layer|Heads?|Encoder|Decoder|Cell|Neck|Backbone|Stem|Stage|Module|Mixin|Gate|Router|Experts?|MoE|Rope|RoPE|Sampler"
     r"|Generator|Wrapper|Extractor|Features?|Adapter|Projector|Projection|Predictor|Frontend|Separator|Quantizer|Codebook|Hook"
     r"|Getter|Parallel|Matcher|Anchors?|Memory|Reader|Tokenizer|Processor|Tower|Branch|Unit|Bottleneck|Mixer|Fusion|Agent|Policy"
@@ -25,7 +25,7 @@ _PARTS = re.compile(
     r"|Transform(?!er)|Position|^(?:_|Base|Abs|Abstract)"
 )
 """How classes are called that are a part of another, or no model."""
-_FOLDERS = re.compile(
+_FOLDERS = (
     r"layers?|modules?|blocks?|ops|components|attentions?|heads?|necks?|backbones?|utils|transforms|data|losses|tasks?"
 )
 
@@ -33,9 +33,9 @@ _FOLDERS = re.compile(
 def is_outermost(code: Code) -> bool:
     """Whether nothing says that a class is a part of another: neither its name nor another class of the file."""
     name = code.name or ""
-    if code.ref is None or code.ref.within or _PARTS.search(name) or is_for_training(code):
+    if code.ref is None or code.ref.within or re.search(_PARTS, name) or is_for_training(code):
         return False
-    if any(map(_FOLDERS.fullmatch, code.file.path.removesuffix(".py").split("/")[-4:])):
+    if any(re.fullmatch(_FOLDERS, part) for part in code.file.path.removesuffix(".py").split("/")[-4:]):
         return False
     for node in code.file.tree.body:
         if node is code.ref.node:
