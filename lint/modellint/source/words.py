@@ -32,15 +32,16 @@ VIEW_AS = "<view as a type>"
 _SHAPES = {
     STEP: re.compile(r"\[[^\]]*:[^\],:]*:"),
     PARTIAL: re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)"),
-    # It starts with a plain word, for which `re` looks fast; the first of those behind a bracket, a comma or an indentation counts.
+    # Each starts with plain characters, for which `re` looks fast. The first of those behind a bracket, a comma or an indentation
+    # counts.
     NONE_INDEX: re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]"),
-    # Annotations are full of unions; `(x is None) ^ (y is None)` is how transformers asks for one of two arguments.
+    # Annotations are full of unions; `(x is None) ^ (y is None)` asks for one of two arguments.
     BITS: re.compile(
         r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|torch\.[A-Z]|[\"'A-Z]))"
-        r"|(?<!is None\) )\^|<<|(?<!>)>>(?!>)|&="
+        r"|\^(?<!is None\) \^)|<<|>>(?<!>>>)(?!>)|&="
     ),
     # Sizes may be held by a variable, too.
-    VIEW_AS: re.compile(r"\bview\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"),
+    VIEW_AS: re.compile(r"view\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"),
 }
 NO_FORWARD = "<no forward>"
 """Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""

@@ -24,10 +24,13 @@ _Edge = tuple[int, frozenset[str], frozenset[str], bool]
 def shares(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether what is written to may be held in two ways, one of which does not see it; or stands behind an ellipsis."""
     functions = functions_in(run)
+    changing = list(filter(_changes_something, functions))
+    if not changing:
+        return False
     names = {function.name for function in functions}
     passing = _passing(nodes)
     for function in functions:
-        writes = list(_writes(function, functions))
+        writes = list(_writes(function, changing))
         if not writes:
             continue
         for _, target in writes:
@@ -52,12 +55,15 @@ def shares(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
 def changes_input(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether ``forward`` may write to one of its arguments, itself or by what it hands them to."""
     functions = functions_in(run)
+    changing = list(filter(_changes_something, functions))
+    if not changing:
+        return False
     names = {function.name for function in functions}
     passing = _passing(nodes)
     for function in functions:
         if function.name != "forward":
             continue
-        writes = list(_writes(function, functions))
+        writes = list(_writes(function, changing))
         if not writes:
             continue
         edges = list(_edges(function, names, passing))
@@ -165,13 +171,13 @@ def _is_identity(call: ast.Call) -> bool:
     return name == "Identity" or (name == "Sequential" and not call.args)
 
 
-def _writes(function: Function, functions: Sequence[Function]) -> Iterator[tuple[int, ast.expr]]:
+def _writes(function: Function, changing: Sequence[Function]) -> Iterator[tuple[int, ast.expr]]:
     """What a function changes in place, itself or by a function that it hands it to."""
     for augmented in of_kind(function, ast.AugAssign):
         yield augmented.lineno, augmented.target
     for item in _items(function):
         yield item.lineno, item
-    writers = {one.name for one in functions if one is not function and _changes_parameters(one)}
+    writers = {one.name for one in changing if one is not function}
     for call in of_kind(function, ast.Call):
         name = called_name(call)
         if (
@@ -186,7 +192,7 @@ def _writes(function: Function, functions: Sequence[Function]) -> Iterator[tuple
                 yield call.lineno, given
 
 
-def _changes_parameters(function: Function) -> bool:
+def _changes_something(function: Function) -> bool:
     return (
         bool(of_kind(function, ast.AugAssign))
         or any(True for _ in _items(function))
