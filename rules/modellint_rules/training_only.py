@@ -23,7 +23,7 @@ _TRAINING = re.compile(
 )
 """Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
 _TRAINERS = re.compile(
-    r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
+    r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Dice|Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
 )
 """Names of classes that, as a rule, only training runs."""
 _TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|conftest)\.py$")
@@ -33,9 +33,7 @@ _ASIDE = re.compile(
     r"loss|(?:^|_)nll|metric|perplex|debug|visuali|(?:^|_)(?:plot|log|beam|search|generate|init)(?:_|$)|initiali[sz]e"
 )
 """Names of functions that `forward` runs for training, once, or to search with the model."""
-_SAYING = re.compile(
-    r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|\bepoch"
-)
+_SAYING = re.compile(r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|epoch")
 """What conditions ask that let a model say something, search, or go by the epoch."""
 
 
@@ -67,8 +65,18 @@ def _gives_loss(forward: ast.FunctionDef) -> bool:
     """Whether a `forward` ends by giving back a loss, alone or in front; or its docstring begins by saying so."""
     if re.search(r"\bloss\b", (ast.get_docstring(forward) or "").partition("\n")[0], re.IGNORECASE):
         return True
-    last = forward.body[-1]
-    return isinstance(last, ast.Return) and last.value is not None and any(map(_is_loss, _first(last.value)))
+    return _ends_in_loss(forward.body)
+
+
+def _ends_in_loss(body: list[ast.stmt]) -> bool:
+    match body[-1] if body else None:
+        case ast.Return(value=ast.expr() as value):
+            return any(map(_is_loss, _first(value)))
+        case ast.If(body=inner, orelse=other):
+            return _ends_in_loss(inner) and _ends_in_loss(other)
+        case ast.With(body=inner):
+            return _ends_in_loss(inner)
+    return False
 
 
 def _first(value: ast.expr) -> Iterator[ast.expr]:

@@ -197,6 +197,7 @@ def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
         "for t in x.unbind(0):\n    x = x + 1\nreturn x.abs()",
         "i = 0\nwhile i < x.size(0):\n    i = i + 1\nreturn x",
         "for i in range(len(x.abs())):\n    x = x + i\nreturn x",
+        "parts = [t.split(2) for t in (x.abs(), x * 2)]\nfor left, right in zip(*parts):\n    x = x + 1\nreturn x",
     ],
 )
 def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
@@ -219,6 +220,8 @@ def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
         "y = x.view(x.size(0), -1)\nfor _ in range(y.dim() - 1):\n    x = x + 1\nreturn x",
         "y = x.view(x.size(0), -1)\nwhile y.ndim > 2:\n    y = y[0]\nreturn y",
         "for t in x.abs():\n    print(t.shape)\nreturn x",
+        "b = x.size(0)\ny = x.view(b, -1).chunk(2, 1)\nfor i in range(len(y)):\n    x = x + i\nreturn x",
+        "pairs = [(x, x * 2), (x + 1, x)]\nfor left in zip(*pairs):\n    x = x + 1\nreturn x.abs()",
     ],
 )
 def test_a_loop_of_a_fixed_number_of_turns_is_clean(forward: str) -> None:

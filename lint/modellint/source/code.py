@@ -117,7 +117,11 @@ class Code:
         for call in self.flow.calls.get(node, ()):
             if call.method in ("size", "len") and _is_open(call.result):
                 of = call.receiver if call.method == "size" else call.arguments.get(0)
-                found += (part for part in alternatives(of) if isinstance(part, Tensor)) if of is not None else ()
+                parts = alternatives(of) if of is not None else ()
+                # How many parts `unbind` and `chunk` give, the code says as a rule.
+                found += (
+                    part for part in parts if isinstance(part, Tensor) and part.made_by not in ("unbind", "chunk")
+                )
         return found
 
     @property

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import of_kind, walk
+from modellint.source.apply import tensors_in
+from modellint.source.nodes import called_name, of_kind, walk
 from modellint.source.signs import LOOPS
 from modellint.source.tensors import Tensor, int_of, is_data, is_fixed, size_of
 from modellint.source.values import alternatives
@@ -164,17 +165,20 @@ def _is_over(code: Code, turns: Turns) -> bool:
     match turns.node:
         case ast.Call(func=ast.Name(id=name)) if name in _PASSING:
             calls = code.flow.calls.get(turns.node, ())
-            return bool(calls) and all(
-                all(
-                    all(map(is_data, alternatives(value)))
-                    for value in call.arguments.positional[: None if name == "zip" else 1]
-                )
-                for call in calls
-            )
+            return bool(calls) and all(_goes_through_tensors(call, name) for call in calls)
         case ast.Call(func=ast.Attribute(attr="unbind")):
             calls = code.flow.calls.get(turns.node, ())
             return bool(calls) and not any(map(_is_unbound_by_the_code, calls))
     return False
+
+
+def _goes_through_tensors(call: Call, name: str) -> bool:
+    """Whether all that `zip`, or the first that `enumerate` and the like are given, are tensors, or parts that `split` gives."""
+    if call.arguments.spread:
+        parts = tensors_in(call.arguments.spread)
+        return bool(parts) and all(is_data(part) and part.made_by == "split" for part in parts)
+    given = call.arguments.positional[: None if name == "zip" else 1]
+    return bool(given) and all(all(map(is_data, alternatives(value))) for value in given)
 
 
 def _is_unbound_by_the_code(call: Call) -> bool:
@@ -207,6 +211,9 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     """Whether a number depends on a size of a tensor that depends on what the caller gives."""
     # What `x.dim()` and `x.ndim` are asked of is no number.
     owners = {id(node.value) for node in walk(expression) if isinstance(node, ast.Attribute)}
+    # Of `len(x)` the size counts, and not what `x` was computed with.
+    lengths = (node for node in walk(expression) if isinstance(node, ast.Call) and called_name(node) == "len")
+    counted = {id(part) for node in lengths for part in node.args}
     for node in walk(expression):
         if isinstance(node, (ast.Subscript, ast.Call)) and any(map(is_data, code.sizes(node))):
             return True
@@ -214,6 +221,8 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
             continue
         bound = _bound(function, node.id) if isinstance(node, ast.Name) and function is not None and depth < 4 else ()
         for target, value in bound:
+            if id(node) in counted and not isinstance(value, (ast.List, ast.ListComp)):
+                continue
             if function is not None and _holds_size_of(code, target, value, getattr(node, "id", ""), function, depth):
                 return True
     return False
