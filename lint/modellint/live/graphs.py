@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from modellint.live.reading import reading_of
 from modellint.live.statements import changing
 from modellint.live.traced import is_affordable
 from modellint.live.unchanged import unchanged
@@ -64,7 +65,8 @@ def _written(subject: Subject) -> Iterator[KeptGraph]:
             continue
         for name, buffer in entry.module._buffers.items():
             if buffer is not None and buffer.is_floating_point():
-                place = changing(type(entry.module), name)
+                running = {"forward", *reading_of(type(entry.module)).forward.names}
+                place = changing(type(entry.module), name, running)
                 if place is not None:
                     yield KeptGraph(entry, name, place)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -128,18 +128,24 @@ def _simple(node: ast.ClassDef | ast.FunctionDef) -> Iterator[ast.stmt]:
             yield inner
 
 
-def changing(cls: type, attribute: str) -> Place | None:
-    """The first statement of a class's methods, but for its constructor, that changes ``self.attribute``."""
-    for base in cls.__mro__:
+def changing(cls: type, attribute: str, methods: Collection[str] | None = None) -> Place | None:
+    """The first statement of a class's methods, but for its constructor, that changes ``self.attribute``.
+
+    With ``methods`` only these are asked. Torch's own classes are not.
+    """
+    for base in filter(_is_written, cls.__mro__):
         found = class_node(base)
         if found is None:
             continue
         path, node = found
         for method in node.body:
-            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name != "__init__":
-                for one in ast.walk(method):
-                    if isinstance(one, ast.stmt) and _changes(one, attribute):
-                        return Place(path, span_of(path, one))
+            if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) or method.name == "__init__":
+                continue
+            if methods is not None and method.name not in methods:
+                continue
+            for one in ast.walk(method):
+                if isinstance(one, ast.stmt) and _changes(one, attribute):
+                    return Place(path, span_of(path, one))
     return None
 
 
