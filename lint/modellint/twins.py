@@ -41,8 +41,13 @@ def with_twins(
             if finding.path not in files:
                 files[finding.path] = _indexed(finding.path)
             file = files[finding.path]
-            fitting = [one for one in answers if f"`{container}`" in one.title]
-            if not _is_answered(finding, fitting) or any("][" in place for one in fitting for place in one.modules):
+            fitting = [
+                one
+                for one in answers
+                # What is nested is not to be wrapped at one place.
+                if f"`{container}`" in one.title and not any("][" in place for place in one.modules)
+            ]
+            if not _is_answered(finding, fitting):
                 yield finding
                 continue
             fix = (_around(file, finding, container) if file is not None else None) or fix

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from modellint.cli import cli
-from modellint.diagnostic import Diagnostic, Edit, Fix, Severity, Span
+from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.merge import LiveResult, merge
 from modellint.rule import Rule
 
@@ -334,3 +334,29 @@ def test_a_model_that_is_too_small_to_show_a_defect_disproves_none(inputs: tuple
     assert set(guessed) == {"layers", "tables", "kept", "table"}
     assert evidence("net.py:Pools", *inputs) == guessed
     assert evidence("net.py:full", *inputs) == guessed | {"layers": "both", "tables": "both", "kept": "both"}
+
+
+UNSAFE = FIX._replace(applicability=Applicability.UNSAFE)
+PROVEN = Fix("Proven on the model", ())
+
+
+def test_a_fix_that_every_run_proves_is_safe() -> None:
+    about = {"class_name": "Net", "attribute": "layers"}
+    held_back = guess(3, **about).with_fix(UNSAFE)
+    proven, unproven = seen(3, **about).with_fix(PROVEN), seen(3, **about)
+    (one,) = merged([held_back], result(proven))
+    assert one.fix == FIX
+    (one,) = merged([held_back], result(unproven))
+    assert one.fix == UNSAFE
+
+
+def test_a_proof_alone_is_no_fix() -> None:
+    (one,) = merged([], result(seen(3).with_fix(PROVEN)))
+    assert one.fix is None
+    (one,) = merged([], result(seen(3).with_fix(FIX)))
+    assert one.fix == FIX
+
+
+def test_a_guess_without_a_fix_gets_that_of_the_run() -> None:
+    (one,) = merged([guess(3).with_fix(None)], result(seen(3).with_fix(FIX)))
+    assert (one.evidence, one.fix) == ("both", FIX)

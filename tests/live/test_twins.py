@@ -1,0 +1,148 @@
+"""What a run of the model proves is written to the source that it comes from, by ``check --fix`` on a live target."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from modellint.cli import cli
+
+HEAD = """
+import torch
+from torch import nn
+
+
+def made(count, of=(4, 4)):
+    # What the list holds only a run tells.
+    return [getattr(nn, "Linear")(*of) for _ in range(count)]
+
+
+"""
+
+LISTS = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = globals()["made"](2)
+        self.others = globals()["made"](2)
+        self.table = dict(zip("ab", globals()["made"](2)))
+        self.nested = [globals()["made"](1)]
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        x = self.table["a"](x) + self.table["b"](x) + self.nested[0][0](x)
+        return x + self.others.index(self.others[1])
+
+
+def make():
+    return Net().eval(), (torch.randn(2, 4),)
+"""
+
+SLOPES = """class Net(nn.Module):
+    def __init__(self, rank=3):
+        super().__init__()
+        self.act = nn.PReLU(4)
+        nn.init.uniform_(self.act.weight)
+
+    def forward(self, x):
+        return self.act(x)
+
+
+def rows():
+    return Net().eval(), (torch.randn(2, 4, 3),)
+
+
+def images():
+    return Net().eval(), (torch.randn(2, 4, 3, 3),)
+"""
+
+LATER = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layers = globals()["made"](1)
+        self.layers = layers
+        layers.extend(globals()["made"](1))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def make():
+    return Net().eval(), (torch.randn(2, 4),)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "modellint.toml").write_text("", "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
+def write(body: str) -> Path:
+    path = Path("net.py")
+    path.write_text(HEAD + body, "utf-8")
+    return path
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["check", "--no-cache", *arguments])
+
+
+def found(*arguments: str) -> list[dict[str, Any]]:
+    diagnostics: list[dict[str, Any]] = json.loads(check("--output-format", "json", *arguments).stdout)
+    return diagnostics
+
+
+def test_containers_that_only_a_run_knows() -> None:
+    path = write(LISTS)
+    done = check("--fix", "net.py:make")
+    text = path.read_text("utf-8")
+    assert 'self.layers = nn.ModuleList(globals()["made"](2))' in text
+    assert 'self.table = nn.ModuleDict(dict(zip("ab", globals()["made"](2))))' in text
+    # A list that is asked for an index stays one, and what is nested nobody can wrap at one place.
+    assert 'self.others = globals()["made"](2)' in text
+    assert 'self.nested = [globals()["made"](1)]' in text
+    assert "2 fixed" in done.stdout
+    left = [one for one in found("net.py:make") if one["code"].startswith("REG")]
+    assert sorted(one["message"].split("`")[1] for one in left) == ["self.nested", "self.others"]
+    assert not any(one["fix"] for one in left)
+    # And a second time there is nothing to do.
+    check("--fix", "net.py:make")
+    assert path.read_text("utf-8") == text
+
+
+def test_without_fix_nothing_is_written_nor_promised() -> None:
+    path = write(LISTS)
+    assert not any(
+        one["fix"] for one in found("net.py:make") if one["code"].startswith("REG00") and "layers" in one["message"]
+    )
+    assert path.read_text("utf-8") == HEAD + LISTS
+
+
+def test_slopes_that_are_refused_make_the_fix_safe() -> None:
+    path = write(SLOPES)
+    assert [
+        one["fix"]["applicability"] for one in found("net.py:rows", "--frontend", "trace") if one["code"] == "OPS004"
+    ] == ["unsafe"]
+    check("--fix", "net.py:rows", "--frontend", "trace")
+    text = path.read_text("utf-8")
+    assert "self.act = CustomPReLU(4)" in text
+    assert [one["code"] for one in found("net.py:rows", "--frontend", "trace") if one["code"] == "OPS004"] == []
+
+
+def test_slopes_that_convert_are_left_alone() -> None:
+    path = write(SLOPES)
+    check("--fix", "net.py:images", "--frontend", "trace")
+    assert path.read_text("utf-8") == HEAD + SLOPES
+
+
+def test_what_a_local_is_given_later_is_left_alone() -> None:
+    path = write(LATER)
+    check("--fix", "net.py:make")
+    assert "self.layers = layers\n" in path.read_text("utf-8")
