@@ -31,7 +31,9 @@ class Net(nn.Conv2d):
         super().__init__(3, 2, 3)
 
 
-@pytest.mark.parametrize(("name", "model"), [("README.md", nn.Linear(64, 2)), ("docs/live.md", Net())])
+@pytest.mark.parametrize(
+    ("name", "model"), [("README.md", nn.Linear(64, 2)), ("docs/live.md", Net()), ("docs/fix.md", nn.Linear(64, 2))]
+)
 def test_snippets_run(name: str, model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("net")
     vars(module)["Net"] = Net
@@ -40,5 +42,5 @@ def test_snippets_run(name: str, model: nn.Module, monkeypatch: pytest.MonkeyPat
     names: dict[str, Any] = {"model": model.eval()}
     for block in blocks:
         exec(block, names)
-    (test,) = [value for key, value in names.items() if key.startswith("test_")]
-    test()
+    for test in [value for key, value in names.items() if key.startswith("test_")]:
+        test()
