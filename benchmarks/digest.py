@@ -36,7 +36,7 @@ def _value(value: Any, path: str, found: dict[str, str], seen: set[int]) -> None
     found[f"{path} id"] = str(id(value))
     if isinstance(value, dict):
         found[f"{path} keys"] = repr([key if isinstance(key, (str, int)) else id(key) for key in value])
-        for key, part in value.items():
+        for key, part in dict.items(value):
             _value(part, f"{path}[{key if isinstance(key, (str, int)) else id(key)!r}]", found, seen)
     elif isinstance(value, (list, tuple)):
         for index, part in enumerate(value):

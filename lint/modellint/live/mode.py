@@ -36,7 +36,7 @@ def _reads_training(cls: type[nn.Module]) -> bool:
     pending, seen = ["forward"], {"forward", *_OTHERWISE}
     while pending:
         method = getattr(cls, pending.pop(), None)
-        if not inspect.isfunction(method) or method.__module__.partition(".")[0] == "torch":
+        if not inspect.isfunction(method) or str(method.__module__).partition(".")[0] == "torch":
             continue
         for name in _names(method):
             if name == "training":

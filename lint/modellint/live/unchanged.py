@@ -385,7 +385,8 @@ def _tensor_undo(tensor: Tensor) -> _Undo:
     grad = tensor.grad if is_leaf else None
     # A gradient is taken back in its own type only.
     restore_grad = None if grad is None else _tensor_undo(grad)
-    version = tensor._version
+    # Tensors of inference mode count none.
+    version = None if tensor.is_inference() else tensor._version
     alias = tensor.detach()
     try:
         form: Any = _form(alias)
@@ -405,7 +406,7 @@ def _tensor_undo(tensor: Tensor) -> _Undo:
                 if restore_grad is not None:
                     restore_grad()
                 tensor.grad = grad
-        if tensor._version != version:
+        if version is not None and tensor._version != version:
             _set_version(tensor, version)
 
     return undo

@@ -17,6 +17,7 @@ import sys
 import threading
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -367,11 +368,23 @@ class Copier:
             setattr(made, name, part)
 
     def _by_attributes(self, value: Any, kind: Any) -> Any:
-        if kind.__new__ is not object.__new__ or not kind.__flags__ & _WRITTEN_IN_PYTHON:
+        # By the base's own ways: those of a class of the user's may do anything.
+        base: Any = next((one for one in (OrderedDict, dict, list, set) if issubclass(kind, one)), object)
+        if kind.__new__ is not base.__new__ or not kind.__flags__ & _WRITTEN_IN_PYTHON:
             raise TypeError(f"{kind.__name__} cannot be copied")
-        made: Any = object.__new__(kind)
+        made: Any = base.__new__(kind)
         self.memo[id(value)] = made
-        own = object.__getattribute__(value, "__dict__")
+        if issubclass(base, dict):
+            for key, part in list(base.items(value)):
+                base.__setitem__(made, self.copy(key), self.copy(part))
+        elif base is not object:
+            add = list.append if base is list else set.add
+            for part in list(base.__iter__(value)):
+                add(made, self.copy(part))
+        try:
+            own = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            return made
         for name, part in list(own.items()):
             made.__dict__[name] = self.copy(part)
         return made

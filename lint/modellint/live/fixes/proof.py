@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from modellint.live.fixes.applied import BIT_EQUAL
@@ -105,8 +106,8 @@ def run(model: nn.Module, inputs: Inputs, parameters: Sequence[Tensor] | None = 
 @contextmanager
 def at_rest(model: nn.Module) -> Iterator[None]:
     """Restore on leaving what a run changes; what `torch.compile` has wrapped runs as it was written."""
-    small = sum(one.numel() * one.element_size() for one in model.parameters()) <= SMALL
-    kept = [] if small else [(one, one.detach().clone()) for one in model.buffers()]
+    small = sum(one.numel() * one.element_size() for one in model.parameters() if not is_lazy(one)) <= SMALL
+    kept = [] if small else [(one, one.detach().clone()) for one in model.buffers() if not is_lazy(one)]
     with unchanged(model, values=small), eager():
         try:
             yield
