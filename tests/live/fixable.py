@@ -64,6 +64,11 @@ def _tensor(self: Any, layers: list[nn.Module]) -> None:
     self.kept = torch.randn(WIDTH)
 
 
+def _tensors(self: Any, layers: list[nn.Module]) -> None:
+    self.kept = [torch.randn(WIDTH) for _ in range(3)]
+    self.table = {"a": torch.randn(WIDTH), 3: torch.randn(WIDTH)}
+
+
 def _leaf(self: Any, layers: list[nn.Module]) -> None:
     self.kept = torch.randn(WIDTH, requires_grad=True)
 
@@ -129,6 +134,8 @@ FORMS: dict[str, tuple[Callable[[Any, list[nn.Module]], None], Callable[[Any, to
     "parameters": (_parameters, lambda self, x: x * self.kept[0] + self.kept[1]),
     "dict of parameters": (_parameter_dict, lambda self, x: x * self.kept["a"] + self.kept["b"]),
     "tensor": (_tensor, lambda self, x: x + self.kept),
+    "tensors": (_tensors, lambda self, x: sum(self.kept[1:], x * self.kept[-3]) + self.table[3] + self.table.get("a")),
+    "tensors, index": (_tensors, lambda self, x: x + self.kept.copy()[1] + sum(self.table.values())),
     "tensor with gradient": (_leaf, lambda self, x: x * self.kept),
     "expanded": (_expanded, lambda self, x: x @ self.kept),
     "transposed": (_transposed, lambda self, x: x @ self.kept),
@@ -204,7 +211,7 @@ def modules_of(model: nn.Module) -> list[str]:
 
 
 _AROUND = {"DataParallel", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Registered"}
-_AROUND |= {"ParametrizationList", "_WeightNorm"}
+_AROUND |= {"ParametrizationList", "_WeightNorm", "BufferList", "BufferDict"}
 
 
 def in_evaluation(model: nn.Module) -> None:

@@ -142,6 +142,36 @@ def test_tensors_that_forward_reads_are_buffers() -> None:
     assert list(found.model.state_dict()) == ["mean"]
 
 
+class Tables(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = [torch.arange(4.0), torch.ones(4), torch.zeros(4)]
+        self.named = {"a": torch.arange(4.0), 3: torch.ones(4)}
+        self.pair = (torch.ones(4), torch.ones(4))
+        self.mixed = [torch.ones(4), 3]
+        self.copied = [torch.ones(4)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, second = self.pair
+        x = x * self.rows[-2] + sum(self.rows[1:]) + self.named[3] + self.named.get("a") + first + second
+        for value in self.named.values():
+            x = x + value
+        return x + self.mixed[0] * self.mixed[1] + self.copied.copy()[0]
+
+
+def test_tensors_in_containers() -> None:
+    model = Tables().eval()
+    found = fix(model, X)
+    assert torch.equal(found.model(X), model(X))
+    assert len(list(found.model.buffers())) == 7
+    assert list(found.model.state_dict()) == []
+    assert {type(vars(found.model)[name]) for name in ("mixed", "copied")} == {list}
+    assert [one.modules for one in found.undone] == [("copied[0]",)]
+    assert found.model.to(torch.float64).rows[0].dtype is torch.float64
+    assert "a" in found.model.named
+    assert (list(found.model.named), len(found.model.named), len(found.model.rows)) == (["a", 3], 2, 3)
+
+
 # What stands around it
 
 

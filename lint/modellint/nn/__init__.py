@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["CustomPReLU"]
+__all__ = ["BufferDict", "BufferList", "CustomPReLU"]
 
 if TYPE_CHECKING:
+    from modellint.nn.buffers import BufferDict as BufferDict
+    from modellint.nn.buffers import BufferList as BufferList
     from modellint.nn.prelu import CustomPReLU as CustomPReLU
+
+_HOMES = {"BufferDict": "buffers", "BufferList": "buffers", "CustomPReLU": "prelu"}
 
 
 def __getattr__(name: str) -> object:
-    if name != "CustomPReLU":
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     try:
-        from modellint.nn.prelu import CustomPReLU
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise ImportError(
             f"modellint.nn.{name} needs PyTorch, which is not installed: pip install 'modellint[live]'"
         ) from error
-    return CustomPReLU

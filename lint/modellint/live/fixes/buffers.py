@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,19 +13,54 @@ from modellint.live.fixes.applied import Change
 from modellint.live.hidden import Held
 from modellint.live.reading import reading_of
 from modellint.live.subject import Subject
+from modellint.nn.buffers import BufferDict, BufferList
 
 
 def changes(subject: Subject) -> Iterator[Change]:
-    """The tensors that are attributes themselves, and that the run on the sample computes with."""
+    """The tensors that the run on the sample computes with, in attributes themselves or in plain lists and dicts there."""
     taken = subject.taken
     if taken is None:
         return
+    groups: dict[tuple[int, str], list[Held]] = {}
     for held in subject.reached:
-        tensor = held.value
-        if held.kind != "tensor" or held.container or hasattr(type(held.owner), held.attribute):
+        if held.kind == "tensor" and not hasattr(type(held.owner), held.attribute):
+            groups.setdefault((id(held.owner), held.attribute), []).append(held)
+    for group in groups.values():
+        if taken.isdisjoint(f"hidden:{place}" for held in group for place in held.places):
             continue
-        if isinstance(tensor, torch.Tensor) and not taken.isdisjoint(f"hidden:{place}" for place in held.places):
-            yield _change(held, tensor)
+        first = group[0]
+        if isinstance(first.value, torch.Tensor) and not first.container:
+            yield _change(first, first.value)
+        elif first.container:
+            yield from _contained(group)
+
+
+def _contained(group: Sequence[Held]) -> Iterator[Change]:
+    """Of a list, tuple or dict that holds nothing but such tensors."""
+    owner, name = group[0].owner, group[0].attribute
+    value = vars(owner)[name]
+    kind = type(value)
+    if kind not in (list, tuple, dict):
+        return
+    parts = list(value.values() if kind is dict else value)
+    known = {id(held.value) for held in group}
+    if not all(isinstance(part, torch.Tensor) and id(part) in known and not part.requires_grad for part in parts):
+        return
+    made = BufferDict if kind is dict else BufferList
+    title = f"made a `{made.__name__}`, which is not saved, of the {kind.__name__} of tensors"
+    yield Change(
+        "REG006",
+        title,
+        tuple(place for held in group for place in held.places),
+        functools.partial(_bound, owner, name, made, value),
+    )
+
+
+def _bound(owner: nn.Module, name: str, make: Any, value: Any) -> None:
+    module: nn.Module = make(value)
+    module.training = owner.training
+    del vars(owner)[name]
+    owner._modules[name] = module
 
 
 def _change(held: Held, tensor: torch.Tensor) -> Change:
