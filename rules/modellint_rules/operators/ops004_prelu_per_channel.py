@@ -98,8 +98,9 @@ class PReLUPerChannel(Rule):
     The fix calls `CustomPReLU`, which gives the same bits at every rank, the same gradients (the slopes' to the rounding of
     their sum), has the same arguments and the same `state_dict`, and is an `nn.PReLU`. Its class is written below the file's
     imports, or imported from where the setting `prelu-import` says. It is unsafe where the rank is 4 or not known: it may not be
-    needed; `check --fix` on a live target applies it where the slopes of the model are refused. There is no fix where the file uses the name `CustomPReLU` for something else, or imports torch only on some
-    condition. Under autocast an input that is not yet of the lower precision is not cast to it, as `nn.PReLU` does.
+    needed; `check --fix` on a live target applies it where the slopes of the model are refused. There is no fix where the file
+    uses the name `CustomPReLU` for something else, or imports torch only on some condition. Under autocast an input that is not
+    yet of the lower precision is not cast to it, as `nn.PReLU` does.
 
     ## Known limits
     In source, calls by another name (`activation = nn.PReLU`), `F.prelu` and layers that the top of a file builds are not seen.
