@@ -91,13 +91,17 @@ def _bind(owner: nn.Module, name: str, value: nn.Module | torch.Tensor) -> None:
         owner._parameters[name] = value  # type: ignore[assignment]
 
 
-def _container(value: Any, hidden: set[int]) -> nn.Module | None:
+def _container(value: Any, hidden: set[int], around: tuple[int, ...] = ()) -> nn.Module | None:
     """The same items in containers of PyTorch's; None where one of those would not be like it, or something else is held too."""
     kind = type(value)
+    if id(value) in around:
+        # It holds itself.
+        return None
+    around = (*around, id(value))
     if kind in (list, tuple):
         if value and all(id(part) in hidden and isinstance(part, nn.Parameter) for part in value):
             return nn.ParameterList(value)
-        parts = [_item(part, hidden) for part in value]
+        parts = [_item(part, hidden, around) for part in value]
         if any(part is None for part in parts):
             return None
         return nn.ModuleList(parts)  # type: ignore[arg-type]
@@ -107,7 +111,7 @@ def _container(value: Any, hidden: set[int]) -> nn.Module | None:
         try:
             if value and all(id(part) in hidden and isinstance(part, nn.Parameter) for part in value.values()):
                 return nn.ParameterDict(value)
-            items = {key: _item(part, hidden) for key, part in value.items()}
+            items = {key: _item(part, hidden, around) for key, part in value.items()}
             if any(part is None for part in items.values()):
                 return None
             return nn.ModuleDict(items)  # type: ignore[arg-type]
@@ -117,10 +121,10 @@ def _container(value: Any, hidden: set[int]) -> nn.Module | None:
     return None
 
 
-def _item(value: Any, hidden: set[int]) -> nn.Module | None:
+def _item(value: Any, hidden: set[int], around: tuple[int, ...]) -> nn.Module | None:
     if isinstance(value, nn.Module):
         return value if id(value) in hidden else None
-    return _container(value, hidden)
+    return _container(value, hidden, around)
 
 
 def _beside(owner: nn.Module, name: str, group: Sequence[Held]) -> None:
