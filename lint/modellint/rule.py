@@ -103,7 +103,7 @@ class Rule:
     (the converted model, executed: see ``Subject.execution``); several stand with a space between them."""
     twin: ClassVar[str] = ""
     """What of ``torch.nn`` is to be put around the value that the statement of a live finding binds, where a run of the model
-    so fixed proves it."""
+    so fixed proves it; or ``register_buffer``."""
     withdraws: ClassVar[bool] = False
     """Whether a live check that finds nothing takes back what source said of a statement that ran for every instance."""
 

@@ -45,12 +45,13 @@ def with_twins(
                 one
                 for one in answers
                 # What is nested is not to be wrapped at one place.
-                if f"`{container}`" in one.title and not any("][" in place for place in one.modules)
+                if _MADE.get(container, f"`{container}`") in one.title
+                and not any("][" in place for place in one.modules)
             ]
             if not _is_answered(finding, fitting):
                 yield finding
                 continue
-            fix = (_around(file, finding, container) if file is not None else None) or fix
+            fix = (_written(file, finding, container) if file is not None else None) or fix
         yield finding.with_fix(fix)
 
 
@@ -73,12 +74,23 @@ def _indexed(path: str) -> IndexedFile | None:
         return None
 
 
-def _around(file: IndexedFile, finding: Diagnostic, container: str) -> Fix | None:
+_MADE = {"register_buffer": "made a buffer of the tensor, which is not saved"}
+"""How the fix of a model says that it did what a rule's ``twin`` does, where that names no container."""
+
+
+def _written(file: IndexedFile, finding: Diagnostic, container: str) -> Fix | None:
     """The value that a statement binds to ``self.attribute``, in ``nn.<container>``; None where the class needs a plain one."""
     found = _bound(file, finding)
     if found is None or finding.attribute is None:
         return None
-    function, value, cls = found
+    function, statement, cls = found
+    value = statement.value
+    if container == "register_buffer":
+        if function.name != "__init__":
+            return None
+        call = f'{function.args.args[0].arg}.register_buffer("{finding.attribute}", '
+        edits = Rewriter(file).call_with(statement, value, call, ", persistent=False)")
+        return Fix("Register a buffer that is not saved", edits)
     lacks = LIST_ONLY if container.endswith("List") else DICT_ONLY
     uses = file.uses(cls).get(finding.attribute)
     if uses is not None and uses.needs_plain(lacks):
@@ -93,8 +105,8 @@ def _around(file: IndexedFile, finding: Diagnostic, container: str) -> Fix | Non
     return Fix(title, (*rewriter.wrap(value, spelling.text), *spelling.imports))
 
 
-def _bound(file: IndexedFile, finding: Diagnostic) -> tuple[ast.AST, ast.expr, ast.ClassDef] | None:
-    """The method, the value and the class of the one statement that binds the attribute to something, if it is the finding's."""
+def _bound(file: IndexedFile, finding: Diagnostic) -> tuple[ast.FunctionDef, ast.Assign, ast.ClassDef] | None:
+    """The method, the one statement that binds the attribute to something, if it is the finding's, and the class."""
     row = finding.span.row if finding.span is not None else 0
     for cls in ast.walk(file.tree):
         if not isinstance(cls, ast.ClassDef) or cls.name != finding.class_name or not _covers(cls, row):
@@ -111,7 +123,7 @@ def _bound(file: IndexedFile, finding: Diagnostic) -> tuple[ast.AST, ast.expr, a
         match stores:
             case [(function, ast.Assign(targets=[_], value=value) as statement)] if statement.lineno == row:
                 # What a local holds may be added to later.
-                return None if isinstance(value, ast.Name) else (function, value, cls)
+                return None if isinstance(value, ast.Name) or not function.args.args else (function, statement, cls)
     return None
 
 

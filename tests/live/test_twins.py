@@ -30,12 +30,13 @@ LISTS = """class Net(nn.Module):
         self.others = globals()["made"](2)
         self.table = dict(zip("ab", globals()["made"](2)))
         self.nested = [globals()["made"](1)]
+        self.scale = getattr(torch, "ones")(4)
 
     def forward(self, x):
         for layer in self.layers:
             x = layer(x)
         x = self.table["a"](x) + self.table["b"](x) + self.nested[0][0](x)
-        return x + self.others.index(self.others[1])
+        return x * self.scale + self.others.index(self.others[1])
 
 
 def make():
@@ -105,10 +106,11 @@ def test_containers_that_only_a_run_knows() -> None:
     text = path.read_text("utf-8")
     assert 'self.layers = nn.ModuleList(globals()["made"](2))' in text
     assert 'self.table = nn.ModuleDict(dict(zip("ab", globals()["made"](2))))' in text
+    assert 'self.register_buffer("scale", getattr(torch, "ones")(4), persistent=False)' in text
     # A list that is asked for an index stays one, and what is nested nobody can wrap at one place.
     assert 'self.others = globals()["made"](2)' in text
     assert 'self.nested = [globals()["made"](1)]' in text
-    assert "2 fixed" in done.stdout
+    assert "3 fixed" in done.stdout
     left = [one for one in found("net.py:make") if one["code"].startswith("REG")]
     assert sorted(one["message"].split("`")[1] for one in left) == ["self.nested", "self.others"]
     assert not any(one["fix"] for one in left)

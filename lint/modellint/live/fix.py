@@ -159,8 +159,8 @@ class _Fixer:
 
     # Changes
 
-    def _begin_proof(self) -> proof.Proof:
-        """What the model shows before the first change."""
+    def _begin_proof(self) -> None:
+        """See what the model shows before the first change."""
         assert self._inputs is not None
         found = [held.value for held in self._subject().reached]
         found += mode.by_path(self._subject()).values()
@@ -169,7 +169,9 @@ class _Fixer:
             for tensor in one.parameters() if isinstance(one, nn.Module) else (one,):
                 if not is_lazy(tensor):
                     tensors.setdefault(id(tensor), tensor)
-        return proof.Proof(self._model, self._inputs, tensors.values())
+        self._proof = proof.Proof(self._model, self._inputs, tensors.values())
+        # An overridden `train` may have broken it.
+        self._runs = not self._proof.reference[0].error
 
     def _work(self, find: Callable[[Subject], Iterable[Change]]) -> None:
         """Try what is found until nothing new is."""
@@ -181,13 +183,14 @@ class _Fixer:
 
     def _try(self, changes: Sequence[Change]) -> None:
         """All at once, or else one by one."""
+        if self._runs and self._proof is None:
+            self._begin_proof()
         if not self._runs:
             for one in changes:
                 self._refuse(
                     one, _UNPROVEN if self._inputs is None else "the model does not run: nothing can be proven"
                 )
             return
-        self._proof = self._proof or self._begin_proof()
         exactness, why = self._attempt(changes)
         if exactness:
             self.applied.extend(one.told(exactness) for one in changes)
@@ -231,7 +234,8 @@ class _Fixer:
         before = self._uncaptured() if found else set()
         if not before:
             return
-        self._proof = self._proof or self._begin_proof()
+        if self._proof is None:
+            self._begin_proof()
         for some in [*([one] for one in found), found]:
             restore = remembered(self._model)
             exactness, why = self._attempt(some)

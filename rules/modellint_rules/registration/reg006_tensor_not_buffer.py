@@ -97,6 +97,7 @@ class TensorNotBuffer(Rule):
     needs = (TENSOR_WORDS, frozenset({MAKES}))
     only_modules = True
     fixable = "`register_buffer`"
+    twin = "register_buffer"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask the attributes that hold tensors."""
