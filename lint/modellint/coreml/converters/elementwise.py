@@ -14,6 +14,19 @@ if TYPE_CHECKING:
     from modellint.coreml.converters.arguments import Number, Operand, Tensor
 
 
+def _is_unscaled(given: dict[str, Any]) -> bool:
+    return bool(given["alpha"] == 1)
+
+
+def _holds(x: Any, mask: Any) -> bool:
+    """Whether a mask is not larger than what it is laid on."""
+    rank = len(x.shape)
+    if len(mask.shape) > rank:
+        return False
+    sizes = x.shape[rank - len(mask.shape) :]
+    return all(one == other or one == 1 for one, other in zip(mask.shape, sizes, strict=True))
+
+
 @expresses("addcmul", exactness=within(1))
 def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Any:
     """The input plus ``value`` times a product."""
@@ -26,22 +39,22 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> A
     return x + (tensor1 / tensor2 if value == 1 else value * (tensor1 / tensor2))
 
 
-@expresses("add", exactness=within(1))
+@expresses("add", exactness=within(1), unless=_is_unscaled)
 def add(x: Operand, other: Operand, alpha: Number = 1) -> Any:
     """A sum whose second part is scaled."""
-    return NotImplemented if alpha == 1 else x + alpha * other
+    return x + alpha * other
 
 
-@expresses("sub", exactness=within(1))
+@expresses("sub", exactness=within(1), unless=_is_unscaled)
 def sub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
     """A difference whose second part is scaled."""
-    return NotImplemented if alpha == 1 else x - alpha * other
+    return x - alpha * other
 
 
-@expresses("rsub", exactness=within(1))
+@expresses("rsub", exactness=within(1), unless=_is_unscaled)
 def rsub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
     """A difference the other way round, whose second part is scaled."""
-    return NotImplemented if alpha == 1 else other - alpha * x
+    return other - alpha * x
 
 
 @builds("reciprocal")
@@ -58,27 +71,23 @@ def gelu(call: Call) -> Any:
     return mb.gelu(x=call.args[0], mode="TANH_APPROXIMATION")
 
 
-@expresses("softplus", exactness=within(4))
+@expresses("softplus", exactness=within(4), unless=lambda given: given["threshold"] >= 20)
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """The identity above a threshold that shows."""
-    if threshold >= 20:
-        return NotImplemented
     scaled = x * beta
     return torch.where(scaled > threshold, x, torch.log1p(torch.exp(scaled)) / beta)
 
 
-@expresses("sqrt", exactness=within(1))
+@expresses("sqrt", exactness=within(1), unless=lambda given: not is_integral(given["x"]))
 def sqrt(x: Tensor) -> Any:
     """The root, of integers too."""
-    return NotImplemented if x.is_floating_point() else torch.sqrt(x.float())
+    return torch.sqrt(x.float())
 
 
-@expresses("masked_fill", ".scalar", ".tensor")
+@expresses("masked_fill", ".scalar", ".tensor", unless=lambda given: _holds(given["x"], given["mask"]))
 def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Any:
     """A number where a mask holds, which may be larger than the tensor."""
     shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
-    if shape == x.shape:
-        return NotImplemented
     return torch.masked_fill(x.expand(shape) + 0, mask, value)
 
 

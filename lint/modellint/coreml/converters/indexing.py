@@ -9,7 +9,7 @@ import torch
 
 from modellint.coreml.converters.arguments import Unfit
 from modellint.coreml.converters.registration import builds, expresses, within
-from modellint.coreml.private_converters import mb
+from modellint.coreml.private_converters import mb, torch_type
 
 if TYPE_CHECKING:
     from modellint.coreml.converters.arguments import Dtype, Operand, Tensor
@@ -92,11 +92,14 @@ def diag(x: Tensor, diagonal: int = 0) -> Any:
     return torch.diagonal(x, diagonal, 0, 1) if x.dim() == 2 else torch.diag_embed(x, diagonal)
 
 
-@expresses("narrow")
+def _is_alike(given: dict[str, Any]) -> bool:
+    """Whether the type that is asked for is that of what it is to be like."""
+    return given["dtype"] is None or given["dtype"] == torch_type(given["x"])
+
+
+@expresses("narrow", unless=lambda given: given["start"] >= 0)
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Any:
     """A part of an axis; a start below zero counts from the end."""
-    if start >= 0:
-        return NotImplemented
     start %= int(x.shape[dim])
     return torch.ops.aten.slice(x, dim, start, start + length)
 
@@ -108,7 +111,7 @@ def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Any:
     return torch.ops.aten.slice(x, dim, start, start + length)
 
 
-@expresses("zeros_like")
+@expresses("zeros_like", unless=_is_alike)
 def zeros_like(
     x: Tensor,
     dtype: Dtype | None = None,
@@ -118,10 +121,10 @@ def zeros_like(
     memory_format: object = None,
 ) -> Any:
     """Zeros of the type that is asked for."""
-    return NotImplemented if dtype in (None, x.dtype) else torch.zeros(x.shape, dtype=dtype)
+    return torch.zeros(x.shape, dtype=dtype)
 
 
-@expresses("ones_like")
+@expresses("ones_like", unless=_is_alike)
 def ones_like(
     x: Tensor,
     dtype: Dtype | None = None,
@@ -131,10 +134,10 @@ def ones_like(
     memory_format: object = None,
 ) -> Any:
     """Ones of the type that is asked for."""
-    return NotImplemented if dtype in (None, x.dtype) else torch.ones(x.shape, dtype=dtype)
+    return torch.ones(x.shape, dtype=dtype)
 
 
-@expresses("full_like")
+@expresses("full_like", unless=_is_alike)
 def full_like(
     x: Tensor,
     fill_value: Operand,
@@ -145,7 +148,7 @@ def full_like(
     memory_format: object = None,
 ) -> Any:
     """A number of the type that is asked for."""
-    return NotImplemented if dtype in (None, x.dtype) else torch.full(x.shape, fill_value, dtype=dtype)
+    return torch.full(x.shape, fill_value, dtype=dtype)
 
 
 @expresses("tril_indices")

@@ -332,11 +332,9 @@ def col2im(
     return found if x.dim() == 3 else found.squeeze(0)
 
 
-@expresses("constant_pad_nd")
+@expresses("constant_pad_nd", unless=lambda given: min(given["pad"], default=0) >= 0)
 def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
     """A number around a tensor; what is negative cuts."""
-    if min(pad, default=0) >= 0:
-        return NotImplemented
     for at in range(len(pad) // 2):
         axis = x.dim() - 1 - at
         before, after = (min(0, one) for one in pad[2 * at : 2 * at + 2])
@@ -346,13 +344,16 @@ def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
     return torch.constant_pad_nd(x, rest, value) if any(rest) else x
 
 
-@expresses("pad")
+def _is_plain_padding(given: dict[str, Any]) -> bool:
+    pad, mode = given["pad"], given["mode"]
+    return min(pad, default=0) >= 0 and (mode == "constant" or (mode != "circular" and len(pad) <= 4))
+
+
+@expresses("pad", unless=_is_plain_padding)
 def pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Any:
     """Padding by other elements, in any direction; what is negative cuts."""
     if mode == "constant":
-        return NotImplemented if min(pad, default=0) >= 0 else torch.constant_pad_nd(x, pad, value or 0.0)
-    if mode != "circular" and min(pad, default=0) >= 0 and len(pad) <= 4:
-        return NotImplemented
+        return torch.constant_pad_nd(x, pad, value or 0.0)
     for at in range(len(pad) // 2):
         axis = x.dim() - 1 - at
         before, after = pad[2 * at : 2 * at + 2]

@@ -19,7 +19,7 @@ def _variance(x: Any, dim: list[int] | None, correction: Any, keepdim: bool) -> 
     mean = x.mean(dims, keepdim=True) if dims else x
     off = x - mean
     total = (off * off).sum(dims, keepdim=keepdim) if dims else off * off
-    less = count - (1.0 if correction is None else float(correction))
+    less = count - (1 if correction is None else correction)
     # PyTorch divides by zero, and gives NaN and infinities.
     found = total / less if less > 0 else total / torch.zeros_like(total)
     return found, mean if keepdim or not dims else mean.squeeze(dims)
@@ -83,20 +83,16 @@ def std_mean_of_axes(
     return found.sqrt(), mean
 
 
-@expresses("argmax")
+@expresses("argmax", unless=lambda given: given["dim"] is not None)
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The place of the largest among all elements."""
-    if dim is not None:
-        return NotImplemented
     found = torch.argmax(x.reshape(-1), 0)
     return found.reshape([1] * x.dim()) if keepdim else found
 
 
-@expresses("argmin")
+@expresses("argmin", unless=lambda given: given["dim"] is not None)
 def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The place of the smallest among all elements."""
-    if dim is not None:
-        return NotImplemented
     found = torch.argmin(x.reshape(-1), 0)
     return found.reshape([1] * x.dim()) if keepdim else found
 

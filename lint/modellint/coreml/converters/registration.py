@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Kind = Literal["supplied", "mended"]
 Form = Literal["torch", "mil", "call"]
 Make = Callable[..., Any]
+Unless = Callable[[dict[str, Any]], bool]
 BIT_EQUAL = "bit-equal"
 
 
@@ -91,6 +92,8 @@ class Converter:
     """Whether it is PyTorch's own decomposition."""
     rescue: bool = False
     """Whether it only takes the nodes that coremltools' own converter refuses."""
+    unless: Unless | None = None
+    """Which arguments are left to coremltools' own."""
 
 
 TABLE: dict[str, list[Converter]] = {}
@@ -103,13 +106,13 @@ def builds(operator: str, *overloads: str, exactness: str = BIT_EQUAL) -> Callab
 
 
 def expresses(
-    operator: str, *overloads: str, exactness: str = BIT_EQUAL, rescue: bool = False
+    operator: str, *overloads: str, exactness: str = BIT_EQUAL, unless: Unless | None = None
 ) -> Callable[[Make], Make]:
     """Supply a converter by a function of PyTorch that computes the same with operators that have one.
 
-    With ``rescue`` it only takes what coremltools' own converter refuses.
+    ``unless`` tells of the arguments, by name and with variables for tensors, whether they are left to coremltools.
     """
-    return _adds(operator, overloads, exactness, "torch", rescue)
+    return _adds(operator, overloads, exactness, "torch", unless)
 
 
 def adapts(operator: str, *overloads: str, exactness: str = BIT_EQUAL) -> Callable[[Make], Make]:
@@ -141,12 +144,12 @@ def takes_over(exactness: str, operators: str, rescue: bool = False) -> None:
 
 
 def _adds(
-    operator: str, overloads: Sequence[str], exactness: str, form: Form, rescue: bool = False
+    operator: str, overloads: Sequence[str], exactness: str, form: Form, unless: Unless | None = None
 ) -> Callable[[Make], Make]:
     names = dict.fromkeys((operator, *(operator + one if one[:1] == "." else one for one in overloads)))
 
     def add(make: Make) -> Make:
-        converter = Converter(f"aten::{operator}", tuple(names), exactness, make, form, rescue=rescue)
+        converter = Converter(f"aten::{operator}", tuple(names), exactness, make, form, unless=unless)
         for name in names:
             TABLE.setdefault(name, []).append(converter)
         return make
@@ -226,6 +229,8 @@ def _made(one: Converter, call: Call, strict: bool) -> Any:
         if one.form == "call":
             return one.make(call)
         arguments = bound(one.make, call.args, call.kwargs, strict)
+        if one.unless is not None and one.unless(arguments):
+            return NotImplemented
         if one.form == "mil":
             return one.make(**arguments)
         from modellint.coreml.converters.inlining import inlined

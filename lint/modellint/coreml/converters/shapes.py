@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from modellint.coreml.converters.registration import builds, expresses
-from modellint.coreml.private_converters import full, is_boolean, mb
+from modellint.coreml.private_converters import Var, full, is_boolean, mb, torch_type
 
 if TYPE_CHECKING:
     from modellint.coreml.converters.arguments import Dtype, Operand, Tensor
@@ -74,12 +74,15 @@ def as_strided(x: Tensor, size: list[int], stride: list[int], storage_offset: in
     return torch.index_select(x.reshape(-1), 0, places.reshape(-1)).reshape(size)
 
 
-@expresses("where", ".scalarother", ".scalarself", ".scalar", ".self")
+def _are_alike(given: dict[str, Any]) -> bool:
+    x, other = given["x"], given["other"]
+    return isinstance(x, Var) and isinstance(other, Var) and torch_type(x) == torch_type(other)
+
+
+@expresses("where", ".scalarother", ".scalarself", ".scalar", ".self", unless=_are_alike)
 def where(condition: Tensor, x: Operand, other: Operand) -> Any:
     """One of two where a condition holds, the other elsewhere; either may be a number."""
     if isinstance(x, torch.Tensor) and isinstance(other, torch.Tensor):
-        if x.dtype == other.dtype:
-            return NotImplemented
         wanted = torch.result_type(x, other)
         return torch.where(condition, x.to(wanted), other.to(wanted))
     wanted = torch.result_type(*(one if isinstance(one, torch.Tensor) else torch.tensor(one) for one in (x, other)))
