@@ -8,12 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    GuardOnDataDependentSymNode,
-    ShapeEnv,
-    StatelessSymbolicContext,
-)
 from torch.utils import _pytree as pytree
 
 from modellint.coreml import private_converters as private
@@ -52,19 +46,19 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
         # What is given through as it is would be no node of its own.
         return [one if isinstance(one, torch.Tensor) else torch.tensor(one) for one in parts]
 
-    sizes = _Sizes()
-    with FakeTensorMode(shape_env=sizes.environment, allow_non_fake_inputs=True) as mode:
-        fakes = [sizes.fake(leaves[at], mode) for at in places]
-        try:
-            module = make_fx(run, decomposition_table=decompositions(done))(*fakes)
-        except _Left:
-            return NotImplemented
-        except (GuardOnDataDependentSymNode, TypeError, ValueError) as error:
-            if not sizes.flexible:
-                raise
-            raise NotImplementedError(f"a size is not known before a run: {error}") from error
-    if any(one.is_number for one in sizes.environment.replacements.values()):
+    modules = []
+    for number, example in enumerate(_EXAMPLES):
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            fakes = [_fake(leaves[at], example) for at in places]
+            try:
+                modules.append(make_fx(run, decompositions(done))(*fakes))
+            except _Left:
+                return NotImplemented
+        if number == 0 and not any(private.is_symbolic(size) for at in places for size in leaves[at].shape):
+            break
+    if len({_text(module) for module in modules}) > 1:
         raise NotImplementedError("a size is not known before a run")
+    module = modules[0]
     _write_nowhere(module.graph)
     module.graph.eliminate_dead_code()
     for node in module.graph.nodes:
@@ -97,29 +91,18 @@ class _Left(Exception):
     """The function leaves these arguments to another."""
 
 
-class _Sizes:
-    """Stand-ins for variables, with symbols for the sizes that are not known before a run."""
-
-    def __init__(self) -> None:
-        self.environment = ShapeEnv()
-        self.flexible: dict[str, int] = {}
-        """An example for each symbol of MIL; sizes with the same one are one symbol of PyTorch."""
-
-    def fake(self, variable: Any, mode: FakeTensorMode) -> torch.Tensor:
-        """A tensor of such a shape, that holds nothing."""
-        shape = [self._size(size) for size in variable.shape]
-        dtype = private.torch_type(variable)
-        free = [private.is_symbolic(size) for size in variable.shape]
-        if not any(free):
-            return torch.empty(shape, dtype=dtype)
-        kinds = [DimDynamic.DUCK if one else DimDynamic.STATIC for one in free]
-        context: Any = StatelessSymbolicContext(dynamic_sizes=kinds)
-        return mode.from_tensor(torch.empty(shape, dtype=dtype), symbolic_context=context)
-
-    def _size(self, size: Any) -> int:
-        if not private.is_symbolic(size):
-            return int(size)
-        return self.flexible.setdefault(str(size), _EXAMPLES[len(self.flexible) % len(_EXAMPLES)])
+_EXAMPLES = (31, 59)
+"""For a size that is not known before a run; what is captured with the one has to be what is captured with the other."""
 
 
-_EXAMPLES = (31, 37, 41, 43, 47, 53, 59, 61)
+def _fake(variable: Any, example: int) -> torch.Tensor:
+    """A tensor of a variable's shape and type."""
+    shape = [example if private.is_symbolic(size) else int(size) for size in variable.shape]
+    return torch.empty(shape, dtype=private.torch_type(variable))
+
+
+def _text(module: Any) -> str:
+    constants = {
+        node.target: getattr(module, node.target).tolist() for node in module.graph.nodes if node.op == "get_attr"
+    }
+    return f"{module.code}{constants}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,14 +14,14 @@ if TYPE_CHECKING:
 
 def _variance(x: Any, dim: list[int] | None, correction: Any, keepdim: bool) -> tuple[Any, Any]:
     dims = list(range(x.dim())) if not dim else [one % x.dim() for one in dim]
-    count = math.prod(x.shape[one] for one in dims)
-    mean = x.mean(dims, keepdim=True) if dims else x
+    mean = x.mean(dims, keepdim=True)
     off = x - mean
-    total = (off * off).sum(dims, keepdim=keepdim) if dims else off * off
-    less = count - (1 if correction is None else correction)
-    # PyTorch divides by zero, and gives NaN and infinities.
-    found = total / less if less > 0 else total / torch.zeros_like(total)
-    return found, mean if keepdim or not dims else mean.squeeze(dims)
+    # Counted, where sizes are not known before a run.
+    count = torch.ones_like(x).sum(dims, keepdim=keepdim)
+    found = (off * off).sum(dims, keepdim=keepdim) / torch.clamp(
+        count - (1 if correction is None else correction), min=0
+    )
+    return found, mean if keepdim else mean.squeeze(dims)
 
 
 @expresses("var", exactness=within(16))
