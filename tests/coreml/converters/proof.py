@@ -47,10 +47,7 @@ def proven(model: nn.Module, samples: list[list[Tensor]], route: str) -> Outcome
             wanted = model(*sample)
         given = arguments(model, Inputs(tuple(sample)), route)
         results = execute(dict(zip(execute.inputs, given, strict=True)))
-        scale = max(
-            (float(one[one.abs() < LARGE].abs().max()) for one in sample if bool((one.abs() < LARGE).any())),
-            default=0.0,
-        )
+        scale = max(map(_magnitude, sample), default=0.0)
         for name, one in zip(names, wanted, strict=True):
             error, said = distance(results[name], one, scale)
             if error > worst:
@@ -85,3 +82,9 @@ def _bounded(values: Tensor) -> Tensor:
 def allowed(exactness: str) -> float:
     """The units in the last place that a class allows."""
     return 0.0 if exactness == "bit-equal" else float(exactness.removeprefix("<= ").removesuffix(" ulps"))
+
+
+def _magnitude(given: Tensor) -> float:
+    """The largest plain number of an input."""
+    size = given.double().abs()
+    return float(size[size < LARGE].max()) if bool((size < LARGE).any()) else 0.0

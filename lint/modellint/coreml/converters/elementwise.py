@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from modellint.coreml import private_converters as private
-from modellint.coreml.converters.registration import BIT_EQUAL, Call, adapts, builds, expresses, within
+from modellint.coreml.converters.registration import Call, adapts, builds, expresses, within
 from modellint.coreml.private_converters import cast_to, is_integral, mb
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def trunc(x: Tensor) -> Any:
     return torch.where(x < 0, torch.ceil(x), torch.floor(x)) if x.is_floating_point() else x
 
 
-@expresses("fmod", exactness=BIT_EQUAL)
+@expresses("fmod", exactness=within(4))
 def fmod(x: Operand, other: Operand) -> Any:
     """The remainder with the sign of the dividend."""
     x, other = _tensors(x, other)

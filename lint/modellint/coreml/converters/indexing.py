@@ -185,3 +185,11 @@ def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim
         [[max(0, min(src.shape[0] - 1, down + min(0, offset))) for _ in range(wide)] for down in range(high)]
     )
     return torch.where(kept, x, torch.index_select(src, 0, places.reshape(-1)).reshape(high, wide))
+
+
+@builds("flip")
+def flip(x: Tensor, dims: list[int]) -> Any:
+    """A constant turned round lies in memory as others do; PyTorch does not read coremltools' own."""
+    if x.val is None:
+        return NotImplemented
+    return mb.const(val=np.ascontiguousarray(np.flip(x.val, dims)))

@@ -9,7 +9,7 @@ import torch
 from modellint.coreml.converters.registration import expresses, within
 
 if TYPE_CHECKING:
-    from modellint.coreml.converters.arguments import Number, Tensor
+    from modellint.coreml.converters.arguments import Dtype, Number, Tensor
 
 
 @expresses("addmv", exactness=within(16))
@@ -124,3 +124,21 @@ def _determinant(x: Any) -> Any:
         part = x.select(-2, 0).select(-1, at) * _determinant(minor)
         total = part if total is None else total + part if at % 2 == 0 else total - part
     return total
+
+
+@expresses("_grouped_mm", exactness=within(64))
+def grouped_mm(
+    x: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Dtype | None = None
+) -> Any:
+    """Rows times the matrix of their group; each group ends where it is said to, and the last with the rows."""
+    if offs is None or x.dim() != 2 or mat2.dim() != 3 or bias is not None:
+        raise NotImplementedError("groups of another kind")
+    rows = torch.arange(x.shape[0])
+    found: Any = None
+    for group in range(mat2.shape[0]):
+        mine = rows < offs.select(0, group)
+        if group:
+            mine = torch.logical_and(mine, rows >= offs.select(0, group - 1))
+        part = torch.where(mine.unsqueeze(-1), torch.mm(x, mat2.select(0, group)), torch.zeros([1, 1]))
+        found = part if found is None else found + part
+    return found

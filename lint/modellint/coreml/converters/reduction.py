@@ -178,3 +178,16 @@ def nanmean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtyp
     missing = torch.isnan(x)
     count = torch.logical_not(missing).to(x.dtype).sum(dims, keepdim=keepdim)
     return torch.where(missing, torch.zeros_like(x), x).sum(dims, keepdim=keepdim) / count
+
+
+@expresses("histc")
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
+    """How many elements lie in each of some equal parts."""
+    flat = x.reshape(-1)
+    if min == max:
+        raise NotImplementedError("limits that are those of the tensor")
+    which = torch.floor((flat - min) * (bins / (max - min)))
+    which = torch.where(flat == max, bins - 1, which.long())
+    inside = torch.logical_and(flat >= min, flat <= max)
+    hits = torch.logical_and(which.unsqueeze(-1) == torch.arange(bins), inside.unsqueeze(-1))
+    return hits.to(x.dtype).sum(0)
