@@ -58,9 +58,9 @@ bitwise_or | *:b ?:b | x | y
 bitwise_xor | *:b ?:b | x ^ y
 bitwise_left_shift | *:i ?:n | x << (y % 8)
 bitwise_right_shift | *:i ?:n | x >> y
-diff | * | torch.diff(x, dim={d})
-diff | ab ca | torch.diff(x, dim=1)
-diff | ab:b | torch.diff(x)
+diff | a5b | torch.diff(x, dim=-2)
+diff | 5ab | torch.diff(x, n=2, dim=0)
+diff | a3:b | torch.diff(x)
 new_ones | ab | x + x.new_ones(({b},))
 unfold | a6 | x.unfold(-1, 3, 2)
 as_strided | 46 | x.as_strided((2, 3), (6, 2), 1)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from modellint.coreml.converters.arguments import Unfit
 from modellint.coreml.converters.registration import builds, expresses
-from modellint.coreml.private_converters import Var, full, is_boolean, mb, torch_type
+from modellint.coreml.private_converters import Var, full, is_boolean, is_symbolic, mb, torch_type
 
 if TYPE_CHECKING:
     from modellint.coreml.converters.arguments import Dtype, Operand, Tensor
@@ -26,6 +27,9 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
     x = mb.concat(values=parts, axis=dim) if len(parts) > 1 else x
     rank = len(x.shape)
     at = dim % rank
+    size = x.shape[at]
+    if not is_symbolic(size) and size <= n:
+        raise Unfit("nothing is left, and Core ML has no empty tensors")
     for _ in range(n):
         begin = [0] * rank
         end = [0] * rank
