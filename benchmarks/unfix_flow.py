@@ -59,7 +59,7 @@ class Forward(Finder):
     def site(self, kind: str, form: str, cls: ast.ClassDef, node: ast.AST, edit: tuple[int, int, str]) -> Site:
         around = node if isinstance(node, ast.stmt) else self.enclosing(node, ast.stmt)
         row, end = getattr(around, "lineno", 0), getattr(around, "end_lineno", 0)
-        if isinstance(node, ast.If):
+        if isinstance(node, ast.If) and kind != GUARD:
             end = node.test.end_lineno or row
         return Site(
             kind,
