@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from modellint.live.place import Place
 
 _MOST = 3
+_EXPLAINED = 1e-5
+"""The error over the scale above which an output agrees only where the model itself is no more exact."""
 _ABOUT = {"fixed": "fixed", "supplied": "supplied", "mended": "mended", "undone": "not fixed"}
 
 
@@ -90,7 +92,8 @@ def _verified(found: Verification) -> str:
     if found.outputs:
         worst = max(found.outputs, key=lambda one: one.error)
         far = f"off by {number(worst.max_abs_error)}, {number(worst.error)} of the scale"
-        parts.append(f"float32 {far if worst.error else 'equal'}")
+        noise = f" (on {worst.case}, where rounding does as much to the model)" if worst.error > _EXPLAINED else ""
+        parts.append(f"float32 {far if worst.error else 'equal'}{noise}")
     if found.half:
         parts.append(_half(found.half))
     count = sum(one.error is not None for one in found.cases)
