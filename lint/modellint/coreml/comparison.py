@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 EXAMPLE = "the example"
 _NEARLY_ZERO = 1e-7
 _STATE_ERROR = 5e-3
+_OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"
 _DRAWS = 6
 _WIDE = 10 * NUDGE
 """What rounding may become on inputs that are nothing like the example: there a softmax is a choice, and any step may tip it."""
@@ -133,8 +134,8 @@ class Comparison:
     def predictor(self, program: Any) -> Predictor:
         """What runs a converted program. Raises ``UnknownOperations``."""
         predictor = Predictor(program, dict(self.model.named_buffers()))
-        if predictor.is_stateful and not self.notes:
-            self.notes.append("states start with the values of the model's buffers here; Core ML starts them at zero")
+        if predictor.is_stateful and _OF_STATES not in self.notes:
+            self.notes.append(_OF_STATES)
             # Core ML keeps states in float16, whatever the program computes in.
             self.limit = _STATE_ERROR
         return predictor
