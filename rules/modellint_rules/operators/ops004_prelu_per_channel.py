@@ -14,7 +14,6 @@ from modellint.source.project import Imported
 from modellint.source.tensors import ACTIVATIONS, Tensor
 from modellint.source.uses import class_functions
 from modellint.source.values import Const, Instance, Value, alternatives
-from modellint_rules.operators.custom_prelu import custom_prelu
 
 if TYPE_CHECKING:
     import torch
@@ -123,6 +122,8 @@ class PReLUPerChannel(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call of `nn.PReLU` for its slopes, and for the rank of its input."""
+        from modellint_rules.operators.custom_prelu import custom_prelu
+
         for readings in code.calls:
             call = readings[0]
             if not all(_is_per_channel(reading) for reading in readings) or not _is_named(call.node.func, code.file):
