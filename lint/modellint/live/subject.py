@@ -188,11 +188,11 @@ class Subject:
         return None if self.inputs is None else capture(self)
 
     @cached_property
-    def symbolic_run(self) -> Run | None:
-        """A run in which the flexible sizes of the inputs stay open; None where none is flexible."""
-        if self.inputs is None or not self.inputs.flexible:
-            return None
-        return capture(self, symbolic=True)
+    def resized_runs(self) -> tuple[Run, ...]:
+        """Runs on other sizes of the flexible inputs; empty without such."""
+        from modellint.live.sizes import resized_runs
+
+        return tuple(resized_runs(self))
 
     @cached_property
     def traced(self) -> Traced | None:
