@@ -193,3 +193,25 @@ def flip(x: Tensor, dims: list[int]) -> Any:
     if x.val is None:
         return NotImplemented
     return mb.const(val=np.ascontiguousarray(np.flip(x.val, dims)))
+
+
+@expresses("bucketize", ".tensor")
+def bucketize(x: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Any:
+    """How many boundaries lie before each element."""
+    values = x.unsqueeze(-1)
+    return (boundaries <= values if right else boundaries < values).long().sum(-1)
+
+
+@expresses("searchsorted", ".tensor", unless=lambda given: len(given["boundaries"].shape) != 1)
+def searchsorted(
+    boundaries: Tensor,
+    x: Tensor,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Any:
+    """How many of a sorted sequence lie before each element."""
+    if sorter is not None:
+        raise NotImplementedError("a sequence that is not sorted")
+    return bucketize(x, boundaries, out_int32, right or side == "right")

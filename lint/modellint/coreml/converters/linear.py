@@ -142,3 +142,20 @@ def grouped_mm(
         part = torch.where(mine.unsqueeze(-1), torch.mm(x, mat2.select(0, group)), torch.zeros([1, 1]))
         found = part if found is None else found + part
     return found
+
+
+@expresses("cov", exactness=within(16))
+def cov(x: Tensor, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Any:
+    """The covariances of the rows."""
+    if fweights is not None or aweights is not None or x.dim() != 2:
+        raise NotImplementedError("weights, or a single variable")
+    off = x - x.mean(1, keepdim=True)
+    return torch.mm(off, off.transpose(0, 1)) / max(0, int(x.shape[1]) - correction)
+
+
+@expresses("corrcoef", exactness=within(16))
+def corrcoef(x: Tensor) -> Any:
+    """The correlations of the rows."""
+    off = x - x.mean(1, keepdim=True)
+    length = torch.sqrt((off * off).sum(1))
+    return torch.clamp(torch.mm(off, off.transpose(0, 1)) / length.unsqueeze(0) / length.unsqueeze(1), -1, 1)

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 def _matrix(resize: Callable[..., Any], size: int, out: int, scale: float | None, rank: int, align: bool | None) -> Any:
     """The coefficients that make ``out`` elements of ``size``."""
-    ones = [1] * (rank - 1)
-    identity = torch.eye(size).reshape(1, size, size, *ones)
-    scales = [scale, *([None] * len(ones))]
+    # Two of each other axis: of one, PyTorch cannot tell how the tensor lies in memory.
+    others = [2] * (rank - 1)
+    identity = torch.eye(size).reshape(1, size, size, *([1] * (rank - 1))).repeat(1, 1, 1, *others)
     aligned = () if align is None else (align,)
-    return resize(identity, [out, *ones], *aligned, *scales).reshape(size, out).T.contiguous().numpy()
+    found = resize(identity, [out, *others], *aligned, scale, *([None] * (rank - 1)))
+    return found.reshape(size, out, -1)[..., 0].T.contiguous().numpy()
 
 
 def _resized(
