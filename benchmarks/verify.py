@@ -35,8 +35,6 @@ SECONDS = 600
 SHORT = 5.0
 """Milliseconds of a forward below which a model does not count: the calls themselves take a part of its time."""
 LIMIT_TIME, LIMIT_MEMORY = 1.5, 3.0
-LIMIT_EAGER = 1.25
-"""The memory over PyTorch's own that is allowed where activations outweigh the weights."""
 
 
 def main() -> int:
@@ -276,11 +274,7 @@ def _memory_report(rows: list[dict[str, Any]]) -> list[str]:
         parts = ", ".join(f"{what} {size / row['weights']:.2f}" for what, size in row["memory"].items())
         beside = f", over PyTorch's own {over_eager[name]:.2f}" if name in over_eager else ""
         print(f"    {over_weights[name]:6.2f}  {row['weights'] / 2**20:8.1f} MB  {name}: {parts}{beside}")
-    return [
-        name
-        for name, ratio in over_weights.items()
-        if ratio > LIMIT_MEMORY and over_eager.get(name, ratio) > LIMIT_EAGER
-    ]
+    return [name for name, ratio in over_weights.items() if ratio > LIMIT_MEMORY]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Real architectures before and after: what converts and agrees with plain coremltools, and what with the supplied converters.
 
-    python benchmarks/export.py run export.jsonl [--names PART...]
-    python benchmarks/export.py report export.jsonl
+    python benchmarks/supplied.py run export.jsonl [--names PART...]
+    python benchmarks/supplied.py report export.jsonl
 
 Each architecture is converted in single precision by trace, by export, and by export with core ATen decompositions, and each
 program that comes of it is executed on four sets of inputs and held against PyTorch, at 1e-5 of each output's scale. The
@@ -220,7 +220,7 @@ def main() -> int:
     options = parser.parse_args()
     match options.what:
         case "run":
-            command = [sys.executable, str(HERE / "export.py"), "work", str(options.file), "--names", *options.names]
+            command = [sys.executable, str(HERE / "supplied.py"), "work", str(options.file), "--names", *options.names]
             supervise(command, options.file, SILENCE)
         case "work":
             return run(Ledger(options.file), options.names)
