@@ -136,6 +136,7 @@ def _samples(model: nn.Module, args: tuple[Any, ...]) -> Iterator[tuple[list[Ten
     That keeps what a model demands of its inputs, where it demands something; ascending numbers stay so. States begin anew
     each time.
     """
+    # With the versions of the modules in it, that some ask for.
     kept = copy.deepcopy(model.state_dict())
     for seed in range(SEEDS):
         chance = torch.Generator().manual_seed(seed)

@@ -275,3 +275,9 @@ def lcm(x: Tensor, other: Tensor) -> Any:
     """The least common multiple."""
     divisor = gcd(x, other)
     return torch.abs(torch.div(x, torch.where(divisor == 0, 1, divisor), rounding_mode="floor") * other)
+
+
+@expresses("log_sigmoid", exactness=within(8))
+def log_sigmoid(x: Tensor) -> Any:
+    """The logarithm of the sigmoid, without overflow."""
+    return torch.clamp(x, max=0) - _log1p(torch.exp(-torch.abs(x)))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from modellint.coreml import private_converters as private
 from modellint.coreml.converters.arguments import Unfit
-from modellint.coreml.converters.registration import builds, expresses, within
+from modellint.coreml.converters.registration import Call, adapts, builds, expresses, within
 from modellint.coreml.private_converters import mb, torch_type
 
 if TYPE_CHECKING:
@@ -61,16 +62,31 @@ def masked_select(x: Tensor, mask: Tensor) -> Any:
     return mb.gather(x=mb.reshape(x=x, shape=[-1]), indices=places, axis=0)
 
 
-@expresses("sort", ".stable")
-def sort(x: Tensor, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-    """In order, and the places; equal ones stay in theirs."""
-    return torch.sort(x, dim, descending)
+@adapts("sort", ".stable")
+def sort(call: Call) -> Any:
+    """In order, and the places; Core ML leaves equal ones in theirs."""
+    return _in_order(call, "sort", 2)
 
 
-@expresses("argsort", ".stable")
-def argsort(x: Tensor, stable: bool, dim: int = -1, descending: bool = False) -> Any:
-    """The places in order; equal ones stay in theirs."""
-    return torch.argsort(x, dim, descending)
+@adapts("argsort", ".stable")
+def argsort(call: Call) -> Any:
+    """The places in order; Core ML leaves equal ones in theirs."""
+    return _in_order(call, "argsort", 1)
+
+
+def _in_order(call: Call, name: str, outputs: int) -> Any:
+    """As coremltools converts it, without the argument that it does not read."""
+    args, kwargs = call.args, call.kwargs
+    if private.is_export(call.context):
+        if "stable" not in kwargs:
+            return NotImplemented
+        dim, descending = kwargs.get("dim", -1), kwargs.get("descending", False)
+    elif len(args) == 4:
+        dim, descending = args[2:]
+    else:
+        return NotImplemented
+    made = private.converted_as(call.context, call.node, name, [args[0], dim, descending], outputs)
+    return made[0] if outputs == 1 else tuple(made)
 
 
 @expresses("diagonal")
@@ -215,3 +231,15 @@ def searchsorted(
     if sorter is not None:
         raise NotImplementedError("a sequence that is not sorted")
     return bucketize(x, boundaries, out_int32, right or side == "right")
+
+
+@expresses("index_fill", ".int_scalar", ".int_tensor")
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Operand) -> Any:
+    """A number at places along an axis."""
+    size = int(x.shape[dim])
+    hit = (torch.arange(size).unsqueeze(-1) == torch.remainder(index, size).reshape(1, -1)).long().sum(-1) > 0
+    shape = [1] * x.dim()
+    shape[dim] = size
+    return torch.where(
+        hit.reshape(shape), torch.full_like(x, value) if not isinstance(value, torch.Tensor) else value, x
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modellint.coreml import private_converters as private
-from modellint.coreml.converters.registration import Call, adapts
+from modellint.coreml.converters.registration import Call, adapts, within
 
 
 def _layer(call: Call, name: str, outputs: int) -> Any:
@@ -14,25 +14,25 @@ def _layer(call: Call, name: str, outputs: int) -> Any:
     return tuple(private.converted_as(call.context, call.node, name, call.node.inputs, outputs))
 
 
-@adapts("lstm", ".input")
+@adapts("lstm", ".input", exactness=within(16))
 def lstm(call: Call) -> Any:
     """Layers of long short-term memory: the converter of traced models."""
     return _layer(call, "lstm", 3)
 
 
-@adapts("gru", ".input")
+@adapts("gru", ".input", exactness=within(16))
 def gru(call: Call) -> Any:
     """Layers of gated recurrent units: the converter of traced models."""
     return _layer(call, "gru", 2)
 
 
-@adapts("rnn_tanh", ".input")
+@adapts("rnn_tanh", ".input", exactness=within(16))
 def rnn_tanh(call: Call) -> Any:
     """Elman layers: the converter of traced models."""
     return _layer(call, "rnn_tanh", 2)
 
 
-@adapts("rnn_relu", ".input")
+@adapts("rnn_relu", ".input", exactness=within(16))
 def rnn_relu(call: Call) -> Any:
     """Elman layers with ReLU: the converter of traced models."""
     return _layer(call, "rnn_relu", 2)
