@@ -106,9 +106,10 @@ class TensorExpressions(TensorCalls):
                     self.bind(element, apply.size(joined, at), frame)
                 return
         if isinstance(value, Tensor):
+            # One for all of them, as they share no memory with each other.
+            part = self._element(value, target)
             for element in target.elts:
-                inner = element.value if isinstance(element, ast.Starred) else element
-                self.bind(inner, self._element(value, element), frame)
+                self.bind(element.value if isinstance(element, ast.Starred) else element, part, frame)
             return
         super()._unpack(target, value, frame)
 
