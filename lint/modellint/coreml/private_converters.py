@@ -277,6 +277,9 @@ def converted_as(
             kind=name, inputs=given, outputs=names, name=names[0], kwinputs=kwinputs, meta=node.meta
         )
         _OWN[name](context, made)
+        if isinstance(context[names[0]], (list, tuple)):
+            # Of an export some give all outputs by the node's one name.
+            return list(context[names[0]])
         return [context[one] for one in names]
     finally:
         context.pop()
