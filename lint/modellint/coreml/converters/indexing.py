@@ -243,3 +243,14 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Operand) -> Any:
     return torch.where(
         hit.reshape(shape), torch.full_like(x, value) if not isinstance(value, torch.Tensor) else value, x
     )
+
+
+@adapts("topk")
+def topk(call: Call) -> Any:
+    """The largest, in order, where no order is asked for."""
+    arguments = dict(zip(("k", "dim", "largest", "sorted"), call.args[1:], strict=False)) | call.kwargs
+    ordered = arguments.get("sorted", True)
+    if bool(ordered.val if isinstance(ordered, private.Var) else ordered):
+        return NotImplemented
+    inputs = [call.args[0], arguments["k"], arguments.get("dim", -1), arguments.get("largest", True), True]
+    return tuple(private.converted_as(call.context, call.node, "topk", inputs, 2))

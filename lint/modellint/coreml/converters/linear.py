@@ -159,3 +159,16 @@ def corrcoef(x: Tensor) -> Any:
     off = x - x.mean(1, keepdim=True)
     length = torch.sqrt((off * off).sum(1))
     return torch.clamp(torch.mm(off, off.transpose(0, 1)) / length.unsqueeze(0) / length.unsqueeze(1), -1, 1)
+
+
+@expresses("logdet", exactness=within(64))
+def logdet(x: Tensor) -> Any:
+    """The logarithm of the determinant of matrices of up to four rows."""
+    return torch.log(det(x))
+
+
+@expresses("linalg_slogdet", "slogdet", exactness=within(64))
+def slogdet(x: Tensor) -> Any:
+    """The sign and the logarithm of the determinant of matrices of up to four rows."""
+    found = det(x)
+    return torch.sign(found), torch.log(torch.abs(found))
