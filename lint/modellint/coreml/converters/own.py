@@ -20,7 +20,6 @@ takes_over(
     huber_loss smooth_l1_loss margin_ranking_loss hinge_embedding_loss poisson_nll_loss zero
     special_exp2 special_round special_softmax special_log_softmax special_erf
     reflection_pad3d replication_pad3d max_unpool2d max_unpool3d unfold_copy
-    rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell
     """,
 )
 takes_over(
@@ -29,7 +28,7 @@ takes_over(
     linalg_cross binary_cross_entropy binary_cross_entropy_with_logits celu cosine_embedding_loss cross_entropy_loss
     logaddexp logaddexp2 logit pairwise_distance quantile sinc
     special_entr special_expm1 special_log1p special_logit special_logsumexp special_sinc special_xlogy special_xlog1py
-    triplet_margin_loss xlogy index_add nll_loss2d
+    rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell triplet_margin_loss xlogy index_add nll_loss2d
     """,
 )
 
