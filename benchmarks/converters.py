@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "coreml" / "converters"))
 
-from proof import Outcome, allowed, proven
+from proof import Outcome, allowed, limit, proven
 from signatures import Case, Line, Several, cases, lines, values
 
 SHAPES = 10
@@ -78,11 +78,10 @@ def main() -> int:
             continue
         for route in ("trace", "export"):
             count, outcome = measure(line, route, options.inputs, options.seed)
-            limits = [allowed(one) for one in outcome.used.values()]
-            wrong = outcome.ulps > max(limits, default=0.0)
+            wrong = outcome.ulps > limit(line.operator, outcome)
             bad += wrong
             classes = outcome.used.get(f"aten::{line.operator}") or (
-                max(outcome.used.values(), key=allowed) if limits else "plain"
+                max(outcome.used.values(), key=allowed) if outcome.used else "plain"
             )
             print(
                 f"{line.operator:26} {route:7} {count:6} {outcome.ulps:8.3g} {classes:14}  {line.expression[:60]}"

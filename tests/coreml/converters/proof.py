@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from modellint.coreml.capture_routes import arguments
 from modellint.coreml.conversion import captures, convert
+from modellint.coreml.converters.registration import table
 from modellint.coreml.mil.executor import Executor
 from modellint.coreml.private_mil import output_names
 from modellint.live.subject import Inputs
@@ -88,3 +89,9 @@ def _magnitude(given: Tensor) -> float:
     """The largest plain number of an input."""
     size = given.double().abs()
     return float(size[size < LARGE].max()) if bool((size < LARGE).any()) else 0.0
+
+
+def limit(operator: str, outcome: Outcome) -> float:
+    """The units in the last place that an expression of an operator may be off: by its class, and those of what took part."""
+    stated = (one.exactness for one in table().get(operator, ()))
+    return max(map(allowed, (*stated, *outcome.used.values())), default=0.0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from proof import allowed, proven
+from proof import limit, proven
 from signatures import Case, Line, Several, cases, lines, values
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -29,7 +29,6 @@ def test_agrees_as_its_class_says(line: Line, route: str) -> None:
         samples = [[one for case in found for one in values(case, chance)] for _ in range(4)]
         torch.manual_seed(0)
         outcome = proven(Several(found), samples, route)
-        limit = max(map(allowed, outcome.used.values()), default=0.0)
-        assert outcome.ulps <= limit, outcome.problem
+        assert outcome.ulps <= limit(line.operator, outcome), outcome.problem
 
     check()
