@@ -497,14 +497,14 @@ class FrontEnd:
                 del self.failures[failures:]
                 context._current_graph[-1].clear()
                 context._current_graph[-1].update(names)
-                _remove(block, [op for op in block.operations if id(op) not in known])
+                without(block, [op for op in block.operations if id(op) not in known])
             if converts:
                 return target
         return None
 
     def _unlink_half_built(self) -> None:
         block = self._api.blocks.curr_block()
-        _remove(block, [op for op in block.operations if op.outputs is None])
+        without(block, [op for op in block.operations if op.outputs is None])
 
     def _stand_in(self, context: Any, node: Any) -> None:
         names = list(node.outputs)
@@ -813,7 +813,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         setattr(owner, name, own)
 
 
-def _remove(block: Any, operations: Sequence[Any]) -> None:
+def without(block: Any, operations: Sequence[Any]) -> None:
     """Take operations out of a block as if they had never been made."""
     for operation in reversed(operations):
         block.operations.remove(operation)

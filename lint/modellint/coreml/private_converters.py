@@ -27,6 +27,8 @@ from coremltools.converters.mil.mil.passes.pass_pipeline import PassPipeline
 from coremltools.converters.mil.mil.passes.pass_registry import PASS_REGISTRY, register_pass
 from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 
+from modellint.coreml.private import without
+
 __all__ = [
     "AbstractGraphPass",
     "Builder",
@@ -253,8 +255,7 @@ def refused(convert: Convert, context: Any, node: Any) -> Exception | None:
         convert(context, node)
     except Exception as error:
         half = [one for one in block.operations if one.outputs is None]
-        for one in half:
-            block.operations.remove(one)
+        without(block, half)
         return error
     return None
 
