@@ -26,7 +26,7 @@ _TRAINERS = re.compile(
     r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Dice|Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
 )
 """Names of classes that, as a rule, only training runs."""
-_TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|conftest)\.py$")
+_TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|tests?|conftest)\.py$")
 _FOR_TRAINING = re.compile(r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)")
 _LABELS = re.compile(r"(?:\w+_)?labels?|gts?|gt_\w+|ground_truths?")
 _ASIDE = re.compile(

@@ -106,6 +106,7 @@ def test_tests_are_left_alone() -> None:
     text = net("if x.sum() > 0:\n    x = x + 1\nreturn x")
     Path("tests").mkdir()
     assert not modellint.check_source(text, "tests/test_net.py").diagnostics
+    assert not modellint.check_source(text, "test.py").diagnostics
     assert modellint.check_source(text, "net.py").diagnostics
 
 
