@@ -24,7 +24,7 @@ _Edge = tuple[int, frozenset[str], frozenset[str], bool]
 def shares(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether what is written to may be held in two ways, one of which does not see it; or stands behind an ellipsis."""
     functions = functions_in(run)
-    changing = list(filter(_changes_something, functions))
+    changing = _changing(functions)
     if not changing:
         return False
     names = {function.name for function in functions}
@@ -55,7 +55,7 @@ def shares(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
 def changes_input(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether ``forward`` may write to one of its arguments, itself or by what it hands them to."""
     functions = functions_in(run)
-    changing = list(filter(_changes_something, functions))
+    changing = _changing(functions)
     if not changing:
         return False
     names = {function.name for function in functions}
@@ -190,6 +190,19 @@ def _writes(function: Function, changing: Sequence[Function]) -> Iterator[tuple[
         if name in writers:
             for given in given_to(call):
                 yield call.lineno, given
+
+
+def _changing(functions: Sequence[Function]) -> list[Function]:
+    """Those that change something in place, themselves or by others of them that they call."""
+    found = list(filter(_changes_something, functions))
+    rest = [function for function in functions if function not in found] if found else []
+    while True:
+        names = {function.name for function in found}
+        more = [one for one in rest if any(called_name(call) in names for call in of_kind(one, ast.Call))]
+        if not more:
+            return found
+        found += more
+        rest = [one for one in rest if one not in more]
 
 
 def _changes_something(function: Function) -> bool:
