@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.nodes import Function, functions_in, of_kind
@@ -125,7 +126,8 @@ class Words:
         self._everywhere = {NO_FORWARD} if _any_without_forward(file.tree) else set()
         self._chains = _Chains(file)
         self._of: dict[ast.AST, frozenset[str]] = {}
-        spelled = {part for chain in set(_CHAIN.findall(self._text)) for part in chain.split(".")} | self._everywhere
+        self._spelled = set(_CHAIN.findall(self._text))
+        spelled = {part for chain in self._spelled for part in chain.split(".")} | self._everywhere
         self._wanted = [one for one in wanted if not any(map(spelled.isdisjoint, one.spelled))]
         """By the rules of which the file holds all words, wherever that is."""
 
@@ -163,7 +165,7 @@ class Words:
             for node in self.file.tree.body
             if isinstance(node, ast.ClassDef) and not self.project.is_module(ClassRef(self.file, node, ()))
         ]
-        place = self._place([*nodes, *self._functions()])
+        place = self._place([*nodes, *self._functions])
         return [
             one.rule
             for one in wanted
@@ -213,14 +215,27 @@ class Words:
     def _reachable(self, ref: ClassRef) -> list[ast.stmt]:
         """A class, its bases in the file, and the functions that they name, and so on."""
         found: list[ast.stmt] = [one.node for one in self.project.lineage(ref) if one.file is self.file]
-        left = {node.name: node for node in self._functions()}
+        left = {node.name: node for node in self._functions}
         for node in found:
             words = self._in(node)
             found.extend(left.pop(name) for name in [name for name in left if name in words])
         return found
 
+    @cached_property
     def _functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-        return [node for node in self.file.tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        """Those at the top of the file, also in `if` and `try`, and the methods that are called by their class's name."""
+        found: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        classes: dict[str, ast.ClassDef] = {}
+        for node in _at_top(self.file.tree.body):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] = node
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found.append(node)
+        for chain in self._spelled:
+            owner, _, name = chain.partition(".")
+            if name and owner in classes:
+                found.extend(one for one in functions_in([classes[owner]]) if one.name == name.partition(".")[0])
+        return found
 
     def _in(self, node: ast.stmt) -> frozenset[str]:
         found = self._of.get(node)
@@ -257,6 +272,16 @@ class Words:
                 if not dot or root in ("self", "cls"):
                     found.add("~" + root)
         return frozenset(found)
+
+
+def _at_top(nodes: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements, and those that stand in blocks of them."""
+    for node in nodes:
+        yield node
+        if isinstance(node, (ast.If, ast.Try, ast.With)):
+            yield from _at_top(part for part in ast.iter_child_nodes(node) if isinstance(part, ast.stmt))
+            for handler in getattr(node, "handlers", ()):
+                yield from _at_top(handler.body)
 
 
 def _runs(wanted: Wanted, run: _Place, place: _Place) -> bool:
