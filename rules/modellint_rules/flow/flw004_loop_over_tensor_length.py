@@ -70,8 +70,8 @@ class LoopOverTensorLength(Rule):
 
     ## Known limits
     A loop whose number of turns the code fixes, by a constant size, a list or a configuration value, is left alone, and so
-    are loops in training only, and in losses. A loop over what is called sources, axes, channels, heads or features is for
-    information: as a rule every input has as many.
+    are loops in training only, and in losses. A loop over what is called sources, axes, channels, heads or features, or
+    that calls `self.layers[i]` in each turn, is for information: as a rule every input has as many.
 
     ## References
     - <https://github.com/apple/coremltools/issues/1995>
@@ -132,14 +132,23 @@ class LoopOverTensorLength(Rule):
 
 
 def _is_of_the_architecture(turns: Turns) -> bool:
-    """Whether a loop, by its names, goes through what every input has as many of: sources, axes, heads."""
+    """Whether a loop goes through what every input has as many of: sources, axes, heads by its names, or layers by what it calls."""
     loops = [
         part
         for part in walk(turns.statement)
         if isinstance(part, (ast.For, ast.comprehension)) and part.iter is turns.node
     ]
     targets = [part for loop in loops for part in walk(loop.target)]
-    return any(isinstance(part, ast.Name) and _PARTS.search(part.id) for part in (*targets, *walk(turns.node)))
+    if any(isinstance(part, ast.Name) and _PARTS.search(part.id) for part in (*targets, *walk(turns.node))):
+        return True
+    counters = {part.id for part in targets if isinstance(part, ast.Name)}
+    for part in walk(turns.statement):
+        match part:
+            # `self.layers[i](x)`: the model has one for each turn.
+            case ast.Call(func=ast.Subscript(value=ast.Attribute(value=ast.Name(id="self")), slice=ast.Name(id=name))):
+                if name in counters:
+                    return True
+    return False
 
 
 _PARTS = re.compile(
@@ -215,17 +224,43 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     lengths = (node for node in walk(expression) if isinstance(node, ast.Call) and called_name(node) == "len")
     counted = {id(part) for node in lengths for part in node.args}
     for node in walk(expression):
-        if isinstance(node, (ast.Subscript, ast.Call)) and any(map(is_data, code.sizes(node))):
-            return True
+        if isinstance(node, (ast.Subscript, ast.Call)):
+            dim = _dimension(node)
+            if any(is_data(one) and (dim is None or not is_fixed(size_of(one, dim))) for one in code.sizes(node)):
+                return True
         if id(node) in owners:
             continue
         bound = _bound(function, node.id) if isinstance(node, ast.Name) and function is not None and depth < 4 else ()
         for target, value in bound:
-            if id(node) in counted and not isinstance(value, (ast.List, ast.ListComp)):
+            if id(node) in counted:
+                # Of a list the turns count that make it, and of one that is written down nothing.
+                if function is not None and _is_made_of_sizes(code, value, function, depth):
+                    return True
                 continue
             if function is not None and _holds_size_of(code, target, value, getattr(node, "id", ""), function, depth):
                 return True
     return False
+
+
+def _dimension(node: ast.Subscript | ast.Call) -> int | None:
+    """The dimension that `x.shape[1]` or `x.size(1)` asks for, where it is written down."""
+    match node:
+        case ast.Subscript(slice=ast.Constant(value=int(dim))) | ast.Call(args=[ast.Constant(value=int(dim))]):
+            return dim
+        case ast.Subscript(slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(dim)))):
+            return -dim
+        case ast.Call(args=[ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(dim)))]):
+            return -dim
+    return None
+
+
+def _is_made_of_sizes(code: Code, value: ast.expr, function: ast.AST, depth: int) -> bool:
+    if not isinstance(value, ast.ListComp):
+        return False
+    ranges = [
+        one.iter for one in value.generators if isinstance(one.iter, ast.Call) and called_name(one.iter) == "range"
+    ]
+    return any(_holds_size(code, part, function, depth + 1) for one in ranges for part in one.args)
 
 
 def _bound(function: ast.AST, name: str) -> Iterator[tuple[ast.expr, ast.expr]]:
