@@ -30,7 +30,7 @@ _TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|tes
 _FOR_TRAINING = re.compile(r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)")
 _LABELS = re.compile(r"(?:\w+_)?labels?|gts?|gt_\w+|ground_truths?")
 _ASIDE = re.compile(
-    r"loss|(?:^|_)nll|metric|perplex|debug|visuali|(?:^|_)(?:plot|log|beam|search|generate|init)(?:_|$)|initiali[sz]e"
+    r"loss|(?:^|_)(?:nll|negatives?)(?:_|$)|metric|perplex|debug|visuali|(?:^|_)(?:plot|log|beam|search|generate|init)(?:_|$)|initiali[sz]e"
 )
 """Names of functions that `forward` runs for training, once, or to search with the model."""
 _SAYING = re.compile(r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|epoch")
