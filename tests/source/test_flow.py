@@ -91,6 +91,26 @@ def test_a_parameter_is_a_tensor_only_where_its_uses_say_so() -> None:
     assert codes(net("if scale > 1:\n    x = x.abs()\nreturn x * scale", "x, scale=1.0")) == []
 
 
+def test_what_is_given_by_name_and_parts_of_outputs_are_data() -> None:
+    other = "from elsewhere import Encoder\n\n\n"
+    init = "self.encoder = Encoder()\nself.fc = nn.Linear(3, 3)"
+
+    def asks(made: str) -> list[str]:
+        return codes(other + net(f"y = {made}\nif y.sum() > 0:\n    y = y + 1\nreturn y", init=init))
+
+    assert asks("self.encoder(pixels=x)") == ["FLW001"]
+    assert asks("self.encoder(x).last_hidden_state") == ["FLW001"]
+    assert asks("self.encoder(x).hidden_states[-1]") == ["FLW001"]
+    assert asks("self.fc(self.encoder(pixels=x).pooled)") == ["FLW001"]
+    assert asks("self.encoder(steps=4)") == asks("self.encoder(steps=4).table") == []
+    flag = "out = self.encoder(x)\nif out.is_done or out.config or out.get_length() > 2:\n    x = x + 1\nreturn x"
+    assert codes(other + net(flag, init=init)) == []
+
+
+def test_types_of_tensors_on_the_gpu_are_tensors() -> None:
+    assert codes(net("if x > 1:\n    x = x.abs()\nreturn x", "x: torch.cuda.FloatTensor")) == ["FLW001"]
+
+
 def test_only_what_forward_reaches_counts() -> None:
     helper = "\ndef pick(self, x):\n    return x if x.sum() > 0 else -x\n"
     assert codes(net("return self.pick(x.abs())", extra=helper)) == ["FLW001"]

@@ -41,7 +41,7 @@ def says_tensor(annotation: ast.expr | None) -> bool | None:
             names.add(node.attr)
         elif isinstance(node, ast.Name):
             names.add(node.id)
-    names -= {"torch", "typing", "t", "th", "Optional", "Union", "None"}
+    names -= {"torch", "cuda", "typing", "t", "th", "Optional", "Union", "None"}
     return not names.isdisjoint(_TENSORS) and all(name.endswith("Tensor") for name in names)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 from modellint.source import apply, tensors
 from modellint.source.apply import apply_operator, derived, dim_of, tensors_in
@@ -27,6 +28,9 @@ from modellint.source.values import (
 )
 from modellint.source.world import Frame
 
+if TYPE_CHECKING:
+    from modellint.source.project import ClassRef, IndexedFile, Project
+
 _TORCH = (
     "torch.",
     "torch.nn.functional.",
@@ -41,14 +45,45 @@ _TORCH = (
 class TensorCalls(Recorder):
     """A reading in which calls give tensors."""
 
+    def __init__(self, project: Project, cls: ClassRef | None, file: IndexedFile) -> None:
+        super().__init__(project, cls, file)
+        self._parts: dict[tuple[Tensor, str], Tensor] = {}
+
     def apply_to(self, callee: Value, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
         """The value of calling ``callee``."""
+        if self.reading:
+            arguments = self._opened(arguments)
         if isinstance(callee, Instance) and callee.kind == "module":
-            return apply.module_output(callee, arguments.get(0), node, self._is_quiet())
+            output = apply.module_output(callee, arguments.get(0), node, self._is_quiet())
+            if isinstance(output, Tensor) and output.origin == "unseen" and output.batch is None:
+                # What it is given by name, or behind the first.
+                output.batch = tensors.batch_of(tensors_in(arguments.everything()))
+            return output
         made = super().apply_to(callee, arguments, node, frame)
         if type(made) is Instance and made.kind == "unresolved" and self.reading:
             return self._unseen_tensor(made, arguments)
         return made
+
+    def _opened(self, arguments: Arguments) -> Arguments:
+        if not any(isinstance(value, Method) for value in (*arguments.positional, *arguments.keywords.values())):
+            return arguments
+        positional = [self.part_of_output(value) for value in arguments.positional]
+        keywords = {name: self.part_of_output(value) for name, value in arguments.keywords.items()}
+        return Arguments(positional, arguments.spread, keywords)
+
+    def part_of_output(self, value: Value) -> Value:
+        """What `outputs.last_hidden_state` is, where `outputs` was given by a module that was not followed: maybe a tensor."""
+        if not (isinstance(value, Method) and self.reading and isinstance(value.receiver, Tensor)):
+            return value
+        output = value.receiver
+        if output.certain or output.shown or output.origin != "unseen" or not tensors.may_be_part(value.name):
+            return value
+        key = output, value.name
+        if key not in self._parts:
+            self._parts[key] = Tensor(
+                output.node, Layout.unranked(), "unseen", certain=False, grad=output.grad, assumed=True, batch=output.batch
+            )  # fmt: skip
+        return self._parts[key]
 
     def _external(self, name: str, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
         if name in _LIMITS:

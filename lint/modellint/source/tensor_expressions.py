@@ -66,6 +66,10 @@ class TensorExpressions(TensorCalls):
                 return UNKNOWN
         if isinstance(receiver, Limits):
             return Limit.of(receiver, name) or NUMBER
+        if isinstance(receiver, Method):
+            receiver = self.part_of_output(receiver)
+            if isinstance(receiver, Tensor):
+                return self.attribute_of(receiver, name, frame)
         return super().attribute_of(receiver, name, frame)
 
     def _refine(self, old: Tensor, layout: Layout, frame: Frame) -> Tensor:
@@ -118,7 +122,7 @@ class TensorExpressions(TensorCalls):
     ) -> None:
         """Assign ``value`` to a target. A number that is not known is told from others by the name that it gets."""
         if self.reading and isinstance(target, ast.Name):
-            value = _told_apart(value)
+            value = _told_apart(self.part_of_output(value))
         super().bind(target, value, frame, expression, form)
 
     def _joined_shape(self, value: Union, count: int, frame: Frame) -> Tensor | None:
@@ -149,6 +153,7 @@ class TensorExpressions(TensorCalls):
 
     def element_of(self, value: Value) -> Value:
         """What iterating over a value gives."""
+        value = self.part_of_output(value)
         if isinstance(value, Tensor):
             return self._element(value, value.node or ast.Constant(None))
         if isinstance(value, Shape):
@@ -162,7 +167,7 @@ class TensorExpressions(TensorCalls):
         return union([self.attribute_of(part, node.attr, frame) for part in alternatives(receiver)])
 
     def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
-        receiver = _without_none(self.value(node.value, frame))
+        receiver = self.part_of_output(_without_none(self.value(node.value, frame)))
         if isinstance(receiver, Argument) and self.reading and holds_tensors(receiver.annotation):
             return Tensor(node, Layout.unranked(), "unseen", grad=None, assumed=True, batch=True)
         if not any(isinstance(part, (Tensor, Shape)) for part in alternatives(receiver)):

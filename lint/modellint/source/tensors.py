@@ -445,6 +445,20 @@ def is_fixed(size: Dim | None) -> bool:
     return size is not None and all(isinstance(symbol, tuple) for symbol, _ in size.powers)
 
 
+def may_be_part(name: str) -> bool:
+    """Whether `outputs.name` may be a tensor among several that a module gave: it is called like no method or fact of one."""
+    if name in _OF_TENSORS or name in _OF_OTHERS:
+        return False
+    return not name.endswith("_") and not name.startswith(("_", "is_", "get_", "to_", "new_", "has_", "use_"))
+
+
+_OF_TENSORS = SAME | BINARY | REDUCTIONS | VIEWS | SHOWING | LIKE | _INTEGER
+_OF_TENSORS |= {"shape", "ndim", "dtype", "device", "requires_grad", "grad", "itemsize", "layout", "backward", "numpy"}
+_OF_OTHERS = frozenset({"keys", "values", "items", "get", "pop", "append", "update", "copy", "tensors", "decompose"})
+_OF_OTHERS |= {"config", "training"}
+"""Methods of containers, and what objects tell of themselves."""
+
+
 def is_data(value: Value) -> bool:
     """Whether a value certainly is a tensor that depends on what the caller gives."""
     return isinstance(value, Tensor) and (value.certain or value.shown) and value.batch is not None
