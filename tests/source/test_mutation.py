@@ -173,10 +173,37 @@ def test_an_assignment_by_indices_becomes_index_put() -> None:
         ("y = x.clone()\ny[:, mask] = 0.0\nreturn y", Severity.ERROR),
         ("y = x.clone()\ny[:, x[0] > 0] = 0.0\nreturn y", Severity.ERROR),
         ("y = x.clone()\ny[x[:, 0] > 0, 1] = 0.0\nreturn y", Severity.ERROR),
+        ("y = x.clone()\nm = torch.ones(3, dtype=torch.bool)\ny[m] = 0.0\nreturn y", Severity.INFO),
+        ("y = x.clone()\nm = x[0].to(torch.bool)\ny[:, m] = 0.0\nreturn y", Severity.ERROR),
+        ("y = x.clone()\nm = torch.tensor(self.n == 3)\ny[m] = 0.0\nreturn y", Severity.INFO),
+        ("y = x.clone()\nm = torch.gather(mask, 1, x.long())\ny[m] = 0.0\nreturn y", Severity.INFO),
+        ("y = x.clone()\nids_mask = mask.clone()\ny[ids_mask] = 0.0\nreturn y", Severity.INFO),
+        ("y = x.clone()\nis_first = torch.roll(mask, 1)\ny[is_first] = 0.0\nreturn y", Severity.INFO),
+        ("y = x.clone()\nkept = self.names['kept']\ny[(kept != 0) & self.names['on']] = 0.0\nreturn y", Severity.INFO),
+        ("y = x.clone()\nvalid = self.names['valid']\ny[valid] = 0.0\nreturn y", Severity.INFO),
     ],
 )
 def test_an_assignment_by_a_mask_is_found(forward: str, severity: Severity) -> None:
     assert found(net(forward, "x, mask")) == [("MUT003", severity)]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = x.clone()\nm = torch.ones(3, dtype=torch.long)\ny[m] = 0.0\nreturn y",
+        "y = x.clone()\nvalid_ids = self.names['valid']\ny[valid_ids] = 0.0\nreturn y",
+        "y = self.names['y']\nvalid = self.names['valid']\ny[0, valid] = 0.0\nreturn y",
+        "y = x.clone()\ny[self.n & 1] = 0.0\nreturn y",
+    ],
+)
+def test_what_is_not_shown_to_be_a_mask_is_none(forward: str) -> None:
+    assert "MUT003" not in codes(net(forward))
+
+
+def test_a_mask_that_training_uses_too_is_found() -> None:
+    helper = "def put(y, mask):\n    y = y.clone()\n    y[mask] = 0.0\n    return y\n\n\n"
+    forward = "if self.training:\n    return put(x, x > 1)\nreturn put(x, x > 2)"
+    assert ("MUT003", Severity.INFO) in found(net(forward).replace("class Net", helper + "class Net"))
 
 
 def test_a_number_into_a_fresh_tensor_is_filled_in_safely() -> None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from modellint.source.nodes import of_kind, parents_in, walk
 from modellint.source.signs.copies import EITHER
-from modellint.source.tensors import IN_PLACE_LAYOUT, Tensor
-from modellint.source.values import Const, alternatives
+from modellint.source.tensors import IN_PLACE_LAYOUT, MAKERS, Opaque, Tensor
+from modellint.source.values import Const, Instance, Value, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
     from modellint.source.records import Write
-    from modellint.source.values import Value
 
 CASTS = frozenset({"to", "type", "cuda", "cpu", "float"})
 """Operators that give the same tensor where nothing has to change, else a copy."""
@@ -178,25 +177,53 @@ def is_used_as_mask(function: ast.AST | None, name: str) -> bool:
 def is_called_mask(write: Write, value: Value, node: ast.expr) -> bool:
     """Whether an index of a write certainly holds truths, or is a tensor that is called so or used as such."""
     parts = alternatives(value)
-    if all(map(is_mask, parts)):
+    if all(map(is_mask, parts)) or _compares(node):
         return True
+    name = _root(node)
+    if not (_is_name_of_mask(name) or (name and is_used_as_mask(write.function, name))):
+        return False
+    if any(isinstance(part, Tensor) and any(one.made_by in _PLACES for one in bases(part)) for part in parts):
+        return False
+    # What is not understood and called a mask is one where a tensor is assigned to by nothing else.
+    place = item_of(write)
+    alone = place is not None and len(indices(place)) == 1
+    unseen = alone and all(map(is_tensor, alternatives(write.target)))
+    return all(
+        isinstance(part, Tensor) or (isinstance(part, Const) and part.value is None) or (unseen and is_unseen(part))
+        for part in parts
+    )
+
+
+def is_unseen(value: Value) -> bool:
+    """Whether nothing is known of a value."""
+    return type(value) in (Value, Opaque, Instance) and getattr(value, "kind", "unresolved") == "unresolved"
+
+
+def _root(node: ast.expr) -> str:
+    """The variable of which an index is a part or a view: `mask[:, 0]`, `mask.squeeze(-1)`."""
     while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
-        # `mask[:, 0]`, `mask.squeeze(-1)`
         if isinstance(node, ast.Call) and (
             not isinstance(node.func, ast.Attribute)
             or node.func.attr in ("nonzero", "argmax", "argwhere", "long", "int")
         ):
             break
         node = node.func if isinstance(node, ast.Call) else node.value
-    name = node.id if isinstance(node, ast.Name) else ""
-    if not ((_MASKS.search(name) and not _INDICES.search(name)) or (name and is_used_as_mask(write.function, name))):
-        return False
-    if any(isinstance(part, Tensor) and any(one.made_by in _PLACES for one in bases(part)) for part in parts):
-        return False
-    return all(isinstance(part, Tensor) or (isinstance(part, Const) and part.value is None) for part in parts)
+    return node.id if isinstance(node, ast.Name) else ""
 
 
-_MASKS = re.compile(r"(?i)mask|valid|bool")
+def _compares(node: ast.expr) -> bool:
+    """Whether an index is made of comparisons by `&` and `|`: no number is."""
+    match node:
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr(), left=left, right=right):
+            return any(isinstance(part, ast.Compare) or _compares(part) for part in (left, right))
+    return False
+
+
+def _is_name_of_mask(name: str) -> bool:
+    return _MASKS.search(name) is not None and (name.endswith(("mask", "masks")) or not _INDICES.search(name))
+
+
+_MASKS = re.compile(r"(?i)mask|valid|bool|^is_")
 """Names of truths."""
 _INDICES = re.compile(r"(?i)(?:^|_)i?(?:idx|idcs?|ind|inds|index|indexes|indices|ids?)(?:_|\d|$)")
 """Names of indices: `masked_indices`, `mask_idx`."""
@@ -211,11 +238,26 @@ def is_mask(value: object) -> bool:
     if value.made_by in _TRUTHS:
         return True
     match value.node:
+        case ast.Call(func=ast.Name() | ast.Attribute(), args=arguments, keywords=keywords):
+            if value.made_by in MAKERS and _says_bool([one.value for one in keywords if one.arg == "dtype"]):
+                return True
+            if value.made_by in ("to", "type") and _says_bool([*arguments, *(one.value for one in keywords)]):
+                return True
+            if value.made_by in ("tensor", "as_tensor") and not keywords:
+                return isinstance(arguments[0], ast.Compare) if arguments else False
+            if value.made_by == "gather" and len(arguments) == 3:
+                # `torch.gather(mask.flatten(1), 1, order)`
+                return _is_name_of_mask(_root(arguments[0]))
         case ast.UnaryOp(op=ast.Invert()):
             return True
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr() | ast.BitXor()):
             return True
     return value.base is not None and value.made_by not in CASTS and is_mask(value.base)
+
+
+def _says_bool(types: list[ast.expr]) -> bool:
+    """Whether a type that is written down is that of truths."""
+    return any(ast.unparse(one) in ("torch.bool", "bool", "th.bool") for one in types)
 
 
 _TRUTHS = frozenset(

@@ -99,10 +99,12 @@ class TensorIndexAssign(Rule):
         if is_for_training(code):
             return
         for readings in code.writes:
-            write = readings[0]
-            place = item_of(write)
-            if place is None or not all(changes(one) and _is_dropped(one, place) for one in readings):
+            place = item_of(readings[0])
+            # What training runs too is read once more.
+            changing = [one for one in readings if changes(one)]
+            if place is None or not changing or not all(_is_dropped(one, place) for one in changing):
                 continue
+            write = changing[0]
             if is_for_capture_only(code, write.node, write.function):
                 continue
             yield code.finding(

@@ -10,9 +10,9 @@ from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
 from modellint.source.nodes import walk
 from modellint.source.signs import INDEXED
-from modellint.source.tensors import REDUCTIONS, Opaque, Tensor
-from modellint.source.values import Const, Instance, Value, alternatives
-from modellint_rules.mutation.memory import changes, indices, is_called_mask, item_of
+from modellint.source.tensors import REDUCTIONS, Tensor
+from modellint.source.values import Const, alternatives
+from modellint_rules.mutation.memory import changes, indices, is_called_mask, is_unseen, item_of
 from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
 
 if TYPE_CHECKING:
@@ -96,10 +96,12 @@ class MaskAssign(Rule):
         if is_for_training(code):
             return
         for readings in code.writes:
-            write = readings[0]
-            place = item_of(write)
-            if place is None or not all(changes(one) and _is_masked(one, place) for one in readings):
+            place = item_of(readings[0])
+            # What training runs too is read once more.
+            changing = [one for one in readings if changes(one)]
+            if place is None or not changing or not all(_is_masked(one, place) for one in changing):
                 continue
+            write = changing[0]
             if is_for_capture_only(code, write.node, write.function):
                 continue
             alone = _is_alone(place)
@@ -163,18 +165,13 @@ def _is_selected(write: Write, place: ast.Subscript) -> bool:
 def _is_masked(write: Write, place: ast.Subscript) -> bool:
     targets = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
     if write.how != "augmented" and not all(
-        not part.registered if isinstance(part, Tensor) else _is_unseen(part) for part in targets
+        not part.registered if isinstance(part, Tensor) else is_unseen(part) for part in targets
     ):
         return False
     return any(
         value is not None and is_called_mask(write, value, part)
         for value, part in zip(write.index, indices(place), strict=True)
     )
-
-
-def _is_unseen(value: Value) -> bool:
-    """Whether nothing is known of a value but that a mask is an index of it: then it is a tensor."""
-    return type(value) in (Value, Opaque, Instance) and getattr(value, "kind", "unresolved") == "unresolved"
 
 
 def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:
