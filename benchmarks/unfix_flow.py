@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from classes import FileFacts, Tree
 from modellint.source.text import SourceText
@@ -26,7 +26,10 @@ _MODE = re.compile(
 )
 LOSS = re.compile(
     r"Loss|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Miner|(?:^|_)loss"
+    r"|BeamSearch|Searcher"
 )
+_ASIDE = re.compile(r"(?:^|\.)(?:augmentations?|loss(?:es)?)\.")
+"""Packages of what only training runs."""
 _LABELS = re.compile(r"\b\w*(?:label|target|gt)s?\b")
 _VIEWS = {"view", "transpose", "permute", "t", "unsqueeze", "squeeze", "narrow", "select", "flatten_"}
 _TALK = {"warn", "warning", "info", "debug", "error", "print", "warning_once"}
@@ -43,9 +46,12 @@ class Forward(Finder):
     def run(self) -> Sites:
         sites: list[Site] = []
         for cls in (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef)):
-            if cls.lineno not in self.module_rows or LOSS.search(cls.name):
+            named = [cls.name, *(ast.unparse(base) for base in cls.bases)]
+            if cls.lineno not in self.module_rows or any(map(LOSS.search, named)):
                 continue
-            for method in run_by_forward(cls):
+            if _ASIDE.search(self.facts.module):
+                continue
+            for method in run_by_forward(cls, self.is_for_training):
                 for node in ast.walk(method):
                     for kind, find in ((WHERE, self.where), (VIEW, self.view), (GUARD, self.guard), (SIZE, self.size)):
                         try:
@@ -77,6 +83,18 @@ class Forward(Finder):
         start, end = self.offsets(node)
         return self.source.text[start:end]
 
+    def is_for_training(self, call: ast.Call, method: Function) -> bool:
+        """Whether a test of the mode around a call lets training alone run it."""
+        child: ast.AST = call
+        for parent in ancestors(call, self.parents):
+            test = ast.unparse(parent.test) if isinstance(parent, ast.If) else ""
+            if isinstance(parent, ast.If) and child in parent.body and _MODE.search(test):
+                return re.search(r"\bnot\b|\bor\b", test) is None
+            if parent is method:
+                return False
+            child = parent
+        return False
+
     def refuse(self, node: ast.AST, method: Function) -> None:
         """Leave out what a test around it, or one that leaves the function before it, keeps out of an exported model."""
         child: ast.AST = node
@@ -99,6 +117,8 @@ class Forward(Finder):
                             raise Excluded("behind a test of the mode")
             if parent is method:
                 return
+            if isinstance(parent, ast.FunctionDef) and not _calls(method, parent.name):
+                raise Excluded("in a function that is only handed on")
             child = parent
 
     def where(self, node: ast.AST, cls: ast.ClassDef, method: Function) -> Site | None:
@@ -111,12 +131,29 @@ class Forward(Finder):
                     return None
             case _:
                 return None
-        if isinstance(other, ast.Constant | ast.UnaryOp):
+        if _is_number(other, method):
             raise Excluded("a number where the mask does not hold")
         self.refuse(node, method)
         form = "mask is a comparison" if isinstance(mask, ast.Compare) else type(mask).__name__
-        mended = f"{name} = ({self.text(other)}).clone(); {name}[{self.text(mask)}] = {self.text(value)}"
+        used = any(isinstance(part, ast.Name) and part.id == name for one in (mask, value) for part in ast.walk(one))
+        # What is read again must not be lost: `y = torch.where(m, y, w)`.
+        made = f"{name}_chosen" if used else name
+        mended = f"{made} = ({self.text(other)}).clone(); {made}[{self.text(mask)}] = {self.text(value)}"
+        if used:
+            mended += f"; {name} = {made}"
         return self.site(WHERE, form, cls, node, (*self.offsets(node), mended))
+
+    def is_own(self, name: str, cls: ast.ClassDef, method: Function) -> bool:
+        """Whether a parameter is an attribute of the object wherever the class calls the method."""
+        names = [one.arg for one in (*method.args.posonlyargs, *method.args.args)]
+        if name not in names[1:]:
+            return False
+        at = names.index(name) - 1
+        given: list[ast.expr] = []
+        for call in (node for node in ast.walk(cls) if isinstance(node, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and ast.unparse(call.func) == f"self.{method.name}":
+                given += call.args[at : at + 1] or [one.value for one in call.keywords if one.arg == name]
+        return bool(given) and all(isinstance(one, ast.Attribute) and ast.unparse(one.value) == "self" for one in given)
 
     def view(self, node: ast.AST, cls: ast.ClassDef, method: Function) -> Site | None:
         """`x[:, 0] + y` to `x[:, 0].add_(y)`, where `x` is read later."""
@@ -161,14 +198,18 @@ class Forward(Finder):
             return None
         if isinstance(node, ast.If) and not node.orelse and all(map(_only_says, node.body)):
             raise Excluded("a check that only raises or warns")
-        if name not in _made_tensors(method):
+        if name not in _made_tensors(method) or _is_kept(name, method) or self.is_own(name, cls, method):
             raise Excluded("not shown to depend on the data")
+        if _is_array(name, method):
+            raise Excluded("an array of NumPy's")
         self.refuse(node, method)
         return self.site(SIZE, type(node).__name__, cls, node, (*self.offsets(node.test.left), f"{name}.sum()"))
 
 
-def run_by_forward(cls: ast.ClassDef) -> Iterator[Function]:
-    """The methods that ``forward`` calls, itself included."""
+def run_by_forward(
+    cls: ast.ClassDef, is_aside: Callable[[ast.Call, Function], bool] = lambda call, method: False
+) -> Iterator[Function]:
+    """The methods that ``forward`` calls, itself included, but for calls that are ``is_aside``."""
     methods = {item.name: item for item in cls.body if isinstance(item, Function)}
     pending, seen = ["forward"], set[str]()
     while pending:
@@ -178,8 +219,8 @@ def run_by_forward(cls: ast.ClassDef) -> Iterator[Function]:
         seen.add(name)
         yield method
         for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
-            if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self":
-                pending += [call.func.attr]
+            if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in ("self", cls.name):
+                pending += [] if is_aside(call, method) else [call.func.attr]
 
 
 def _viewed(node: ast.expr) -> str | None:
@@ -249,6 +290,83 @@ def _made_tensors(method: Function) -> set[str]:
         and not any(isinstance(p, ast.Name) and p.id != "self" for p in ast.walk(node.value))
     }
     return {name for name in found if name in given or name not in constant}
+
+
+def _is_kept(name: str, method: Function) -> bool:
+    """Whether a variable is bound only to what the object keeps, and to what is made of that."""
+    stores = (node for node in ast.walk(method) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    bound = [node for node in stores if node.id == name]
+    values = [
+        node.value
+        for node in ast.walk(method)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id == name
+    ]
+    plain = {name, "self", "getattr", "F", "torch"}
+    return 0 < len(values) == len(bound) and all(plain.issuperset(_read(value)) for value in values)
+
+
+def _read(node: ast.expr) -> Iterator[str]:
+    """The variables whose values an expression reads: types, devices, sizes and the text of names are none of those."""
+    match node:
+        case ast.Name(id=name):
+            yield name
+        case ast.JoinedStr() | ast.Attribute(attr="dtype" | "device" | "shape"):
+            return
+        case _:
+            for part in ast.iter_child_nodes(node):
+                if isinstance(part, ast.expr):
+                    yield from _read(part)
+                elif isinstance(part, ast.keyword):
+                    yield from _read(part.value)
+
+
+def _is_number(node: ast.expr, method: Function) -> bool:
+    """Whether an expression is a number: it has no `clone`."""
+    match node:
+        case ast.Constant() | ast.UnaryOp():
+            return True
+        case ast.Attribute(attr="inf" | "nan" | "pi"):
+            return True
+        case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="finfo" | "iinfo"))):
+            return True
+        case ast.Call(func=ast.Name(id="float" | "int" | "len")):
+            return True
+        case ast.Name(id=name):
+            values = [
+                part.value
+                for part in ast.walk(method)
+                if isinstance(part, ast.Assign)
+                and any(isinstance(target, ast.Name) and target.id == name for target in part.targets)
+            ]
+            # A constant of the file.
+            return all(_is_number(value, method) for value in values) if values else name.isupper()
+    return False
+
+
+def _is_array(name: str, method: Function) -> bool:
+    """Whether a variable is bound to what NumPy gives."""
+    return any(
+        isinstance(part, ast.Assign)
+        and any(
+            isinstance(inner, ast.Name) and inner.id == name for target in part.targets for inner in ast.walk(target)
+        )
+        and any(isinstance(inner, ast.Name) and inner.id in ("np", "numpy") for inner in ast.walk(part.value))
+        for part in ast.walk(method)
+    )
+
+
+def _calls(method: Function, name: str) -> bool:
+    """Whether a method calls a function of that name itself, or through `checkpoint`."""
+    return any(
+        isinstance(part, ast.Call)
+        and (
+            (isinstance(part.func, ast.Name) and part.func.id == name)
+            or ("checkpoint" in ast.unparse(part.func) and any(getattr(one, "id", "") == name for one in part.args))
+        )
+        for part in ast.walk(method)
+    )
 
 
 def _buffers(cls: ast.ClassDef) -> Iterator[str]:
