@@ -64,6 +64,7 @@ diff | a3:b | torch.diff(x)
 new_ones | ab | x + x.new_ones(({b},))
 unfold | a6 | x.unfold(-1, 3, 2)
 as_strided | 46 | x.as_strided((2, 3), (6, 2), 1)
+as_strided | 468 | x.permute(2, 0, 1).as_strided((3, 5, 8), (24, 8, 1))
 where | *:b ?p | torch.where(x, y, 0.5)
 where | *:b ?p | torch.where(x, -1.0, y)
 sort | * | torch.sort(x, stable=True, dim={d})[0]

@@ -111,3 +111,14 @@ def test_outputs_by_name(route: str) -> None:
     assert torch.equal(results["more_half"], x / 2)
     assert "forward" not in vars(model)
     assert set(model(x)) == {"double", "nothing", "more"}
+
+
+class Beyond(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :2].as_strided((2, 2), (4, 2)) + 0
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+def test_elements_that_are_not_the_tensors_own_are_refused(route: str) -> None:
+    with pytest.raises(NotConverted, match="as_strided"):
+        converted(Beyond(), torch.randn(2, 4), route)

@@ -69,15 +69,6 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
     return taken.movedim(dimension + 1, -1)
 
 
-@expresses("as_strided")
-def as_strided(x: Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Any:
-    """The elements at these distances, of a tensor that lies in memory in the order of its elements."""
-    places = torch.tensor(storage_offset or 0)
-    for length, step in zip(size, stride, strict=True):
-        places = places.unsqueeze(-1) + torch.tensor([at * step for at in range(length)])
-    return torch.index_select(x.reshape(-1), 0, places.reshape(-1)).reshape(size)
-
-
 def _are_alike(given: dict[str, Any]) -> bool:
     x, other = given["x"], given["other"]
     return isinstance(x, Var) and isinstance(other, Var) and torch_type(x) == torch_type(other)
