@@ -2,7 +2,7 @@
 
     python benchmarks/converters.py [PART...] [--inputs 200] [--seed 0]
 
-For each signature in tests/coreml/converters/signatures.py: shapes drawn by hypothesis, several as one model, and inputs for
+For each signature in tests/coreml/converters/signatures.txt: shapes drawn by hypothesis, several as one model, and inputs for
 each, special numbers among them. The error is in units in the last place of the largest number that goes in or comes out.
 """
 
@@ -14,14 +14,11 @@ import warnings
 from pathlib import Path
 
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import seed as seeded
-from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "coreml" / "converters"))
 
 from proof import Outcome, allowed, limit, proven
-from signatures import Case, Line, Several, cases, lines, values
+from signatures import Line, Several, drawn, lines, values
 
 SHAPES = 10
 """How many cases make one model."""
@@ -31,22 +28,8 @@ EACH = 10
 
 def measure(line: Line, route: str, inputs: int, seed: int) -> tuple[int, Outcome]:
     """How many inputs were tried, and the worst that came of them."""
-    drawn: list[list[Case]] = []
-
-    @seeded(seed)
-    @settings(
-        max_examples=max(1, inputs // (SHAPES * EACH)),
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.lists(cases(line), min_size=SHAPES, max_size=SHAPES))
-    def draw(found: list[Case]) -> None:
-        drawn.append(found)
-
-    draw()
     worst, count, used = Outcome(0.0, {}), 0, {}
-    for number, found in enumerate(drawn):
+    for number, found in enumerate(drawn(line, max(1, inputs // (SHAPES * EACH)), SHAPES, seed)):
         chance = torch.Generator().manual_seed(seed + number)
         samples = [[one for case in found for one in values(case, chance)] for _ in range(EACH)]
         torch.manual_seed(0)
@@ -76,7 +59,7 @@ def main() -> int:
     for line in lines():
         if options.parts and not any(part in line.operator for part in options.parts):
             continue
-        for route in ("trace", "export"):
+        for route in line.routes:
             count, outcome = measure(line, route, options.inputs, options.seed)
             wrong = outcome.ulps > limit(line.operator, outcome)
             bad += wrong

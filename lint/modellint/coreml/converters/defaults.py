@@ -8,12 +8,10 @@ from typing import Any
 import torch
 
 from modellint.coreml import private_converters as private
-from modellint.coreml.converters.registration import BIT_EQUAL, TABLE, Call, Converter
-
-_OUTPUTS = {"_unique2": 3}
+from modellint.coreml.converters.registration import BIT_EQUAL, TABLE, Call, Converter, within
 
 
-def _filled(operator: str, overload: Any) -> Callable[[Call], Any]:
+def _filled(overload: Any) -> Callable[[Call], Any]:
     given = [one for one in overload._schema.arguments if not one.kwarg_only]
     name = private.looked_up(overload)
 
@@ -24,21 +22,22 @@ def _filled(operator: str, overload: Any) -> Callable[[Call], Any]:
             return NotImplemented
         inputs = [*call.node.inputs, *(one.default_value for one in rest)]
         kwinputs = dict(call.node.kwinputs or {}) or None
-        made = private.converted_as(call.context, call.node, name, inputs, _OUTPUTS.get(operator, 1), kwinputs)
-        return made[0] if len(made) == 1 else tuple(made)
+        made = private.converted_as(call.context, call.node, name, inputs, 1, kwinputs)
+        return made[0]
 
     return make
 
 
-_OPERATORS = """
-max_pool1d max_pool2d max_pool3d cosine_similarity linalg_matrix_norm _unique2
-fft_fft fft_ifft fft_rfft fft_irfft fft_fftn fft_ifftn fft_rfftn fft_irfftn
-"""
-for _operator in _OPERATORS.split():
-    for _overload in getattr(torch.ops.aten, _operator).overloads():
-        _target = getattr(getattr(torch.ops.aten, _operator), _overload)
-        _name = private.looked_up(_target)
-        if "out" not in _overload and private.has_own_converter(_name):
-            TABLE.setdefault(_name, []).append(
-                Converter(f"aten::{_operator}", (_name,), BIT_EQUAL, _filled(_operator, _target), "call")
-            )
+_OPERATORS = {
+    "max_pool1d max_pool2d max_pool3d": BIT_EQUAL,
+    "cosine_similarity": within(16),
+}
+for _operators, _exactness in _OPERATORS.items():
+    for _operator in _operators.split():
+        for _overload in getattr(torch.ops.aten, _operator).overloads():
+            _target = getattr(getattr(torch.ops.aten, _operator), _overload)
+            _name = private.looked_up(_target)
+            if "out" not in _overload and private.has_own_converter(_name):
+                TABLE.setdefault(_name, []).append(
+                    Converter(f"aten::{_operator}", (_name,), _exactness, _filled(_target), "call")
+                )

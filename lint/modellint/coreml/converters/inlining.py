@@ -80,11 +80,23 @@ def _write_nowhere(graph: Any) -> None:
         if schema is None or not schema.is_mutable:
             continue
         name, written = schema.name.removeprefix("aten::").removesuffix("_"), node.args[0]
-        if name + "_" != schema.name.removeprefix("aten::") or written.op != "call_function":
+        viewed = [one for one in written.users if _is_view(one)]
+        if (
+            name + "_" != schema.name.removeprefix("aten::")
+            or written.op != "call_function"
+            or _is_view(written)
+            or viewed
+        ):
             raise NotImplementedError(f"{schema.name} writes into a tensor")
         node.target = getattr(getattr(torch.ops.aten, name), node.target._overloadname)
         before = set(nodes[: at + 1])
         written.replace_all_uses_with(node, lambda user, before=before: user not in before)
+
+
+def _is_view(node: Any) -> bool:
+    """Whether a node gives a tensor that shares memory with another."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not schema.is_mutable and any(one.alias_info is not None for one in schema.returns)
 
 
 class _Left(Exception):
