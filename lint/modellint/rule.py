@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from modellint.settings import Destination
-    from modellint.source.project import IndexedFile
+    from modellint.source.symbols import IndexedFile
 
 SECTIONS = ("What it does", "Why", "Bad", "Good", "Fix safety", "Known limits", "References")
 """The sections of every page, in this order; Bad and Good are Python and are run as tests.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Fix
 from modellint.live.fixes.applied import BIT_EQUAL
 from modellint.source.parse import Unparsable, parse
-from modellint.source.project import IndexedFile
 from modellint.source.rewrite import Rewriter
+from modellint.source.symbols import IndexedFile
 from modellint.source.text import SourceText, Undecodable
 from modellint.source.uses import DICT_ONLY, LIST_ONLY
 

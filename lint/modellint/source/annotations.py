@@ -6,10 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from modellint.source.nodes import walk
-from modellint.source.project import dotted_name
+from modellint.source.symbols import dotted_name
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import IndexedFile
     from modellint.source.values import Argument
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.source import known
 from modellint.source.annotations import is_annotated_module
 from modellint.source.evaluate import Evaluator
-from modellint.source.project import External, FileRef
+from modellint.source.symbols import External, FileRef
 from modellint.source.values import (
     NUMBER,
     SELF,
@@ -36,7 +36,7 @@ from modellint.source.values import (
 from modellint.source.world import Fill, Frame, escape
 
 if TYPE_CHECKING:
-    from modellint.source.project import ClassRef
+    from modellint.source.symbols import ClassRef
 
 
 class Arguments(NamedTuple):

@@ -12,8 +12,8 @@ from modellint.diagnostic import Diagnostic, Span
 from modellint.settings import Destination
 from modellint.source.gate import may_matter
 from modellint.source.parse import Unparsable
-from modellint.source.project import ClassRef, IndexedFile
 from modellint.source.suppress import may_hold_directives
+from modellint.source.symbols import ClassRef, IndexedFile
 
 if TYPE_CHECKING:
     from pathlib import Path

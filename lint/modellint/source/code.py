@@ -12,10 +12,10 @@ from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.flow import Flow
 from modellint.source.nodes import of_kind, parents_in, walk
 from modellint.source.order import is_read_first
-from modellint.source.project import ClassRef
 from modellint.source.records import Call, Operation, Question, Turns, Write
 from modellint.source.rewrite import Rewriter
 from modellint.source.signs import shows
+from modellint.source.symbols import ClassRef
 from modellint.source.tensors import Shape, Size, Tensor, is_fixed
 from modellint.source.uses import class_functions
 from modellint.source.values import Container, Function, Instance, Number, Value, alternatives, union
@@ -24,7 +24,8 @@ from modellint.source.world import Binding
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Destination
-    from modellint.source.project import IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import IndexedFile
 
 
 class Code:

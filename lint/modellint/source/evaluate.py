@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from modellint.source.project import ClassRef, External, FileRef, FunctionRef, ValueRef
+from modellint.source.symbols import ClassRef, External, FileRef, FunctionRef, ValueRef
 from modellint.source.values import (
     NUMBER,
     SELF,
@@ -31,7 +31,8 @@ from modellint.source.values import (
 from modellint.source.world import STEPS, Attributes, Binding, Fill, Frame, TooLarge, bound_value
 
 if TYPE_CHECKING:
-    from modellint.source.project import Project, Symbol
+    from modellint.source.project import Project
+    from modellint.source.symbols import Symbol
 
 BUILTINS = frozenset(
     {

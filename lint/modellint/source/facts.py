@@ -12,8 +12,8 @@ from modellint.source import known
 from modellint.source.annotations import is_annotated_module
 from modellint.source.interpret import Initialisation, Interpreter
 from modellint.source.nodes import walk
-from modellint.source.project import ClassRef, External, dotted_name
 from modellint.source.rewrite import Rewriter
+from modellint.source.symbols import ClassRef, External, dotted_name
 from modellint.source.uses import Uses, class_functions, shows_modules, uses_in
 from modellint.source.values import (
     Argument,
@@ -29,7 +29,8 @@ from modellint.source.world import Binding, Fill
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
-    from modellint.source.project import IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import IndexedFile
 
 
 class Hidden(NamedTuple):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from modellint.source import tensors
 from modellint.source.annotations import says_number, says_tensor
-from modellint.source.apply import tensors_in
 from modellint.source.calls import NO_ARGUMENTS, Arguments
 from modellint.source.evidence import shown_tensors
 from modellint.source.layout import Dim, Layout
+from modellint.source.made import tensors_in
 from modellint.source.modes import is_quiet
-from modellint.source.project import External
+from modellint.source.symbols import External
 from modellint.source.tensor_expressions import TensorExpressions
 from modellint.source.tensors import Opaque, Tensor
 from modellint.source.values import (
@@ -28,7 +28,8 @@ from modellint.source.values import (
 from modellint.source.world import Frame
 
 if TYPE_CHECKING:
-    from modellint.source.project import ClassRef, IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import ClassRef, IndexedFile
 
 
 class Flow(TensorExpressions):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from modellint.rule import Feature
 from modellint.source.nodes import walk
-from modellint.source.project import ClassRef, FunctionRef, Imported, dotted_name
+from modellint.source.symbols import ClassRef, FunctionRef, Imported, dotted_name
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import IndexedFile
 
 _MAKERS = frozenset(
     {

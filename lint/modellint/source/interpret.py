@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source.calls import Arguments, Caller
 from modellint.source.evaluate import is_property
-from modellint.source.project import ClassRef
+from modellint.source.symbols import ClassRef
 from modellint.source.values import (
     SELF,
     UNKNOWN,
@@ -32,7 +32,8 @@ from modellint.source.values import (
 from modellint.source.world import Attributes, Binding, Frame, State, escape, join_attributes, join_locals
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import IndexedFile
 
 _DEEPEST_CALL = 8
 _DEEPEST_ABROAD = 3

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.source.annotations import says_tensor
 from modellint.source.nodes import walk
-from modellint.source.project import External, dotted_name
+from modellint.source.symbols import External, dotted_name
 from modellint.source.tensors import Tensor
 from modellint.source.values import Instance, alternatives
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.project import IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import IndexedFile
 
     Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
     Asks: TypeAlias = Callable[[ast.AST], bool]

@@ -23,7 +23,8 @@ from modellint.source.values import (
 from modellint.source.world import Frame, State
 
 if TYPE_CHECKING:
-    from modellint.source.project import ClassRef, IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import ClassRef, IndexedFile
 
 
 _QUIET = ("no_grad", "inference_mode")

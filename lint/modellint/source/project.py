@@ -8,238 +8,34 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
+from typing import TypeAlias, Union
 
 from modellint.source import known
+from modellint.source.outline import Outline
 from modellint.source.parse import Unparsable, parse
+from modellint.source.symbols import (
+    Binding,
+    ClassRef,
+    External,
+    FileRef,
+    FunctionRef,
+    Imported,
+    IndexedFile,
+    Symbol,
+    ValueRef,
+    collect_names,
+    dotted_name,
+)
 from modellint.source.text import SourceText, Undecodable
-
-if TYPE_CHECKING:
-    from modellint.source.uses import ClassUses
 
 _KEPT_TREES = 192
 _KEPT_CHECKED = 16
 """Files that were checked and that no other file has asked for yet: most are never asked for."""
 _DEEPEST = 16
-_STAR = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+\*", re.MULTILINE)
-_ALL = re.compile(r"^__all__\b", re.MULTILINE)
-_QUOTED = re.compile(r"[\"'](\w+)[\"']")
-_WORD = re.compile(r"\w+")
-_IMPORT_LINE = re.compile(r"\bimport\b(.*)$", re.MULTILINE)
-_BOUND = re.compile(
-    r"^[ \t]*(?:(?:class|(?:async[ \t]+)?def)[ \t]+(\w+)|(\w+)[ \t]*(?:[:=,]|$)|\w+[ \t]+as[ \t]+(\w+))", re.MULTILINE
-)
-
-
-class External:
-    """A name outside the project, by its full dotted path: ``torch.nn.Linear``."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-class FileRef:
-    """A file of the project as a namespace."""
-
-    __slots__ = ("path",)
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-
-class ClassRef:
-    """A class defined in a file of the project. ``within``: the functions and classes around it, outermost first."""
-
-    __slots__ = ("file", "node", "within")
-
-    def __init__(self, file: IndexedFile, node: ast.ClassDef, within: tuple[ast.AST, ...] = ()) -> None:
-        self.file = file
-        self.node = node
-        self.within = within
-
-    @property
-    def key(self) -> tuple[str, int, int]:
-        """What tells the class from every other, across re-reading of its file."""
-        return self.file.path, self.node.lineno, self.node.col_offset
-
-
-class FunctionRef:
-    """A function defined at the top of a file of the project."""
-
-    __slots__ = ("file", "node")
-
-    def __init__(self, file: IndexedFile, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self.file = file
-        self.node = node
-
-
-class ValueRef:
-    """A name that is assigned at the top of a file of the project."""
-
-    __slots__ = ("file", "node")
-
-    def __init__(self, file: IndexedFile, node: ast.expr) -> None:
-        self.file = file
-        self.node = node
-
-
-Symbol: TypeAlias = External | FileRef | ClassRef | FunctionRef | ValueRef
-
-
-class Imported(NamedTuple):
-    """``import module`` (``name`` is None) or ``from module import name``; ``level`` counts the leading dots."""
-
-    module: str
-    name: str | None
-    level: int
-
-
 _Touched: TypeAlias = Union[str, "frozenset[_Touched]"]
 """A file that was asked for, or what a remembered answer had asked for: nested, because large sets cost when merged."""
-
-Binding: TypeAlias = Imported | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.expr
-
-
-class IndexedFile:
-    """A parsed file and the names bound at its top, each with everything that is ever bound to it."""
-
-    __slots__ = ("_calls", "_members", "_uses", "names", "path", "source", "stars", "tree")
-
-    def __init__(self, path: str, source: SourceText, tree: ast.Module) -> None:
-        self.path = path
-        self.source = source
-        self.tree = tree
-        self.names: dict[str, list[Binding]] = {}
-        self.stars: list[Imported] = []
-        self._members: dict[ast.ClassDef, dict[str, ast.stmt]] = {}
-        self._calls: dict[ast.AST, frozenset[str] | None] = {}
-        self._uses: dict[ast.ClassDef, ClassUses] = {}
-        collect_names(tree.body, self.names, self.stars)
-
-    def uses(self, cls: ast.ClassDef) -> ClassUses:
-        """How the methods of a class of this file use its attributes."""
-        found = self._uses.get(cls)
-        if found is None:
-            from modellint.source.uses import ClassUses
-
-            found = self._uses[cls] = ClassUses(cls)
-        return found
-
-    def members(self, cls: ast.ClassDef) -> dict[str, ast.stmt]:
-        """The statements of a class of this file that define its attributes, by name; the last one counts."""
-        found = self._members.get(cls)
-        if found is None:
-            found = self._members[cls] = {}
-            for node in cls.body:
-                match node:
-                    case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                        found[node.name] = node
-                    case ast.Assign(targets=[ast.Name(id=name)]):
-                        found[name] = node
-                    case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
-                        found[name] = node
-                    case _:
-                        pass
-        return found
-
-    def calls(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str] | None:
-        """Dotted names of what a function calls; None if it binds attributes, or calls what has no such name."""
-        if function not in self._calls:
-            self._calls[function] = _calls_of(function)
-        return self._calls[function]
-
-
-def _calls_of(function: ast.AST) -> frozenset[str] | None:
-    names: set[str] = set()
-    pending: list[ast.AST] = [function]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Attribute):
-            if not isinstance(node.ctx, ast.Load):
-                return None
-        elif isinstance(node, ast.Call):
-            dotted = dotted_name(node.func)
-            if dotted is None and not isinstance(node.func, ast.Attribute):
-                return None
-            names.add(dotted if dotted is not None else "?." + getattr(node.func, "attr", ""))
-        for field in node._fields:
-            value = getattr(node, field, None)
-            if value.__class__ is list:
-                pending.extend(item for item in value if isinstance(item, ast.AST))
-            elif isinstance(value, ast.AST):
-                pending.append(value)
-    return frozenset(names)
-
-
-def collect_names(body: list[ast.stmt], names: dict[str, list[Binding]], stars: list[Imported]) -> None:
-    """What a block of statements binds, blocks inside it included, functions and classes not entered."""
-    for node in body:
-        match node:
-            case ast.ImportFrom():
-                for alias in node.names:
-                    imported = Imported(node.module or "", alias.name, node.level)
-                    if alias.name == "*":
-                        stars.append(Imported(node.module or "", None, node.level))
-                    else:
-                        names.setdefault(alias.asname or alias.name, []).append(imported)
-            case ast.Import():
-                for alias in node.names:
-                    if alias.asname:
-                        names.setdefault(alias.asname, []).append(Imported(alias.name, None, 0))
-                    else:
-                        root = alias.name.partition(".")[0]
-                        names.setdefault(root, []).append(Imported(root, None, 0))
-            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                names.setdefault(node.name, []).append(node)
-            case ast.Assign(targets=targets, value=value):
-                for target in targets:
-                    if isinstance(target, ast.Name):
-                        names.setdefault(target.id, []).append(value)
-                    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                        for name, part in zip(target.elts, value.elts, strict=False):
-                            if isinstance(name, ast.Name):
-                                names.setdefault(name.id, []).append(part)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                names.setdefault(name, []).append(value)
-            case ast.If() | ast.For() | ast.While():
-                collect_names(node.body, names, stars)
-                collect_names(node.orelse, names, stars)
-            case ast.With():
-                collect_names(node.body, names, stars)
-            case ast.Try():
-                for block in (node.body, *(handler.body for handler in node.handlers), node.orelse, node.finalbody):
-                    collect_names(block, names, stars)
-            case _:
-                pass
-
-
-class _Outline:
-    """What the text of a file, unparsed, may give to those who import everything of it."""
-
-    __slots__ = ("names", "stars")
-
-    def __init__(self, text: str) -> None:
-        self.stars = [(len(dots), module) for dots, module in _STAR.findall(text)]
-        self.names: frozenset[str] | None = None
-        """Found when a second name is asked for: of most files, one at most is."""
-
-    def read_names(self, text: str) -> frozenset[str]:
-        """The names that the file may bind."""
-        names: set[str] = set()
-        if _ALL.search(text):
-            names.update(_QUOTED.findall(text))
-        else:
-            for line in _IMPORT_LINE.findall(text):
-                names.update(_WORD.findall(line))
-            for groups in _BOUND.findall(text):
-                names.update(groups)
-        self.names = frozenset(names)
-        return self.names
 
 
 class Project:
@@ -262,7 +58,7 @@ class Project:
         self._makes: dict[tuple[str, int, tuple[str, int, int]], tuple[bool, frozenset[_Touched]]] = {}
         self._exports: dict[tuple[str, str], tuple[bool, frozenset[_Touched]]] = {}
         self._not_exported: dict[tuple[str, str], frozenset[_Touched]] = {}
-        self._outlines: dict[str, _Outline] = {}
+        self._outlines: dict[str, Outline] = {}
         self._found: dict[tuple[str, str], tuple[str | None, frozenset[_Touched]]] = {}
         self._package_parents: dict[str, str] = {}
         self._resolved: dict[str, dict[str, tuple[Symbol | None, frozenset[_Touched]]]] = {}
@@ -508,10 +304,10 @@ class Project:
         if outline is None or names is None:
             text = (self.data(path) or b"").decode("utf-8", "ignore")
             if outline is not None or name in text:
-                outline = outline or _Outline(text)
+                outline = outline or Outline(text)
                 names = outline.read_names(text)
             else:
-                outline = _Outline(text)
+                outline = Outline(text)
             self._outlines[path] = outline
         if names is not None and name in names:
             return True
@@ -722,15 +518,3 @@ class Project:
             bases = [base for base in self.bases(one) if isinstance(base, ClassRef)]
             pending.extend((base, depth + 1) for base in reversed(bases))
         return order
-
-
-def dotted_name(node: ast.expr) -> str | None:
-    """``a.b.c`` as a string, or None when the expression is not of that form."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    parts.append(node.id)
-    return ".".join(reversed(parts))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source.calls import Arguments
 from modellint.source.modes import Modes
-from modellint.source.project import External
+from modellint.source.symbols import External
 from modellint.source.tensors import Opaque, Tensor
 from modellint.source.values import (
     UNKNOWN,
@@ -23,7 +23,8 @@ from modellint.source.values import (
 from modellint.source.world import Frame
 
 if TYPE_CHECKING:
-    from modellint.source.project import ClassRef, IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import ClassRef, IndexedFile
 
 
 class Call:

@@ -13,7 +13,7 @@ from modellint.source.nodes import walk
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Edit, Span
-    from modellint.source.project import IndexedFile
+    from modellint.source.symbols import IndexedFile
 
 _INDENT = re.compile(r"[ \t\f]*")
 

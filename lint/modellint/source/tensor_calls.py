@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source import apply, tensors
-from modellint.source.apply import apply_operator, derived, dim_of, tensors_in
+from modellint.source import apply, dimensions, layers, tensors
+from modellint.source.apply import apply_operator
 from modellint.source.calls import NO_ARGUMENTS, Arguments
+from modellint.source.dimensions import dim_of
 from modellint.source.layout import Dim, Layout
-from modellint.source.project import External
+from modellint.source.made import derived, tensors_in
 from modellint.source.records import Recorder
+from modellint.source.symbols import External
 from modellint.source.tensors import Drawn, Limits, Opaque, Shape, Size, Tensor, is_data
 from modellint.source.values import (
     NUMBER,
@@ -29,7 +31,8 @@ from modellint.source.values import (
 from modellint.source.world import Frame
 
 if TYPE_CHECKING:
-    from modellint.source.project import ClassRef, IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import ClassRef, IndexedFile
 
 _TORCH = (
     "torch.",
@@ -54,7 +57,7 @@ class TensorCalls(Recorder):
         if self.reading:
             arguments = self._opened(arguments)
         if isinstance(callee, Instance) and callee.kind == "module":
-            output = apply.module_output(callee, arguments.get(0), node, self._is_quiet())
+            output = layers.module_output(callee, arguments.get(0), node, self._is_quiet())
             if isinstance(output, Tensor) and output.origin == "unseen" and output.batch is None:
                 # What it is given by name, or behind the first.
                 output.batch = tensors.batch_of(tensors_in(arguments.everything()))
@@ -261,11 +264,11 @@ class TensorCalls(Recorder):
             if name in ("int", "float", "bool", "any", "all") and is_data(first):
                 return Drawn(first, node)
             if name == "len":
-                return apply.size(first, 0)
+                return dimensions.size(first, 0)
             if name in ("abs", "round"):
                 return self._operator(name, first, NO_ARGUMENTS, node)
         if name in ("list", "tuple") and isinstance(first, Shape) and first.tensor.rank is not None:
-            sizes = [apply.size(first.tensor, dim) for dim in range(first.tensor.rank)]
+            sizes = [dimensions.size(first.tensor, dim) for dim in range(first.tensor.rank)]
             return Container(name, node, sizes, exact=True)
         if name == "int" and isinstance(first, (Size, Tensor)):
             whole = dim_of(first)

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from modellint.source import apply, tensors
+from modellint.source import dimensions, tensors
 from modellint.source.annotations import holds_tensors
-from modellint.source.apply import derived, dim_of, tensors_in, view_of
 from modellint.source.calls import NO_ARGUMENTS
+from modellint.source.dimensions import dim_of
 from modellint.source.layout import Dim, Layout
+from modellint.source.made import derived, tensors_in, view_of
 from modellint.source.tensor_calls import TensorCalls
 from modellint.source.tensors import (
     Drawn,
@@ -42,7 +43,8 @@ from modellint.source.values import (
 from modellint.source.world import Frame
 
 if TYPE_CHECKING:
-    from modellint.source.project import ClassRef, IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import ClassRef, IndexedFile
 
 
 class TensorExpressions(TensorCalls):
@@ -101,13 +103,13 @@ class TensorExpressions(TensorCalls):
                     self.bind(element.value, Container("list", element, [NUMBER]), frame)
                 else:
                     behind = bool(starred) and at > starred[0]
-                    self.bind(element, apply.size(tensor, at - count if behind else at), frame)
+                    self.bind(element, dimensions.size(tensor, at - count if behind else at), frame)
             return
         if type(value) is Union and not any(isinstance(element, ast.Starred) for element in target.elts):
             joined = self._joined_shape(value, len(target.elts), frame)
             if joined is not None:
                 for at, element in enumerate(target.elts):
-                    self.bind(element, apply.size(joined, at), frame)
+                    self.bind(element, dimensions.size(joined, at), frame)
                 return
         if isinstance(value, Tensor):
             # One for all of them, as they share no memory with each other.
@@ -254,9 +256,9 @@ class TensorExpressions(TensorCalls):
                 dims = range(lower, 0)
             else:
                 return UNKNOWN
-            return Container("tuple", index, [apply.size(tensor, dim) for dim in dims], exact=True)
+            return Container("tuple", index, [dimensions.size(tensor, dim) for dim in dims], exact=True)
         dim = int_of(self.value(index, frame))
-        return apply.size(tensor, dim) if dim is not None else NUMBER
+        return dimensions.size(tensor, dim) if dim is not None else NUMBER
 
     def combine(self, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
         """The value of a binary operation."""

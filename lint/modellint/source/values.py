@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from modellint.source.project import ClassRef, External, FileRef, IndexedFile
+    from modellint.source.symbols import ClassRef, External, FileRef, IndexedFile
 
     Callee: TypeAlias = ClassRef | External
 

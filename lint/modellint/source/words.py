@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.nodes import Function, functions_in, of_kind
-from modellint.source.project import ClassRef, Imported
 from modellint.source.signs import OF_FORWARD, SIGNS, shows
+from modellint.source.symbols import ClassRef, Imported
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Destination
-    from modellint.source.project import IndexedFile, Project
+    from modellint.source.project import Project
+    from modellint.source.symbols import IndexedFile
 
 # Twice as fast as `\w`; whatever is not ASCII may be a letter. Told by what it is not: `re` takes 7 ms to compile a range up to
 # the last character there is.

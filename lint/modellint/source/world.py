@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modellint.source.values import UNKNOWN, Argument, Container, Instance, Value, alternatives, union
 
 if TYPE_CHECKING:
-    from modellint.source.project import ClassRef, IndexedFile
+    from modellint.source.symbols import ClassRef, IndexedFile
 
 STEPS = 400_000
 """Statements and expressions read in one class before we give up; the widest real class needs a hundredth of it."""

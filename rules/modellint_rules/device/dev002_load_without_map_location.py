@@ -13,8 +13,8 @@ from modellint.source.nodes import of_kind, walk
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
-    from modellint.source.project import IndexedFile
     from modellint.source.records import Call
+    from modellint.source.symbols import IndexedFile
 
 _CHECKPOINT = r"(?i)state_?dict|checkpoint|ck?pt|chkpt|weights(?!_only)|pretrain|model|\.pth\b"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.apply import tensors_in
+from modellint.source.made import tensors_in
 from modellint.source.nodes import walk
 from modellint.source.signs import NUMPY
 from modellint.source.tensors import is_data

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.apply import tensors_in
+from modellint.source.made import tensors_in
 from modellint.source.nodes import called_name, of_kind, walk
 from modellint.source.signs import LOOPS
 from modellint.source.tensors import Tensor, int_of, is_data, is_fixed, size_of

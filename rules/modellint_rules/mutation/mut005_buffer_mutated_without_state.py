@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.apply import tensors_in
+from modellint.source.made import tensors_in
 from modellint.source.nodes import walk
 from modellint.source.tensors import Tensor, is_data
 from modellint.source.values import Const, alternatives

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.project import External
 from modellint.source.signs import TINY_NUMBERS
 from modellint.source.signs.numbers import SMALLEST
+from modellint.source.symbols import External
 from modellint.source.tensors import number_of
 from modellint.source.values import ClassValue, alternatives
 from modellint_rules.numerics.written import FLOOR, TERM, is_judge, is_of_data, meetings

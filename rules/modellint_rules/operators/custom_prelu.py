@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Applicability, Edit, Fix
 from modellint.nn.text import NAME, custom_prelu_text
 from modellint.source.nodes import walk
-from modellint.source.project import Imported
+from modellint.source.symbols import Imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

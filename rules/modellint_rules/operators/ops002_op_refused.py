@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from modellint.live.subject import Subject
     from modellint.settings import Destination
     from modellint.source.code import Code
-    from modellint.source.project import IndexedFile
+    from modellint.source.symbols import IndexedFile
     from modellint_rules.operators.refusal import Refusal
 
 

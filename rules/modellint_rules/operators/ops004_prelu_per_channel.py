@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Applicability, Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.nodes import walk
-from modellint.source.project import Imported
+from modellint.source.symbols import Imported
 from modellint.source.tensors import ACTIVATIONS, Tensor
 from modellint.source.uses import class_functions
 from modellint.source.values import Const, Instance, Value, alternatives
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from modellint.live.capture import Call as LiveCall
     from modellint.live.subject import Subject
     from modellint.source.code import Code
-    from modellint.source.project import IndexedFile
     from modellint.source.records import Call
+    from modellint.source.symbols import IndexedFile
 
 
 class PReLUPerChannel(Rule):

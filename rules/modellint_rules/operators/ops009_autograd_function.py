@@ -11,7 +11,7 @@ from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.fates import only_for_a_loss
 from modellint.source.nodes import of_kind
-from modellint.source.project import ClassRef, External, dotted_name
+from modellint.source.symbols import ClassRef, External, dotted_name
 from modellint.source.values import ClassValue, Method, alternatives
 from modellint_rules.operators.conversions import PYTHON
 from modellint_rules.training_only import is_for_training

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.operator_table import VERSIONS
 from modellint.source.operators import table_version
-from modellint.source.project import External
+from modellint.source.symbols import External
 from modellint.source.tensors import Tensor
 from modellint.source.values import Const, Named, Value, alternatives
 from modellint_rules.operators.refusal import ABSENT, Literal, Refusal

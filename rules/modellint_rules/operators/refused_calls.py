@@ -12,7 +12,7 @@ from modellint_rules.operators.refusal import ABSENT, Literal, Refusal
 from modellint_rules.operators.refusals import REFUSALS
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile
+    from modellint.source.symbols import IndexedFile
 
 
 def may_be_refused(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:

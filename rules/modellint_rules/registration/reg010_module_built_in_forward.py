@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.nodes import walk
-from modellint.source.project import ClassRef, External, dotted_name
 from modellint.source.signs import BUILDS
 from modellint.source.signs.making import may_build
+from modellint.source.symbols import ClassRef, External, dotted_name
 from modellint.source.values import Const, Container, Instance, Value, alternatives, leaves
 
 if TYPE_CHECKING:

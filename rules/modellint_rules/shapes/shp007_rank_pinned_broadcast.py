@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from modellint.live.capture import Operator, TensorFact
     from modellint.live.subject import Subject
     from modellint.source.code import Code
-    from modellint.source.project import IndexedFile
     from modellint.source.records import Call
+    from modellint.source.symbols import IndexedFile
     from modellint.source.values import Value
 
 _RANKED = r"(?:Conv|Pool|BatchNorm|InstanceNorm|Dropout|Pad|conv|_pool|Transpose)\w*([123])d\Z"

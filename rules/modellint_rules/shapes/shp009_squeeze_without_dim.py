@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.apply import tensors_in
 from modellint.source.layout import ONE
+from modellint.source.made import tensors_in
 from modellint.source.tensors import Tensor
 from modellint.source.values import Instance, alternatives
 

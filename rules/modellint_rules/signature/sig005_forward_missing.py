@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint.source.nodes import walk
-from modellint.source.project import ClassRef, External
+from modellint.source.symbols import ClassRef, External
 from modellint.source.values import Instance, alternatives
 from modellint.source.words import NO_FORWARD
 

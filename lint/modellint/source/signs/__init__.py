@@ -20,7 +20,7 @@ from modellint.source.signs.strides import may_move
 from modellint.source.signs.writes import assigns_attributes, assigns_items, changes_input, indexes, mixes, shares
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile
+    from modellint.source.symbols import IndexedFile
 
 MAKES = "<makes tensors>"
 """What builds the object may make a tensor."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from modellint.source.annotations import holds_tensors, says_scalar, says_tensor
 from modellint.source.evidence import shown_tensors
 from modellint.source.nodes import Function, called_name, functions_in, of_kind, parameters_of, walk
-from modellint.source.project import Imported
+from modellint.source.symbols import Imported
 from modellint.source.tensors import SHOWING
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile
+    from modellint.source.symbols import IndexedFile
 
 NOTHING, GIVEN, TENSOR = 0, 1, 2
 _ABOUT = frozenset(

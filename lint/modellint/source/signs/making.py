@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source.nodes import Function, called_name, functions_in, of_kind, reached_from, walk
-from modellint.source.project import Imported
+from modellint.source.symbols import Imported
 from modellint.source.torch_names import STATELESS
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile
+    from modellint.source.symbols import IndexedFile
 
 _OTHERS = (
     *("Error", "Exception", "Warning", "Config", "Cache", "Generator", "Tensor", "Parameter"),

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source.nodes import called_name, of_kind
-from modellint.source.project import Imported
+from modellint.source.symbols import Imported
 from modellint.source.torch_names import MODULES
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile
+    from modellint.source.symbols import IndexedFile
 
 ON_BY_DEFAULT = {"dropout": 2, "dropout1d": 2, "dropout2d": 2, "dropout3d": 2}
 """Functions whose ``training`` is True unless told otherwise, and the place of that argument."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.source.nodes import functions_in, mentioned_in, of_kind, reached_from
 
 if TYPE_CHECKING:
-    from modellint.source.project import IndexedFile
+    from modellint.source.symbols import IndexedFile
 
 LARGEST = 65504.0
 """The largest number of float16."""
