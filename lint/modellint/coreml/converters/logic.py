@@ -21,9 +21,11 @@ def _bits(x: Any) -> Any:
 
 
 def _from_bits(bits: Any, negative: Any) -> Any:
-    weights = torch.tensor([2**at for at in range(_BITS)])
-    low = (bits * weights).sum(-1)
-    return torch.where(negative, low - 2**30 - 2**30, low)
+    # In two halves, each of which single precision holds: sums of coremltools' integers may be computed in it.
+    weights = torch.tensor([2**at for at in range(16)])
+    low = (bits[..., :16] * weights).sum(-1).long()
+    high = (bits[..., 16:] * weights[:15]).sum(-1).long()
+    return torch.where(negative, high - 2**15, high) * 2**16 + low
 
 
 def _tensors(x: Any, other: Any) -> tuple[Any, Any]:
