@@ -132,7 +132,7 @@ def _cumulative(x: Any, dim: int, better: Any) -> tuple[Any, Any]:
     values: list[Any] = []
     places: list[Any] = []
     for at in range(x.shape[dim]):
-        one = x.select(dim, at)
+        one = torch.ops.aten.slice(x, dim, at, at + 1)
         place = torch.full_like(one, at, dtype=torch.int64)
         if values:
             wins = better(one, values[-1])
@@ -140,7 +140,7 @@ def _cumulative(x: Any, dim: int, better: Any) -> tuple[Any, Any]:
             place = torch.where(wins, place, places[-1])
         values.append(one)
         places.append(place)
-    return torch.stack(values, dim), torch.stack(places, dim)
+    return torch.cat(values, dim), torch.cat(places, dim)
 
 
 @expresses("logcumsumexp", exactness=within(16))
