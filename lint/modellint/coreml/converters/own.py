@@ -10,7 +10,7 @@ takes_over(
     absolute arccos arcsin arctan arctanh block_diag broadcast_to cartesian_prod channel_shuffle column_stack
     concatenate deg2rad diag_embed diagflat divide dsplit dstack fft_fftshift fft_ifftshift flipud ger greater greater_equal
     hardshrink heaviside hsplit index_copy isin isneginf isposinf less less_equal linalg_diagonal movedim msort multiply
-    negative not_equal positive rad2deg ravel rot90 row_stack softshrink subtract sum_to_size swapaxes t_copy take
+    negative not_equal positive rad2deg ravel rot90 row_stack softshrink subtract sum_to_size t_copy take
     take_along_dim tensor_split unsafe_chunk unsafe_split unsafe_split_with_sizes view_as vsplit vstack
     _unsafe_index_put special_expit aminmax count_nonzero zero special_exp2 special_erf
     reflection_pad3d replication_pad3d max_unpool2d max_unpool3d unfold_copy
