@@ -18,28 +18,33 @@ TALK = frozenset(
 )
 """Functions that only say something."""
 
-_TRAINING = re.compile(
-    r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mixup|Miner|BeamSearch|Searcher|(?:^|_)(?:loss|metric)"
+_TRAINING = (
+    r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mixup|"
+    r"Miner|BeamSearch|Searcher|(?:^|_)(?:loss|metric)"
 )
 """Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
-_TRAINERS = re.compile(
-    r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Dice|Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
+_TRAINERS = (
+    r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Dice|"
+    r"Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
 )
 """Names of classes that, as a rule, only training runs."""
-_TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|tests?|conftest)\.py$")
-_FOR_TRAINING = re.compile(r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)")
-_LABELS = re.compile(r"(?:\w+_)?labels?|gts?|gt_\w+|ground_truths?")
-_ASIDE = re.compile(
-    r"loss|(?:^|_)(?:nll|negatives?)(?:_|$)|metric|perplex|debug|visuali|(?:^|_)(?:plot|log|beam|search|generate|init)(?:_|$)|initiali[sz]e"
+_TESTS = r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|tests?|conftest)\.py$"
+_FOR_TRAINING = r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)"
+_LABELS = r"(?:\w+_)?labels?|gts?|gt_\w+|ground_truths?"
+_ASIDE = (
+    r"loss|(?:^|_)(?:nll|negatives?)(?:_|$)|metric|perplex|debug|visuali|"
+    r"(?:^|_)(?:plot|log|beam|search|generate|init)(?:_|$)|initiali[sz]e"
 )
 """Names of functions that `forward` runs for training, once, or to search with the model."""
-_SAYING = re.compile(r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|epoch")
+_SAYING = r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|epoch"
 """What conditions ask that let a model say something, search, or go by the epoch."""
 
 
 def is_for_training(code: Code) -> bool:
     """Whether a class is no part of what is exported: a loss, a metric or a search by its name or those of its bases, or in a test."""
-    return any(_TRAINING.search(ref.node.name) for ref in code.lineage) or _TESTS.search(_place(code)) is not None
+    return (
+        any(re.search(_TRAINING, ref.node.name) for ref in code.lineage) or re.search(_TESTS, _place(code)) is not None
+    )
 
 
 def severity_in(code: Code, usual: Severity, node: ast.AST, function: ast.AST | None) -> Severity:
@@ -49,7 +54,7 @@ def severity_in(code: Code, usual: Severity, node: ast.AST, function: ast.AST | 
 
 def _is_trained(code: Code) -> bool:
     """Whether a class is probably called to be trained: by its name or its file's, or as it asks for labels or gives a loss."""
-    if any(_TRAINERS.search(ref.node.name) for ref in code.lineage) or _FOR_TRAINING.search(_place(code)):
+    if any(re.search(_TRAINERS, ref.node.name) for ref in code.lineage) or re.search(_FOR_TRAINING, _place(code)):
         return True
     forward = next((method.node for method in code.methods if getattr(method.node, "name", "") == "forward"), None)
     return isinstance(forward, ast.FunctionDef) and (_asks_for_labels(forward) or _gives_loss(forward))
@@ -58,7 +63,7 @@ def _is_trained(code: Code) -> bool:
 def _asks_for_labels(forward: ast.FunctionDef) -> bool:
     given = [*forward.args.posonlyargs, *forward.args.args]
     required = given[: len(given) - len(forward.args.defaults)]
-    return len(required) > 2 and any(_LABELS.fullmatch(one.arg) for one in required)
+    return len(required) > 2 and any(re.fullmatch(_LABELS, one.arg) for one in required)
 
 
 def _gives_loss(forward: ast.FunctionDef) -> bool:
@@ -99,9 +104,9 @@ def _is_loss(node: ast.expr) -> bool:
 def _is_aside(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
     if function is None:
         return False
-    if _ASIDE.search(getattr(function, "name", "")):
+    if re.search(_ASIDE, getattr(function, "name", "")):
         return True
-    return any(_SAYING.search(ast.unparse(test)) for test in code.conditions(node, function))
+    return any(re.search(_SAYING, ast.unparse(test)) for test in code.conditions(node, function))
 
 
 def _place(code: Code) -> str:
@@ -141,7 +146,7 @@ def _is_said(statement: ast.stmt) -> bool:
 
 def is_for_capture_only(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
     """Whether only `torch.export` and its like run a place, which a trace does not reach."""
-    return any(_EXPORTS.search(ast.unparse(test)) for test in code.conditions(node, function))
+    return any(re.search(_EXPORTS, ast.unparse(test)) for test in code.conditions(node, function))
 
 
-_EXPORTS = re.compile(r"is_(?:torch)?dynamo_(?:exporting|compiling)|is_exporting|is_compiling|is_torchdynamo_\w+")
+_EXPORTS = r"is_(?:torch)?dynamo_(?:exporting|compiling)|is_exporting|is_compiling|is_torchdynamo_\w+"

@@ -56,4 +56,4 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="modellint")
 def cli() -> None:
-    """Check PyTorch model source before it is exported to Core ML."""
+    """Check, fix, verify and export PyTorch models on their way to Core ML."""

@@ -161,11 +161,11 @@ def _is_for_half(question: Question) -> bool:
     """Whether a type is asked first that a model has in half precision only: `if x.dtype == torch.float16 and x.isinf().any():`."""
     match question.site:
         case ast.If(test=ast.BoolOp(op=ast.And(), values=[first, *_])):
-            return _HALF.search(ast.unparse(first)) is not None
+            return re.search(_HALF, ast.unparse(first)) is not None
     return False
 
 
-_HALF = re.compile(r"dtype (?:==|is|in) .*(?:float16|half)")
+_HALF = r"dtype (?:==|is|in) .*(?:float16|half)"
 
 
 def _chooses(call: Call) -> bool:

@@ -139,7 +139,7 @@ def _is_of_the_architecture(turns: Turns) -> bool:
         if isinstance(part, (ast.For, ast.comprehension)) and part.iter is turns.node
     ]
     targets = [part for loop in loops for part in walk(loop.target)]
-    if any(isinstance(part, ast.Name) and _PARTS.search(part.id) for part in (*targets, *walk(turns.node))):
+    if any(isinstance(part, ast.Name) and re.search(_PARTS, part.id) for part in (*targets, *walk(turns.node))):
         return True
     counters = {part.id for part in targets if isinstance(part, ast.Name)}
     for part in walk(turns.statement):
@@ -151,7 +151,7 @@ def _is_of_the_architecture(turns: Turns) -> bool:
     return False
 
 
-_PARTS = re.compile(
+_PARTS = (
     r"(?:^|_)n?(?:spks?|speakers?|srcs?|sources?|axis|axes|dims?|channels?|heads?|codebooks?|layers?|levels?|classes|mics?)"
     r"(?:_|$|\d)"
 )

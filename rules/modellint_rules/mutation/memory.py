@@ -135,12 +135,12 @@ def _holds(node: ast.AST, part: ast.AST) -> bool:
 def is_filled_once(code: Code, write: Write, name: str) -> bool:
     """Whether what a module keeps gets its value at the first call only: `if self.b.numel() == 0:`, `if not self.initialized:`."""
     return any(
-        _ONCE.search(text) or f"{name}.numel()" in text
+        re.search(_ONCE, text) or f"{name}.numel()" in text
         for text in (ast.unparse(test) for test in code.conditions(write.node, write.function))
     )
 
 
-_ONCE = re.compile(r"\binit(?:ed|ialized|ted)?\b|_init(?:ed|ialized|ted)?\b|\bfitted\b")
+_ONCE = r"\binit(?:ed|ialized|ted)?\b|_init(?:ed|ialized|ted)?\b|\bfitted\b"
 
 
 def item_of(write: Write) -> ast.Subscript | None:
@@ -220,12 +220,12 @@ def _compares(node: ast.expr) -> bool:
 
 
 def _is_name_of_mask(name: str) -> bool:
-    return _MASKS.search(name) is not None and (name.endswith(("mask", "masks")) or not _INDICES.search(name))
+    return re.search(_MASKS, name) is not None and (name.endswith(("mask", "masks")) or not re.search(_INDICES, name))
 
 
-_MASKS = re.compile(r"(?i)mask|valid|bool|^is_")
+_MASKS = r"(?i)mask|valid|bool|^is_"
 """Names of truths."""
-_INDICES = re.compile(r"(?i)(?:^|_)i?(?:idx|idcs?|ind|inds|index|indexes|indices|ids?)(?:_|\d|$)")
+_INDICES = r"(?i)(?:^|_)i?(?:idx|idcs?|ind|inds|index|indexes|indices|ids?)(?:_|\d|$)"
 """Names of indices: `masked_indices`, `mask_idx`."""
 _PLACES = frozenset({"nonzero", "argmax", "argmin", "argsort", "topk", "sort", "arange", "randperm", "argwhere"})
 """Operators that give places."""

@@ -115,7 +115,7 @@ class BufferMutatedWithoutState(Rule):
             said.add((name, write.statement))
             lasting = all(_depends(one, name) for one in readings)
             usual = Severity.ERROR if lasting else Severity.WARNING
-            if is_filled_once(code, write, name) or _LOGGED.search(name):
+            if is_filled_once(code, write, name) or re.search(_LOGGED, name):
                 usual = Severity.INFO
             yield code.finding(
                 self,
@@ -144,7 +144,7 @@ class BufferMutatedWithoutState(Rule):
             )
 
 
-_LOGGED = re.compile(r"loss|perplex|metric|accura|(?:^|_)(?:num_batches|global_step)")
+_LOGGED = r"loss|perplex|metric|accura|(?:^|_)(?:num_batches|global_step)"
 """Names of buffers that no output hangs on."""
 
 

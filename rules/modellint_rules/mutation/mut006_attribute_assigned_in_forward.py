@@ -162,7 +162,7 @@ def _weight(code: Code, write: Write, name: str) -> Severity | None:
     if code.is_read_first(name):
         counts = not tensors_in([write.value, write.target])
         used = any(_uses(function, name, write.statement, counts) for function in code.in_forward)
-        kept = used and not _LOGGED.search(name) and not is_filled_once(code, write, name)
+        kept = used and not re.search(_LOGGED, name) and not is_filled_once(code, write, name)
         return Severity.WARNING if kept else Severity.INFO
     others = (reader for reader in code.readers(name) if reader not in code.in_forward)
     # Where a module around it calls both, one capture holds both.
@@ -201,7 +201,7 @@ def _only_asks(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
     return False
 
 
-_LOGGED = re.compile(r"loss|metric|perplex|accura|debug|(?:^|_)(?:n|num)_(?:steps?|calls?|passes|samples)(?:_|$)")
+_LOGGED = r"loss|metric|perplex|accura|debug|(?:^|_)(?:n|num)_(?:steps?|calls?|passes|samples)(?:_|$)"
 """Names of attributes that no output hangs on."""
 _FOR_TRAINING = re.compile(r"loss|regulari|metric|penalty|plot|visuali")
 """Names of methods that no exported model runs."""

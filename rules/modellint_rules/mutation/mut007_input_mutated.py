@@ -99,7 +99,7 @@ class InputMutated(Rule):
             write = readings[0]
             names = {_argument(one, given) for one in readings}
             name = names.pop() if len(names) == 1 else None
-            if name is None or name in said or _OUTPUTS.fullmatch(name) or _is_on_demand(write):
+            if name is None or name in said or re.fullmatch(_OUTPUTS, name) or _is_on_demand(write):
                 continue
             said.add(name)
             yield code.finding(
@@ -124,7 +124,7 @@ class InputMutated(Rule):
             )
 
 
-_OUTPUTS = re.compile(r"out|output|write_to")
+_OUTPUTS = r"out|output|write_to"
 """Names of arguments that a caller gives to be written to."""
 
 

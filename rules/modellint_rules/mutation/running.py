@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ADDING = frozenset({"add_", "sub_", "lerp_", "addcmul_"})
 _REDUCING = frozenset({"mean", "sum", "var", "std", "var_mean", "std_mean", "norm", "bincount", "nanmean", "median"})
-_NAMES = re.compile(
+_NAMES = (
     r"(?i)running|moving|(^|_)ema(_|$)|avg|average|mean|(^|_)var|std|momentum|cluster|centroid|center|(^|_)stats?(_|$)"
 )
 _MAY_COPY = frozenset({"to", "type", "cuda", "cpu", "float", "reshape", "reshape_as", "flatten", "ravel", "contiguous"})
@@ -178,7 +178,7 @@ def _is_statistic(update: Update) -> bool:
     }
     if calls & {"cat", "stack", "roll", "concat", "where", "vstack", "hstack", "pad", "scatter", "scatter_"}:
         return False
-    if _NAMES.search(update.attribute) or calls & _REDUCING:
+    if re.search(_NAMES, update.attribute) or calls & _REDUCING:
         return True
     return any(isinstance(part, ast.BinOp) and _is_average(part, update.full) for part in everything)
 

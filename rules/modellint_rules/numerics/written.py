@@ -60,15 +60,17 @@ ONLY_TENSORS = frozenset({"masked_fill", "masked_fill_", "index_fill", "index_fi
 """Methods that nothing but a tensor has."""
 
 
-_HALF = re.compile(r"float16|half|fp16")
-_JUDGES = re.compile(r"Discriminator|Critic")
+_HALF = r"float16|half|fp16"
+_JUDGES = r"Discriminator|Critic"
 
 
 def is_judge(code: Code) -> bool:
     """Whether a class is one that only training runs: a loss, a metric, a discriminator, or what stands by losses or augmentation."""
     names = [ref.node.name for ref in code.lineage]
     near = "/".join(code.file.path.split("/")[-2:])
-    return is_for_training(code) or "loss" in near or "augment" in near or any(map(_JUDGES.search, names))
+    return (
+        is_for_training(code) or "loss" in near or "augment" in near or any(re.search(_JUDGES, name) for name in names)
+    )
 
 
 class Meeting(NamedTuple):
@@ -103,7 +105,7 @@ def meetings(code: Code) -> Iterator[Meeting]:
     for meeting, function in (*_in_calls(code), *_in_operations(code), *_in_writes(code)):
         if meeting.known() is None or not (function in code.in_forward or _is_for_a_subclass(code, function)):
             continue
-        if any(_HALF.search(ast.unparse(test)) for test in code.conditions(meeting.node, function)):
+        if any(re.search(_HALF, ast.unparse(test)) for test in code.conditions(meeting.node, function)):
             # What runs for models in half precision knows about it.
             continue
         node = meeting.node

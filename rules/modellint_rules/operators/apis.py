@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modellint.source.records import Call, Operation
     from modellint.source.values import Value
 
-_LOSS = re.compile("(?:Loss|Losses|Criterion)(?![a-z])")
+_LOSS = "(?:Loss|Losses|Criterion)(?![a-z])"
 
 
 class HasKind(Protocol):
@@ -53,7 +53,7 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
     out, since a trace keeps the number, and so is what runs for a loss only. Of several calls of one operator in one line the
     first is given.
     """
-    if code.ref is None or _LOSS.search(code.name or ""):
+    if code.ref is None or re.search(_LOSS, code.name or ""):
         return
     given: set[tuple[int, str]] = set()
     for every in code.calls:
@@ -100,7 +100,7 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
 
     Of `&`, which converts, only the form that writes in place.
     """
-    if code.ref is None or _LOSS.search(code.name or ""):
+    if code.ref is None or re.search(_LOSS, code.name or ""):
         return
     given: set[tuple[int, str]] = set()
     for readings in code.operations:

@@ -97,14 +97,14 @@ class AutogradFunction(Rule):
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every `apply` that `forward` runs what it is of."""
         route = code.destination.frontend
-        if route == "export" or is_for_training(code) or _ELSEWHERE.search(code.name or ""):
+        if route == "export" or is_for_training(code) or re.search(_ELSEWHERE, code.name or ""):
             return
         for readings in code.calls:
             call = readings[0]
             if call.function is None or call.function not in code.in_forward or not all(map(_runs, readings)):
                 continue
             tests = map(ast.unparse, code.conditions(call.node, call.function))
-            if any(map(_KERNELS.search, tests)) or not _is_named(code, call.node.func, call.function):
+            if any(re.search(_KERNELS, test) for test in tests) or not _is_named(code, call.node.func, call.function):
                 continue
             names = {_function_of(code, one) for one in readings}
             name = names.pop() if len(names) == 1 else None
@@ -161,8 +161,8 @@ def _is_function(code: Code, ref: ClassRef) -> bool:
     return False
 
 
-_KERNELS = re.compile(r"cuda|device|kernel")
-_ELSEWHERE = re.compile("ONNX|Onnx|ORT|TRT")
+_KERNELS = r"cuda|device|kernel"
+_ELSEWHERE = "ONNX|Onnx|ORT|TRT"
 """Classes for other ways of exporting."""
 
 

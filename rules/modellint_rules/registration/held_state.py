@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque, UserList)
 MAPPINGS: tuple[type, ...] = (Mapping, UserDict)
 
-_PLAIN = re.compile(r"\w+(\[(\"[^\"]*\"|[^\]\"]*)\])*")
+_PLAIN = r"\w+(\[(\"[^\"]*\"|[^\]\"]*)\])*"
 
 
 class Group(NamedTuple):
@@ -82,7 +82,7 @@ class Group(NamedTuple):
         """Whether the attribute is the value itself, or leads to it through lists, tuples and dicts alone."""
         if self.held[0].container and not issubclass(type(self.value), (list, tuple, dict)):
             return False
-        return all(_PLAIN.fullmatch(held.route) is not None for held in self.held)
+        return all(re.fullmatch(_PLAIN, held.route) is not None for held in self.held)
 
     @property
     def is_on_purpose(self) -> bool:

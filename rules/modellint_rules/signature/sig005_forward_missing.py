@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _ROOT = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
 _OTHER_WAYS = frozenset({"forward", "__call__", "__getattr__", "__getattribute__", "__new__"})
-_MISSING = re.compile(r'Module \[(\w+)\] is missing the required "forward" function')
+_MISSING = r'Module \[(\w+)\] is missing the required "forward" function'
 _PLAIN = frozenset({"object", "abc.ABC", "builtins.object", "typing.Generic"})
 
 
@@ -142,7 +142,7 @@ class ForwardMissing(Rule):
         failure = subject.run.failure if subject.run is not None else None
         if failure is None or failure.error != "NotImplementedError":
             return
-        found = _MISSING.match(failure.message)
+        found = re.match(_MISSING, failure.message)
         if found is None:
             return
         named = {type(entry.module).__name__: entry for entry in subject.modules if not _has_forward(entry.module)}
