@@ -58,25 +58,19 @@ def run(ledger: Ledger, share: str, names: list[str]) -> int:
 
 
 def _exported(text: str) -> dict[str, Any]:
-    import torch
-
     import modellint
     from truth import TooSlow, limited
+    from zoo import built
 
-    scope: dict[str, Any] = {}
+    try:
+        model, args = built(text)
+    except Exception as error:
+        return {"lost": f"does not run here: {type(error).__name__}: {error}"[:300]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            exec(text, scope)
-            torch.manual_seed(0)
-            model, args = scope["make"]()
-            with torch.no_grad():
-                model(*args)
-        except Exception as error:
-            return {"lost": f"does not run here: {type(error).__name__}: {error}"[:300]}
-        try:
             with limited(SECONDS):
-                made = modellint.export(model, tuple(args), precision="fp32")
+                made = modellint.export(model, args, precision="fp32")
         except modellint.ExportError as error:
             return {"route": None, "why": str(error)[:1500]}
         except TooSlow:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,18 +70,14 @@ def _converted(text: str) -> dict[str, Any]:
     import torch
 
     from corpora import _samples
+    from zoo import built
 
-    scope: dict[str, Any] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            exec(text, scope)
-            torch.manual_seed(0)
-            model, args = scope["make"]()
-            with torch.no_grad():
-                samples = [(given, list(wanted)) for given, wanted in _samples(model, args)]
-        except Exception as error:
-            return {"lost": f"does not run here: {type(error).__name__}: {error}"[:300]}
+    try:
+        model, args = built(text)
+        with torch.no_grad():
+            samples = [(given, list(wanted)) for given, wanted in _samples(model, args)]
+    except Exception as error:
+        return {"lost": f"does not run here: {type(error).__name__}: {error}"[:300]}
     after = _by_routes(model, args, samples, supplied=True)
     taken = after["routes"].get(after["agrees"], {})
     if after["agrees"] == "trace" and not taken["used"] and not taken["notes"]:

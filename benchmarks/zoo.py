@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 _HEAD = """\
 import torch
 from torch import nn
@@ -381,6 +384,21 @@ def make():
     return nn.TransformerEncoder(layer, 3).eval(), (torch.randn(2, 10, 32),)
 """,
 }
+
+
+def built(text: str) -> tuple[Any, tuple[Any, ...]]:
+    """The model of one of the files, run once, and its inputs. Raises whatever keeps it from running here."""
+    import torch
+
+    scope: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(text, scope)
+        torch.manual_seed(0)
+        model, args = scope["make"]()
+        with torch.no_grad():
+            model(*args)
+    return model, tuple(args)
 
 
 def files() -> dict[str, str]:
