@@ -14,7 +14,7 @@ from modellint.source.nodes import walk
 from modellint.source.tensors import Tensor, is_data
 from modellint.source.values import Const, alternatives
 from modellint_rules.mutation.memory import CASTS, changes, is_filled_once
-from modellint_rules.mutation.running import buffers, named
+from modellint_rules.mutation.running import buffers, written_buffer
 from modellint_rules.training_only import is_for_training, severity_in
 
 if TYPE_CHECKING:
@@ -158,8 +158,7 @@ def _attribute(write: Write, names: dict[int, str]) -> str | None:
         return write.attribute
     if write.how != "data" and not changes(write):
         return None
-    found = {named(part, names) for part in alternatives(write.target)}
-    return found.pop() if len(found) == 1 else None
+    return written_buffer(write, names)
 
 
 def _is_cleared(write: Write) -> bool:

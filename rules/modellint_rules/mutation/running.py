@@ -49,7 +49,7 @@ def updates(code: Code) -> Iterator[Update]:
             continue
         if names is None:
             names = buffers(code)
-        found = {_attribute(reading, names) for reading in readings}
+        found = {written_buffer(reading, names) for reading in readings}
         name = found.pop() if len(found) == 1 else None
         module = code.self_name(write.function) or "self"
         update = _update(write, readings, name, f"{module}.{name}") if name else None
@@ -68,7 +68,7 @@ def buffers(code: Code) -> dict[int, str]:
     }
 
 
-def _attribute(write: Write, names: dict[int, str]) -> str | None:
+def written_buffer(write: Write, names: dict[int, str]) -> str | None:
     """The one buffer that a statement writes to."""
     found = {named(part, names) for part in alternatives(write.target)}
     return found.pop() if len(found) == 1 else None
