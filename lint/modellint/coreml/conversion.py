@@ -13,6 +13,7 @@ import torch
 from modellint.coreml import capture_routes as routes
 from modellint.coreml.private import ct, lowered_graph, silence, specification
 from modellint.coreml.private_mil import program_of
+from modellint.coreml.turn import TURN
 
 if TYPE_CHECKING:
     from torch import nn
@@ -84,7 +85,8 @@ def captures(
         return
     from modellint.coreml.converters.preparation import prepared
 
-    with ExitStack() as stack:
+    # Until the fast path is as it was, no other thread is to ask how it is.
+    with TURN, ExitStack() as stack:
         try:
             with silence(), torch.no_grad():
                 ready = stack.enter_context(prepared(model, inputs))

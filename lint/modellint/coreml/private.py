@@ -19,6 +19,7 @@ import torch
 
 from modellint.coreml.installed import release
 from modellint.coreml.rank import live_operations
+from modellint.coreml.turn import TURN
 
 
 @contextlib.contextmanager
@@ -90,16 +91,17 @@ def lowered_graph(program: Any) -> Any:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Keep everything from logging, warning, and drawing progress bars."""
-    disabled, level = logging.root.manager.disable, _LOG.level
-    logging.disable(logging.CRITICAL)
-    # A level of its own spares the messages' making.
-    _LOG.setLevel(logging.CRITICAL)
+    """Keep everything from logging, warning, and drawing progress bars; one thread at a time."""
     with (
+        TURN,
         contextlib.redirect_stderr(io.StringIO()),
         contextlib.redirect_stdout(io.StringIO()),
         warnings.catch_warnings(),
     ):
+        disabled, level = logging.root.manager.disable, _LOG.level
+        logging.disable(logging.CRITICAL)
+        # A level of its own spares the messages' making.
+        _LOG.setLevel(logging.CRITICAL)
         warnings.simplefilter("ignore")
         try:
             yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 
 import pytest
@@ -80,19 +82,26 @@ def test_what_is_mended_is_told_apart() -> None:
     assert (used.operator, used.kind) == ("aten::var", "mended")
 
 
+def switches() -> list[object]:
+    return [torch.backends.mha.get_fastpath_enabled(), sys.stdout, sys.stderr, logging.root.manager.disable]
+
+
 def test_threads_take_turns() -> None:
-    before, seen = tables(), []
+    before, before_switches, seen = tables(), switches(), []
+    entered = threading.Barrier(3)
 
     def convert_one() -> None:
-        seen.append(converted(Product(), torch.randn(2, 3)).used[0].operator)
+        entered.wait()
+        seen.extend(converted(Product(), torch.randn(2, 3)).used[0].operator for _ in range(3))
 
     threads = [threading.Thread(target=convert_one) for _ in range(3)]
     for one in threads:
         one.start()
     for one in threads:
         one.join()
-    assert seen == ["aten::addcmul"] * 3
+    assert seen == ["aten::addcmul"] * 9
     assert tables() == before
+    assert switches() == before_switches
 
 
 class Named(nn.Module):

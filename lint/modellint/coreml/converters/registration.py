@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import torch
 from modellint.coreml import private_converters as private
 from modellint.coreml.converters import wide
 from modellint.coreml.converters.arguments import Unfit, bound
+from modellint.coreml.turn import TURN
 
 if TYPE_CHECKING:
     from modellint.settings import Destination
@@ -174,16 +174,13 @@ def decomposed() -> frozenset[str]:
     return frozenset(name for name, converters in table().items() if all(one.own for one in converters))
 
 
-_LOCK = threading.RLock()
-
-
 @contextmanager
 def supplied(destination: Destination) -> Iterator[Supplied]:
     """Give coremltools our converters and passes, and take them away again; one thread at a time.
 
     Its tables are the same afterwards, order included, also when an exception passes.
     """
-    with _LOCK, private.tables_kept():
+    with TURN, private.tables_kept():
         found = Supplied()
         for name, converters in table().items():
             private.register(name, _as_registered(name, converters, found))
