@@ -13,7 +13,8 @@ from torch import nn
 
 from modellint.coreml import capture_routes as routes
 from modellint.coreml import installed
-from modellint.coreml.private import Failure, FrontEnd, ct, silence, specification, unknown_version
+from modellint.coreml.private import ct, silence, specification, unknown_version
+from modellint.coreml.private_front_end import Failure, FrontEnd
 from modellint.coreml.rank import wide_tensors
 from modellint.coreml.verdict import Blocker, Verdict, choose
 from modellint.live.place import Place, Project, place_of_attribute, place_of_class

@@ -20,14 +20,13 @@ from coremltools.converters.mil.frontend.torch.utils import (
     sanitize_op_kind,
 )
 from coremltools.converters.mil.mil import Var, types
-from coremltools.converters.mil.mil.block import curr_block
 from coremltools.converters.mil.mil.passes.graph_pass import AbstractGraphPass
 from coremltools.converters.mil.mil.passes.helper import block_context_manager
 from coremltools.converters.mil.mil.passes.pass_pipeline import PassPipeline
 from coremltools.converters.mil.mil.passes.pass_registry import PASS_REGISTRY, register_pass
 from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 
-from modellint.coreml.private import without
+from modellint.coreml.private import unlink_half_built
 
 __all__ = [
     "AbstractGraphPass",
@@ -250,12 +249,10 @@ def pipeline_with(name: str, after: str, then: Sequence[str]) -> Any:
 
 def refused(convert: Convert, context: Any, node: Any) -> Exception | None:
     """Run a converter; what it raises, with what it has half built taken away."""
-    block = curr_block()
     try:
         convert(context, node)
     except Exception as error:
-        half = [one for one in block.operations if one.outputs is None]
-        without(block, half)
+        unlink_half_built()
         return error
     return None
 
