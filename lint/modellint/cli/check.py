@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint import __version__
-from modellint.cli.options import exit_with, file_of, may_be_live, resolve, with_inputs, with_options
+from modellint.cli.options import exit_with, file_of, may_be_live, resolve, with_capture, with_inputs, with_options
 from modellint.cli.output import Progress, Texts, absolute, colored, write
-from modellint.settings import FRONTENDS, PRECISIONS
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Diagnostic
@@ -44,18 +43,10 @@ _LIVE_ONLY = {
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
 @with_inputs
-@click.option(
-    "--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help="Compare the model with these weights."
-)
-@click.option(
-    "--frontend",
-    type=click.Choice(list(FRONTENDS)),
-    help="How a live target is captured for Core ML (default: auto: trace, then export).",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(list(PRECISIONS)),
-    help="What a live target computes in on Core ML (default: fp16).",
+@with_capture(
+    checkpoint="Compare the model with these weights.",
+    frontend="How a live target is captured for Core ML (default: auto: trace, then export).",
+    precision="What a live target computes in on Core ML (default: fp16).",
 )
 @click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
 @click.option("--stdin-filename", type=click.Path(path_type=Path), metavar="FILE", help="The name of what stdin holds.")

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modellint.cli.options import exit_with, file_of, limits, resolve, with_inputs
+from modellint.cli.options import (
+    deployment_target,
+    exit_with,
+    file_of,
+    limits,
+    resolve,
+    with_capture,
+    with_inputs,
+    with_settings,
+)
 from modellint.cli.output import Texts, Waiting, colored
-from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Diagnostic
@@ -37,19 +45,12 @@ TIMEOUT = 1800.0
     help="The package that is to be written.",
 )
 @click.option("--force", is_flag=True, help="Replace what is there, and write a package that does not agree too.")
-@click.option("--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help="Load these weights first.")
-@click.option(
-    "--frontend",
-    type=click.Choice(list(FRONTENDS)),
-    help="How the model is captured (default: auto: trace, then export, until the package agrees).",
+@with_capture(
+    checkpoint="Load these weights first.",
+    frontend="How the model is captured (default: auto: trace, then export, until the package agrees).",
+    precision="What the package computes in (default: fp16).",
 )
-@click.option("--precision", type=click.Choice(list(PRECISIONS)), help="What the package computes in (default: fp16).")
-@click.option(
-    "--deployment-target",
-    type=click.Choice(list(TARGETS)),
-    metavar="TARGET",
-    help="The oldest system that has to run the model: iOS15 to iOS26, macOS12 … (default: iOS15).",
-)
+@deployment_target
 @click.option(
     "--image",
     "images",
@@ -68,8 +69,7 @@ TIMEOUT = 1800.0
 @click.option("--model-version", metavar="TEXT", help="Its version.")
 @click.option("--input-description", multiple=True, metavar="NAME=TEXT", help="What an input is.")
 @click.option("--output-description", multiple=True, metavar="NAME=TEXT", help="What an output is.")
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take the settings from this file.")
-@click.option("--isolated", is_flag=True, help="Read no settings file.")
+@with_settings
 def export_command(target: str, **options: Any) -> None:
     """Check a live target, fix what can be fixed in it, convert it, execute the package here, and write it if it agrees.
 

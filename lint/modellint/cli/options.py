@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from modellint.settings import TARGETS
+from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Resolver
 
+Decorator = Callable[[Any], Any]
 _MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
 
 
@@ -24,13 +25,23 @@ def _codes(context: click.Context, parameter: click.Parameter, value: tuple[str,
     return words if value else None
 
 
+_SETTINGS = (
+    click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take the settings from this file."),
+    click.option("--isolated", is_flag=True, help="Read no settings file."),
+)
+deployment_target = click.option(
+    "--deployment-target",
+    type=click.Choice(list(TARGETS)),
+    metavar="TARGET",
+    help="The oldest system that has to run the model: iOS15 to iOS26, macOS12 … (default: iOS15).",
+)
+
 _OPTIONS = (
     click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Run only these rules."),
     click.option("--ignore", multiple=True, callback=_codes, metavar="CODES", help="Do not run these rules."),
     click.option("--extend-select", multiple=True, callback=_codes, metavar="CODES", help="Run these rules too."),
     click.option("--plugin", multiple=True, metavar="MODULE", help="Take rules from this module or folder too."),
-    click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take the settings from this file."),
-    click.option("--isolated", is_flag=True, help="Read no settings file."),
+    *_SETTINGS,
     click.option(
         "--fail-level",
         type=click.Choice(["info", "warning", "error", "never"]),
@@ -41,12 +52,7 @@ _OPTIONS = (
         type=click.Choice(["full", "concise", "json", "report"]),
         help="How findings are printed (default: full).",
     ),
-    click.option(
-        "--deployment-target",
-        type=click.Choice(list(TARGETS)),
-        metavar="TARGET",
-        help="The oldest system that has to run the model: iOS15 to iOS26, macOS12 … (default: iOS15).",
-    ),
+    deployment_target,
     click.option(
         "--coreml-version",
         metavar="VERSION",
@@ -55,11 +61,30 @@ _OPTIONS = (
 )
 
 
-def with_options(function: Any) -> Any:
-    """Give a command the options of every run."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+def _all(options: Sequence[Decorator]) -> Decorator:
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+with_options = _all(_OPTIONS)
+"""Give a command the options of every run."""
+with_settings = _all(_SETTINGS)
+"""Give a command the options that say where its settings are."""
+
+
+def with_capture(*, checkpoint: str, frontend: str, precision: str) -> Decorator:
+    """Give a command the options of what captures a live target, with these helps."""
+    return _all(
+        (
+            click.option("--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help=checkpoint),
+            click.option("--frontend", type=click.Choice(list(FRONTENDS)), help=frontend),
+            click.option("--precision", type=click.Choice(list(PRECISIONS)), help=precision),
+        )
+    )
 
 
 _INPUT_OPTIONS = (
@@ -83,11 +108,8 @@ _INPUT_OPTIONS = (
 )
 
 
-def with_inputs(function: Any) -> Any:
-    """Give a command the options of what runs a live target."""
-    for option in reversed(_INPUT_OPTIONS):
-        function = option(function)
-    return function
+with_inputs = _all(_INPUT_OPTIONS)
+"""Give a command the options of what runs a live target."""
 
 
 def fail(message: str) -> NoReturn:

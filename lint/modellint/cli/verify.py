@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint import __version__
-from modellint.cli.options import exit_with, file_of, limits, resolve, with_inputs
+from modellint.cli.options import (
+    deployment_target,
+    exit_with,
+    file_of,
+    limits,
+    resolve,
+    with_capture,
+    with_inputs,
+    with_settings,
+)
 from modellint.cli.output import Texts, Waiting, absolute, colored, write
-from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
     from modellint.coreml.verification import Verification
@@ -25,25 +33,13 @@ if TYPE_CHECKING:
 @click.argument("target")
 @with_inputs
 @click.option("--reference", metavar="TARGET", help="Compare a saved .mlpackage with this live target.")
-@click.option("--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help="Load these weights first.")
-@click.option(
-    "--frontend",
-    type=click.Choice(list(FRONTENDS)),
-    help="How the model is captured for Core ML (default: auto: trace, then export).",
+@with_capture(
+    checkpoint="Load these weights first.",
+    frontend="How the model is captured for Core ML (default: auto: trace, then export).",
+    precision="What the model computes in on Core ML (default: fp16; float32 is compared in any case).",
 )
-@click.option(
-    "--precision",
-    type=click.Choice(list(PRECISIONS)),
-    help="What the model computes in on Core ML (default: fp16; float32 is compared in any case).",
-)
-@click.option(
-    "--deployment-target",
-    type=click.Choice(list(TARGETS)),
-    metavar="TARGET",
-    help="The oldest system that has to run the model: iOS15 to iOS26, macOS12 … (default: iOS15).",
-)
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take the settings from this file.")
-@click.option("--isolated", is_flag=True, help="Read no settings file.")
+@deployment_target
+@with_settings
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "html"]),

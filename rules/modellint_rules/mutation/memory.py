@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from modellint.source.nodes import of_kind, parents_in, walk
 from modellint.source.signs.copies import EITHER
 from modellint.source.tensors import IN_PLACE_LAYOUT, MAKERS, Opaque, Tensor
 from modellint.source.values import Const, Instance, Value, alternatives
+from modellint_rules.training_only import is_for_capture_only, is_for_training
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -147,6 +148,26 @@ def item_of(write: Write) -> ast.Subscript | None:
     """The `x[i]` that a write assigns to, by `=` or `+=`."""
     place = write.node.target if isinstance(write.node, ast.AugAssign) else write.node
     return place if isinstance(place, ast.Subscript) else None
+
+
+def item_writes(
+    code: Code, wrong: Callable[[Write, ast.Subscript], bool]
+) -> Iterator[tuple[ast.Subscript, Write, list[Write]]]:
+    """The assignments to items that are ``wrong`` in every reading that changes the tensor.
+
+    With the place that is assigned to, the first such reading, and all readings.
+    """
+    if is_for_training(code):
+        return
+    for readings in code.writes:
+        place = item_of(readings[0])
+        # What training runs too is read once more.
+        changing = [one for one in readings if changes(one)]
+        if place is None or not changing or not all(wrong(one, place) for one in changing):
+            continue
+        write = changing[0]
+        if not is_for_capture_only(code, write.node, write.function):
+            yield place, write, list(readings)
 
 
 def indices(place: ast.Subscript) -> list[ast.expr]:

@@ -12,8 +12,8 @@ from modellint.source.nodes import walk
 from modellint.source.signs import INDEXED
 from modellint.source.tensors import REDUCTIONS, Tensor
 from modellint.source.values import Const, alternatives
-from modellint_rules.mutation.memory import changes, indices, is_called_mask, is_unseen, item_of
-from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
+from modellint_rules.mutation.memory import indices, is_called_mask, is_unseen, item_writes
+from modellint_rules.training_only import severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
@@ -93,17 +93,7 @@ class MaskAssign(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every assignment to an item for its indices."""
-        if is_for_training(code):
-            return
-        for readings in code.writes:
-            place = item_of(readings[0])
-            # What training runs too is read once more.
-            changing = [one for one in readings if changes(one)]
-            if place is None or not changing or not all(_is_masked(one, place) for one in changing):
-                continue
-            write = changing[0]
-            if is_for_capture_only(code, write.node, write.function):
-                continue
+        for place, write, readings in item_writes(code, _is_masked):
             alone = _is_alone(place)
             usual = Severity.ERROR if not alone else Severity.WARNING if _is_selected(write, place) else Severity.INFO
             yield code.finding(

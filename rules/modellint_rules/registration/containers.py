@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
 from modellint.diagnostic import Applicability, Edit, Fix
 from modellint.source.nodes import walk
@@ -18,6 +19,24 @@ LIST_METHODS = frozenset({"index", "count", "remove", "copy", "clear", "reverse"
 
 DICT_METHODS = frozenset({"get", "setdefault", "copy", "popitem", "fromkeys"})
 """Methods of a dict that ``nn.ModuleDict`` lacks."""
+
+
+def hiding(
+    cls: ModuleClass, kind: Literal["module", "parameter"], *, keyed: bool
+) -> Iterator[tuple[Attribute, Hidden, ast.stmt]]:
+    """The attributes that hide modules or parameters in a plain dict, or else in a list, tuple or set, and where."""
+    for attribute in cls.attributes:
+        hidden = attribute.hidden(kind)
+        if hidden is None or (hidden.kind == "dict") != keyed:
+            continue
+        place = cls.place(hidden)
+        if place is not None:
+            yield attribute, hidden, place
+
+
+def unseen_by(hidden: Hidden) -> str:
+    """What does not reach the modules that an attribute hides."""
+    return "`eval()` and the export" if hidden.stateless else "`parameters()`, `state_dict()`, `.to()` and `.eval()`"
 
 
 def wrapped(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Feature, Rule
-from modellint_rules.registration.containers import LIST_METHODS, wrapped
+from modellint_rules.registration.containers import LIST_METHODS, hiding, unseen_by, wrapped
 from modellint_rules.registration.held_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
@@ -93,22 +93,11 @@ class ModuleInList(Rule):
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
         """Ask every attribute what it hides."""
-        for attribute in cls.attributes:
-            hidden = attribute.hidden("module")
-            if hidden is None or hidden.kind == "dict":
-                continue
-            place = cls.place(hidden)
-            if place is None:
-                continue
-            loses = (
-                "`eval()` and the export"
-                if hidden.stateless
-                else "`parameters()`, `state_dict()`, `.to()` and `.eval()`"
-            )
+        for attribute, hidden, place in hiding(cls, "module", keyed=False):
             yield cls.finding(
                 self,
                 place,
-                f"`self.{attribute.name}` keeps modules in a plain {hidden.kind}: {loses} do not see them",
+                f"`self.{attribute.name}` keeps modules in a plain {hidden.kind}: {unseen_by(hidden)} do not see them",
                 attribute=attribute.name,
                 severity=Severity.WARNING if hidden.stateless else None,
                 fix=wrapped(cls, attribute, hidden, "ModuleList", LIST_METHODS),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Feature, Rule
-from modellint_rules.registration.containers import LIST_METHODS, wrapped
+from modellint_rules.registration.containers import LIST_METHODS, hiding, wrapped
 from modellint_rules.registration.held_state import groups, hidden_finding
 
 if TYPE_CHECKING:
@@ -82,13 +82,7 @@ class ParameterInList(Rule):
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
         """Ask every attribute what it hides."""
-        for attribute in cls.attributes:
-            hidden = attribute.hidden("parameter")
-            if hidden is None or hidden.kind == "dict":
-                continue
-            place = cls.place(hidden)
-            if place is None:
-                continue
+        for attribute, hidden, place in hiding(cls, "parameter", keyed=False):
             yield cls.finding(
                 self,
                 place,
