@@ -41,7 +41,7 @@ def parse_with_libcst(text: str) -> ast.Module:
     """The same tree by way of libcst. Raises ``Unparsable``."""
     import libcst
 
-    from modellint.source.lower import lower
+    from modellint.source.lowering import lower
 
     try:
         return lower(text)
