@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Severity
+from modellint.source.nodes import of_kind
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -104,9 +105,14 @@ def _is_loss(node: ast.expr) -> bool:
 def _is_aside(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
     if function is None:
         return False
-    if re.search(_ASIDE, getattr(function, "name", "")):
+    if re.search(_ASIDE, getattr(function, "name", "")) or _searches(function):
         return True
     return any(re.search(_SAYING, ast.unparse(test)) for test in code.conditions(node, function))
+
+
+def _searches(function: ast.AST) -> bool:
+    """Whether a function has its module's own beam search work: `self.beam_search(x)`, `self.beam_search.run(x)`."""
+    return any(re.search(r"beam_?search", part.attr) is not None for part in of_kind(function, ast.Attribute))
 
 
 def _place(code: Code) -> str:

@@ -6,23 +6,21 @@ import logging
 import math
 import sys
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, is_dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from modellint.live.assigned import Attributes
-from modellint.live.capture import Call, ModuleCall, Operator, Record, Run, TensorFact
+from modellint.live.capture import Call, ModuleCall, Operator, Run, TensorFact
 from modellint.live.failure import Raised, failure_of, is_refused_view
+from modellint.live.tensor_facts import Facts, facts_in, tensors_in
 
 if TYPE_CHECKING:
     from modellint.live.flexible import Symbols
@@ -33,20 +31,6 @@ SMALL = 64
 """Elements up to which tensors of the model that are not touched by the inputs keep their values in a fake run."""
 FALLBACK = 1 << 24
 """Elements up to which an operator without a fake kernel may run on zeros to see what it returns."""
-_DEPTH = 6
-_PLAIN = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-)
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data", "grad"})
 
 
@@ -70,27 +54,6 @@ def is_lazy(subject: Subject) -> bool:
     return any(nn.parameter.is_lazy(state.tensor) for state in subject.state)
 
 
-def tensors_in(value: Any, depth: int = 0) -> Iterator[Tensor]:
-    """The tensors that containers and objects hold."""
-    if isinstance(value, Tensor):
-        yield value
-    elif depth < _DEPTH and not isinstance(value, _PLAIN):
-        for part in _parts(value):
-            yield from tensors_in(part, depth + 1)
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    match value:
-        case Mapping():
-            yield from value.values()
-        case list() | tuple() | set() | frozenset():
-            yield from value
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            yield from (getattr(value, field.name, None) for field in fields(value))
-        case _ if not isinstance(value, (nn.Module, type)):
-            yield from getattr(value, "__dict__", {}).values()
-
-
 def recorded(subject: Subject, *, is_fake: bool, symbolic: bool = False) -> Run:
     """One run of the subject's model. The caller keeps the model from being changed."""
     session = _Session(subject, is_fake, symbolic)
@@ -108,7 +71,7 @@ def recorded(subject: Subject, *, is_fake: bool, symbolic: bool = False) -> Run:
         output,
         failure,
         is_fake,
-        tuple(session.attributes.changed(session.facts)) if failure is None else (),
+        tuple(session.attributes.changed(session.facts.of)) if failure is None else (),
     )
 
 
@@ -125,16 +88,15 @@ class _Session:
         environment = None if self._symbols is None else self._symbols.environment
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=environment) if is_fake else None
         self._stack: list[tuple[nn.Module | None, str]] = [(None, "")]
-        self._numbers = _Numbers()
-        self._fakes: dict[int, tuple[Tensor, Tensor]] = {}
         self._stale: set[int] = set()
         self._refusal: str | None = None
         self._function: str | None = None
         self._base: FrameType | None = None
         self._is_meta = any(state.tensor.is_meta for state in subject.state)
         self._thread = threading.get_ident()
-        self._names = {id(held.value): f"hidden:{held.places[0]}" for held in subject.hidden if held.kind != "module"}
-        self._names.update({id(state.tensor): state.name for state in subject.state})
+        names = {id(held.value): f"hidden:{held.places[0]}" for held in subject.hidden if held.kind != "module"}
+        names.update({id(state.tensor): state.name for state in subject.state})
+        self.facts = Facts(self.mode, self._symbols, names)
         self._built: dict[int, tuple[nn.Module, Place | None]] = {}
         # What bears a name must not be collected, or another tensor would take its id.
         self._inputs: list[Tensor] = []
@@ -168,7 +130,7 @@ class _Session:
         output = self.subject.model(*args, **kwargs)
         with _unwatched():
             self._mark_fresh()
-            return self.facts(output)
+            return self.facts.of(output)
 
     def _mark_fresh(self) -> None:
         """Find the calls of modules that were built on the way and that the model has let go."""
@@ -192,9 +154,9 @@ class _Session:
     def _given(self, name: str, value: Any) -> Any:
         """An argument with tensors that the run can take, each known by the argument's name."""
         if isinstance(value, Tensor):
-            tensor = self._flexible(name, value) if self._symbols is not None else self._faked(value)
+            tensor = self._flexible(name, value) if self._symbols is not None else self.facts.faked(value)
             self._inputs.append(tensor)
-            self._names.setdefault(id(tensor), name)
+            self.facts.names.setdefault(id(tensor), name)
             return tensor
         if self.mode is None:
             for tensor in tensors_in(value):
@@ -216,28 +178,9 @@ class _Session:
         assert inputs is not None and self._symbols is not None and self.mode is not None
         bounds = inputs.flexible.get(key) or (inputs.flexible.get(int(key)) if key.isdecimal() else None)
         if not bounds:
-            return self._faked(tensor)
+            return self.facts.faked(tensor)
         with _disable_current_modes():
             return self._symbols.tensor(self.mode, tensor, bounds)
-
-    def _faked(self, tensor: Tensor) -> Tensor:
-        """The fake that stands for a tensor in this run, always the same one."""
-        if self.mode is None or isinstance(tensor, FakeTensor):
-            return tensor
-        known = self._fakes.get(id(tensor))
-        if known is not None:
-            return known[1]
-        with _disable_current_modes():
-            if tensor.is_meta:
-                # Of a model without values all tensors stand on the CPU, as those do that its code makes.
-                converter = self.mode.fake_tensor_converter
-                fake: Tensor = converter.from_meta_and_device(self.mode, tensor.detach(), torch.device("cpu"))
-            else:
-                fake = self.mode.from_tensor(tensor, static_shapes=True)
-        self._fakes[id(tensor)] = tensor, fake
-        if id(tensor) in self._names:
-            self._names[id(fake)] = self._names[id(tensor)]
-        return fake
 
     # Operators.
 
@@ -252,7 +195,7 @@ class _Session:
         if self.mode is not None and not values:
             args = tuple(self._passed(value) for value in args)
             kwargs = {key: self._passed(value) for key, value in kwargs.items()}
-        given = self.facts(args), self.facts(kwargs)
+        given = self.facts.of(args), self.facts.of(kwargs)
         try:
             if values:
                 with unset_fake_temporarily():
@@ -263,13 +206,13 @@ class _Session:
             self._note(error, place, operator=name, arguments=(*given[0], *given[1].values()))
             raise
         overload = getattr(func, "_overloadname", "default")
-        outputs = tuple(_facts_in(self.facts(result)))
+        outputs = tuple(facts_in(self.facts.of(result)))
         self.operators.append(Operator(name, overload, *given, outputs, self._stack[-1][1], place))
         return result
 
     def _ran(self, func: Any, given: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.mode is not None:
-            elements = sum(_elements(fact) for fact in _facts_in(given))
+            elements = sum(_elements(fact) for fact in facts_in(given))
             self.mode.allow_fallback_kernels = elements <= FALLBACK
         if func is not torch.ops.aten.view.default or not is_refused_view(given[0][0], given[0][1]):
             return func(*args, **kwargs)
@@ -281,7 +224,7 @@ class _Session:
 
     def _passed(self, value: Any) -> Any:
         if isinstance(value, Tensor):
-            return self._faked(value)
+            return self.facts.faked(value)
         if isinstance(value, (list, tuple)) and any(isinstance(part, Tensor) for part in value):
             return type(value)(self._passed(part) for part in value)
         return value
@@ -316,7 +259,7 @@ class _Session:
                 return self._attribute(attribute, func, args)
         name = _name_of(func)
         place = self._place(sys._getframe(2))
-        given = self.facts(args), self.facts(kwargs)
+        given = self.facts.of(args), self.facts.of(kwargs)
         if self._is_meta:
             # Before C++ compares devices, as it does in recurrent layers and under autocast.
             args = tuple(self._passed(value) for value in args)
@@ -329,14 +272,14 @@ class _Session:
             raise
         finally:
             self._function = None
-        outputs = tuple(_facts_in(self.facts(result)))
+        outputs = tuple(facts_in(self.facts.of(result)))
         self.calls.append(Call(name, *given, outputs, self._stack[-1][1], place, self._refusal))
         return result
 
     def _attribute(self, attribute: str, func: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         tensor = args[0]
         if self.mode is not None and attribute in ("device", "is_meta") and not isinstance(tensor, FakeTensor):
-            return getattr(self._faked(tensor), attribute)
+            return getattr(self.facts.faked(tensor), attribute)
         return func(*args)
 
     # Modules.
@@ -372,7 +315,7 @@ class _Session:
     def _called(self, original: Any, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         place = self._place(sys._getframe(2))
         with _unwatched():
-            given = self.facts((args, kwargs) if kwargs else args)
+            given = self.facts.of((args, kwargs) if kwargs else args)
         path = self._path(module)
         index = len(self.modules)
         depth = len(self._stack) - 1
@@ -389,7 +332,7 @@ class _Session:
         finally:
             self._stack.pop()
         with _unwatched():
-            outputs = self.facts(result)
+            outputs = self.facts.of(result)
         self.modules[index] = ModuleCall(shown, id(module), given, outputs, depth, place, type(module).__name__)
         return result
 
@@ -411,77 +354,6 @@ class _Session:
                             part for part in (held.paths[0] if held.paths else "", held.route, name) if part
                         )
         return ".".join(part for part in (self._stack[-1][1], f"<{type(module).__name__}>") if part)
-
-    # Facts.
-
-    def facts(self, value: Any, depth: int = 0) -> Any:
-        """A value with facts in the place of tensors."""
-        if isinstance(value, Tensor):
-            return self._fact(value)
-        if isinstance(value, _PLAIN):
-            return value
-        if depth > _DEPTH:
-            return Record(type(value).__qualname__, {})
-        match value:
-            case torch.SymInt():
-                return self._size(value)
-            case torch.SymFloat() | torch.SymBool():
-                return str(value)
-            case list():
-                return [self.facts(part, depth + 1) for part in value]
-            case tuple():
-                return tuple(self.facts(part, depth + 1) for part in value)
-            case set() | frozenset():
-                return tuple(self.facts(part, depth + 1) for part in value)
-            case dict() if type(value).__module__ in ("builtins", "collections"):
-                return {key: self.facts(part, depth + 1) for key, part in value.items()}
-            case slice() | range() | type() if not isinstance(value, slice):
-                return value
-            case slice():
-                return slice(*(self.facts(part, depth + 1) for part in (value.start, value.stop, value.step)))
-            case Mapping():
-                held = {str(key): self.facts(part, depth + 1) for key, part in value.items()}
-                return Record(type(value).__qualname__, held, is_mapping=True, is_node=_is_node(value))
-            case _ if value is Ellipsis:
-                return value
-            case nn.Module():
-                return Record(type(value).__qualname__, {})
-            case _ if is_dataclass(value):
-                held = {field.name: self.facts(getattr(value, field.name, None), depth + 1) for field in fields(value)}
-                return Record(type(value).__qualname__, held, is_node=_is_node(value))
-            case _:
-                own = getattr(value, "__dict__", {})
-                held = {key: self.facts(part, depth + 1) for key, part in own.items() if isinstance(part, Tensor)}
-                return Record(type(value).__qualname__, held, is_node=_is_node(value))
-
-    def _fact(self, tensor: Tensor) -> TensorFact:
-        fake = self._faked(tensor)
-        name = self._names.get(id(tensor))
-        shape: tuple[Any, ...] = ()
-        strides: tuple[Any, ...] = ()
-        offset: Any = 0
-        storage = -1
-        try:
-            shape = tuple(map(self._size, Tensor.size(fake)))
-            strides = tuple(map(self._size, fake.stride()))
-            offset = self._size(fake.storage_offset())
-            storage = self._numbers.of_storage(fake.untyped_storage())
-        except (RuntimeError, NotImplementedError, ValueError):
-            # Sparse tensors are no strided memory, nested ones have no shape, lazy parameters neither.
-            pass
-        return TensorFact(
-            shape,
-            str(fake.dtype).removeprefix("torch."),
-            strides,
-            offset,
-            str(fake.device),
-            self._numbers.of_tensor(fake),
-            storage,
-            name,
-        )
-
-    def _size(self, value: Any) -> Any:
-        return value if type(value) is int or self._symbols is None else self._symbols.size(value)
 
     def _place(self, frame: FrameType | None) -> Place | None:
         return self.subject.project.place_of(frame, self._base)
@@ -532,34 +404,6 @@ class _Functions(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return self._session.function(func, args, kwargs or {})
-
-
-class _Numbers:
-    """Numbers for tensors and storages that stay theirs as long as they live."""
-
-    def __init__(self) -> None:
-        self._tensors: dict[int, tuple[weakref.ref[Tensor], int]] = {}
-        self._storages: dict[int, tuple[StorageWeakRef, int]] = {}
-        self._last = 0
-
-    def of_tensor(self, tensor: Tensor) -> int:
-        """The number of a tensor."""
-        known = self._tensors.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            return known[1]
-        self._last += 1
-        self._tensors[id(tensor)] = weakref.ref(tensor), self._last
-        return self._last
-
-    def of_storage(self, storage: torch.UntypedStorage) -> int:
-        """The number of what a tensor's elements are kept in."""
-        known = self._storages.get(storage._cdata)
-        if known is not None:
-            return known[1]
-        self._last += 1
-        # The weak reference keeps the address from being given to another storage.
-        self._storages[storage._cdata] = StorageWeakRef(storage), self._last  # type: ignore[no-untyped-call]
-        return self._last
 
 
 @contextmanager
@@ -621,21 +465,6 @@ def _name_of(func: Callable[..., Any]) -> str:
     if found is not None:
         return str(found)
     return f"{getattr(func, '__module__', None) or 'torch'}.{getattr(func, '__qualname__', repr(func))}"
-
-
-def _facts_in(value: Any) -> Iterator[TensorFact]:
-    if isinstance(value, TensorFact):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _facts_in(part)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _facts_in(part)
-
-
-def _is_node(value: Any) -> bool:
-    return type(value) in torch.utils._pytree.SUPPORTED_NODES
 
 
 def _elements(fact: TensorFact) -> int:

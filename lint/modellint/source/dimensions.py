@@ -14,6 +14,7 @@ from modellint.source.values import (
     Instance,
     Method,
     Number,
+    SelfValue,
     Union,
     Value,
 )
@@ -41,6 +42,9 @@ def dim_of(value: Value | None) -> Dim | None:
             return Dim.symbol(("argument", id(value)))
         case Method(receiver=Argument() as receiver, name=name):
             return Dim.symbol(("attribute", id(receiver), name))
+        case Method(receiver=SelfValue(), name=name):
+            # No class of the project binds it: a number of a class of torch's, as the `num_groups` of `nn.GroupNorm`.
+            return Dim.symbol(("attribute", name))
     return None
 
 

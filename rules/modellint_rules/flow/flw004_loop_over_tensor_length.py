@@ -70,7 +70,7 @@ class LoopOverTensorLength(Rule):
 
     ## Known limits
     A loop whose number of turns the code fixes, by a constant size, a list or a configuration value, is left alone, and so
-    are loops in training only, and in losses. A loop over what is called sources, axes, channels, heads or features, or
+    are loops in training only, and in losses. A loop over what is called sources, axes, channels, heads, states or features, or
     that calls `self.layers[i]` in each turn, is for information: as a rule every input has as many.
 
     ## References
@@ -152,7 +152,7 @@ def _is_of_the_architecture(turns: Turns) -> bool:
 
 
 _PARTS = (
-    r"(?:^|_)n?(?:spks?|speakers?|srcs?|sources?|axis|axes|dims?|channels?|heads?|codebooks?|layers?|levels?|classes|mics?)"
+    r"(?:^|_)n?(?:spks?|speakers?|srcs?|sources?|axis|axes|dims?|channels?|heads?|codebooks?|layers?|levels?|classes|mics?|states?)"
     r"(?:_|$|\d)"
 )
 
