@@ -25,7 +25,7 @@ from modellint.coreml.verdict import to_json
 from modellint.diagnostic import Diagnostic
 from modellint.live import check as checks
 from modellint.live import checkpoint as checkpoints
-from modellint.live import failed, place
+from modellint.live import class_source, failed, place
 from modellint.live.collector import undisturbed
 from modellint.live.fix import FixedModel, fixed_copy
 from modellint.live.fixes.wrappers import inside
@@ -168,7 +168,7 @@ def _root(model: nn.Module, given: str | os.PathLike[str] | None) -> Path:
         if not root.is_dir():
             raise ValueError(f"root must be a folder: {root} is none")
         return root
-    home = place.place_of_class(type(model))
+    home = class_source.place_of_class(type(model))
     path = Path.cwd() if home is None else Path(home.path)
     if not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or place.is_machinery(str(path)):
         path = Path.cwd()

@@ -17,7 +17,8 @@ from modellint.coreml.private import ct, silence, specification, unknown_version
 from modellint.coreml.private_front_end import Failure, FrontEnd
 from modellint.coreml.rank import wide_tensors
 from modellint.coreml.verdict import Blocker, Verdict, choose
-from modellint.live.place import Place, Project, place_of_attribute, place_of_class
+from modellint.live.class_source import place_of_attribute, place_of_class
+from modellint.live.place import Place, Project
 from modellint.live.unchanged import unchanged
 
 if TYPE_CHECKING:

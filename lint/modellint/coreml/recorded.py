@@ -13,7 +13,7 @@ from modellint.coreml.graph_run import Step, graph_run, sanitized
 from modellint.coreml.mil.compare import LIMIT, error_over_scale
 from modellint.coreml.private_mil import declared_shape, made_from
 from modellint.coreml.verification import Layer
-from modellint.live.place import place_of_class
+from modellint.live.class_source import place_of_class
 
 if TYPE_CHECKING:
     from modellint.live.place import Place, Project

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
-from modellint.live.place import Place, place_of_attribute, place_of_class
+from modellint.live.class_source import place_of_attribute, place_of_class
+from modellint.live.place import Place
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject

@@ -96,7 +96,7 @@ class Reading:
 
 def is_reference(owner: object, attribute: str, value: object) -> bool:
     """Whether a list or tuple is there to keep one module from being registered: `self.owner = [owner]`."""
-    from modellint.live.place import binding_of
+    from modellint.live.class_source import binding_of
 
     if type(value) not in (list, tuple) or len(value) != 1:  # type: ignore[arg-type]
         return False

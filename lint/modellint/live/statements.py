@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from modellint.live.binding import written_class
-from modellint.live.place import Place, class_node, span_of, tree_of
+from modellint.live.class_source import class_node
+from modellint.live.place import Place, span_of, tree_of
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from modellint.diagnostic import Diagnostic, Severity
-from modellint.live import hidden, place
+from modellint.live import class_source, hidden
 from modellint.live.capture import Run, TensorFact, capture
 from modellint.live.place import Place, Project
 from modellint.settings import Destination
@@ -238,7 +238,7 @@ class Subject:
 
     def attribute_place(self, module: nn.Module, name: str) -> tuple[str, Place | None]:
         """The name of the class whose code binds ``self.name``, and where it does."""
-        found = place.place_of_attribute(type(module), name, vars(module).get(name))
+        found = class_source.place_of_attribute(type(module), name, vars(module).get(name))
         if found is None:
             return type(module).__name__, self.class_place(module)
         return found[0].__name__, found[1]
@@ -266,7 +266,7 @@ class Subject:
         """The `class` line of the module's class, unless that is torch's own; there the nearest owner's line serves."""
         if type(module).__module__.partition(".")[0] == "torch":
             return None
-        return place.place_of_class(type(module))
+        return class_source.place_of_class(type(module))
 
     def finding(
         self,

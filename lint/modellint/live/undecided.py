@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from modellint.live.class_source import binding_of
 from modellint.live.hidden import BOOKKEEPING
-from modellint.live.place import binding_of
 from modellint.live.reading import reading_of
 
 if TYPE_CHECKING:

@@ -220,7 +220,7 @@ class _Keys:
         return around[-1]
 
     def _is_own(self, cls: type[nn.Module]) -> bool:
-        from modellint.live.place import place_of_class
+        from modellint.live.class_source import place_of_class
 
         if cls not in self._own:
             place = place_of_class(cls)

@@ -175,7 +175,7 @@ def tensors_in(subject: Subject) -> Iterator[tuple[Group, list[Any]]]:
 
 
 def _is_read(group: Group) -> bool:
-    from modellint.live.place import binders_of, binding_of
+    from modellint.live.class_source import binders_of, binding_of
     from modellint.live.reading import reading_of
 
     reading = reading_of(type(group.owner))
