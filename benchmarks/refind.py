@@ -11,7 +11,8 @@ from pathlib import Path
 from build import Outcome
 from classes import parse
 from engine import check
-from modellint.diagnostic import Applicability, Diagnostic, Edit
+from modellint.diagnostic import Applicability, Diagnostic
+from modellint.source.edits import Change, changes_of, shareable
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.text import SourceText
 from unfix import SUPER_INIT, Site
@@ -150,20 +151,13 @@ class Referee:
     ) -> bool:
         """Whether the pieces between the edits are all in the fixed text, in order, and the contents between them."""
         wanted = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
-        edits: list[Edit] = []
-        for finding in findings:
-            if finding.fix is not None and finding.fix.applicability in wanted:
-                edits += [edit for edit in finding.fix.edits if edit not in edits]
-        places = sorted(
-            (
-                unfixed.offset(edit.span.row, edit.span.column),
-                unfixed.offset(edit.span.end_row, edit.span.end_column),
-                edit.content,
-            )
-            for edit in edits
-        )
+        fixes = [found.fix for found in findings if found.fix is not None and found.fix.applicability in wanted]
+        changes: list[Change] = []
+        for fix in fixes:
+            # With the file's own line ends.
+            changes += [one for one in changes_of(fix, unfixed) if one not in changes or not shareable(one)]
         at, position = 0, 0
-        for start, end, content in places:
+        for start, end, content in sorted(changes, key=lambda change: (change.start, change.end)):
             piece = unfixed.text[position:start]
             if not fixed.text.startswith(piece, at):
                 return False
