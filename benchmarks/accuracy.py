@@ -64,7 +64,7 @@ def main() -> int:
     started = time.perf_counter()
     found: list[Found] = []
     for root in arguments.trees:
-        found += _collect(root.resolve(), options, arguments.jobs)
+        found += collect(root.resolve(), options, arguments.jobs)
         _say(f"{root.name}: {sum(len(file.sites) for file in found if file.tree == root.name)} sites")
     if arguments.limit:
         _sample(found, arguments.limit, arguments.seed)
@@ -140,7 +140,7 @@ def _sites_of(facts: FileFacts) -> tuple[list[Site], Counter[tuple[str, str]]]:
     return [site for one in every for site in one.sites], sum((one.excluded for one in every), Counter())
 
 
-def _collect(root: Path, options: Options, jobs: int) -> list[Found]:
+def collect(root: Path, options: Options, jobs: int) -> list[Found]:
     paths = sorted(path for path in root.rglob("*.py") if path.is_file())
     with ProcessPoolExecutor(jobs) as pool:
         every = pool.map(_facts_of, [(path, root) for path in paths], chunksize=16)
