@@ -6,8 +6,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import modellint
+from modellint.cli import cli
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 
@@ -95,6 +97,28 @@ def test_stray_comma() -> None:
 def test_no_fix_where_only_a_list_will_do() -> None:
     report = modellint.check_source(net("self.xs = [nn.Linear(2, 2)]", "self.xs.remove(x)\nreturn x"))
     assert [(d.code, d.fix) for d in report.diagnostics] == [("REG001", None)]
+
+
+SEVERAL = {
+    "branches": "if big:\n    self.xs = @[nn.Linear(2, 2)]$\nelse:\n    self.xs = @[nn.Linear(4, 2), nn.ReLU()]$",
+    "either": "self.xs = @[nn.Linear(2, 2)]$ if big else @[nn.Linear(4, 2)]$",
+    "a slice of itself": "self.xs = @[nn.Linear(2, 2), nn.Linear(2, 2)]$\nif big:\n    self.xs = self.xs[:1]",
+    "one is registered": "self.ys = nn.ModuleList([nn.ReLU()])\nself.xs = self.ys\nif big:\n    self.xs = @[nn.Linear(4, 2)]$",
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_an_attribute_is_fixed_wherever_it_is_bound(name: str) -> None:
+    text = net(SEVERAL[name].replace("@", "").replace("$", ""), "return self.xs[0](x)", ", big")
+    Path("net.py").write_text(text)
+    assert CliRunner().invoke(cli, ["check", "--fix", "net.py"]).exit_code == 0
+    wanted = net(SEVERAL[name].replace("@", "nn.ModuleList(").replace("$", ")"), "return self.xs[0](x)", ", big")
+    assert Path("net.py").read_text() == wanted
+
+
+def test_no_fix_where_it_is_bound_to_a_list_and_to_a_set() -> None:
+    text = net("if big:\n    self.xs = [nn.Linear(2, 2)]\nelse:\n    self.xs = {nn.Linear(2, 2)}", arguments=", big")
+    assert [(d.code, d.fix) for d in modellint.check_source(text).diagnostics] == [("REG001", None)]
 
 
 def test_paramless_is_a_warning() -> None:

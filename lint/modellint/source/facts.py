@@ -77,7 +77,7 @@ class Attribute:
         self.name = name
         self.owner = owner
         self.live = live
-        self._hidden: dict[str, Hidden | None] = {}
+        self._hidden: dict[str, tuple[Hidden, ...]] = {}
 
     @cached_property
     def bindings(self) -> list[Binding]:
@@ -90,12 +90,16 @@ class Attribute:
         return self.owner.uses_of(self.name)
 
     def hidden(self, kind: str) -> Hidden | None:
-        """The first live binding that hides a ``module`` or ``parameter`` in a plain container, if there is one."""
+        """The first of ``all_hidden``, if there is one."""
+        return next(iter(self.all_hidden(kind)), None)
+
+    def all_hidden(self, kind: str) -> tuple[Hidden, ...]:
+        """Every live binding that hides a ``module`` or ``parameter`` in a plain container, and the container."""
         if kind not in self._hidden:
-            self._hidden[kind] = self._find_hidden(kind)
+            self._hidden[kind] = tuple(self._find_hidden(kind))
         return self._hidden[kind]
 
-    def _find_hidden(self, kind: str) -> Hidden | None:
+    def _find_hidden(self, kind: str) -> Iterator[Hidden]:
         for binding in self.live:
             if binding.form == "register":
                 continue
@@ -106,8 +110,7 @@ class Attribute:
                         members, mixed = found
                         stateless = all(isinstance(m, Instance) and self.owner.is_stateless(m) for m in members)
                         certain = all(isinstance(m, Instance) and m.kind == kind for m in members)
-                        return Hidden(binding, part, members, mixed, stateless, certain)
-        return None
+                        yield Hidden(binding, part, members, mixed, stateless, certain)
 
 
 class ModuleClass:

@@ -39,37 +39,60 @@ def unseen_by(hidden: Hidden) -> str:
     return "`eval()` and the export" if hidden.stateless else "`parameters()`, `state_dict()`, `.to()` and `.eval()`"
 
 
-def wrapped(
-    cls: ModuleClass, attribute: Attribute, hidden: Hidden, container: str, lacks: frozenset[str]
-) -> Fix | None:
-    """The fix that binds ``attribute`` to ``nn.<container>`` instead; None where the class uses it as that cannot be used.
+def wrapped(cls: ModuleClass, attribute: Attribute, kind: str, container: str, lacks: frozenset[str]) -> Fix | None:
+    """The fix that binds ``attribute`` to ``nn.<container>`` wherever it hides a ``kind``; None where it cannot be used as that.
 
     ``lacks`` are the methods of the plain container that the registering one does not have.
     """
-    if hidden.kind == "set" or hidden.mixed or _cannot_be_replaced(cls, attribute, lacks):
-        return None
-    nodes = _to_wrap(cls, attribute, hidden)
-    statement = hidden.binding.statement
-    if nodes is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
-        return None
-    function = next(
-        (node for node in walk(cls.node) if isinstance(node, ast.FunctionDef) and _holds(node, statement)), None
-    )
-    spelling = cls.rewriter.spelling(container, function)
-    if spelling is None:
+    found = [hidden for hidden in attribute.all_hidden(kind) if not _is_part_of(attribute, hidden.binding.expression)]
+    if not found or _cannot_be_replaced(cls, attribute, lacks) or not all(_fits(hidden, container) for hidden in found):
         return None
     edits: list[Edit] = []
-    if isinstance(statement, ast.AnnAssign):
-        edits.append(cls.rewriter.replace(statement.annotation, spelling.text))
-    for node in nodes:
-        edits.extend(cls.rewriter.wrap(node, spelling.text))
-    certain = hidden.certain and not attribute.uses.foreign_calls
-    keys = "" if hidden.stateless else "; adds `state_dict` keys"
+    done: set[int] = set()
+    text = ""
+    for hidden in found:
+        nodes = _to_wrap(cls, attribute, hidden)
+        statement = hidden.binding.statement
+        if nodes is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            return None
+        function = next(
+            (node for node in walk(cls.node) if isinstance(node, ast.FunctionDef) and _holds(node, statement)), None
+        )
+        spelling = cls.rewriter.spelling(container, function)
+        if spelling is None:
+            return None
+        text = text or spelling.text
+        new = [node for node in nodes if id(node) not in done]
+        if isinstance(statement, ast.AnnAssign) and id(statement) not in done:
+            edits.append(cls.rewriter.replace(statement.annotation, spelling.text))
+        for node in new:
+            edits.extend(cls.rewriter.wrap(node, spelling.text))
+        edits.extend(edit for edit in spelling.imports if edit not in edits)
+        done.update(map(id, (statement, *new)))
+    certain = all(hidden.certain for hidden in found) and not attribute.uses.foreign_calls
+    keys = "" if all(hidden.stateless for hidden in found) else "; adds `state_dict` keys"
     return Fix(
-        f"Wrap `self.{attribute.name}` in `{spelling.text}`{keys}",
-        (*edits, *spelling.imports),
+        f"Wrap `self.{attribute.name}` in `{text}`{keys}",
+        tuple(edits),
         Applicability.SAFE if certain else Applicability.UNSAFE,
     )
+
+
+def _is_part_of(attribute: Attribute, expression: ast.expr | None) -> bool:
+    """Whether it is a slice of the attribute itself, which registers once what it is a slice of does."""
+    match expression:
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(), attr=name), slice=ast.Slice()):
+            return name == attribute.name
+    return False
+
+
+def _fits(hidden: Hidden, container: str) -> bool:
+    """Whether what a container holds is what ``nn.<container>`` takes."""
+    if hidden.mixed or hidden.kind == "set":
+        return False
+    if container.endswith("List"):
+        return hidden.kind != "dict"
+    return hidden.kind == "dict" and _keys_are_accepted(hidden, container)
 
 
 def _cannot_be_replaced(cls: ModuleClass, attribute: Attribute, lacks: frozenset[str]) -> bool:
@@ -138,7 +161,7 @@ def _through_self(statement: ast.stmt) -> bool:
     return isinstance(node, ast.Attribute)
 
 
-def keys_are_accepted(hidden: Hidden, container: str) -> bool:
+def _keys_are_accepted(hidden: Hidden, container: str) -> bool:
     """Whether every key of a dict is sure to be a string that ``nn.<container>`` takes."""
     from modellint.source.torch_names import MODULE_DICT_ATTRIBUTES, PARAMETER_DICT_ATTRIBUTES
     from modellint.source.values import alternatives

@@ -100,7 +100,7 @@ class ModuleInList(Rule):
                 f"`self.{attribute.name}` keeps modules in a plain {hidden.kind}: {unseen_by(hidden)} do not see them",
                 attribute=attribute.name,
                 severity=Severity.WARNING if hidden.stateless else None,
-                fix=wrapped(cls, attribute, hidden, "ModuleList", LIST_METHODS),
+                fix=wrapped(cls, attribute, "module", "ModuleList", LIST_METHODS),
             )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:

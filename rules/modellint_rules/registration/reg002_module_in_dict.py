@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Feature, Rule
-from modellint_rules.registration.containers import DICT_METHODS, hiding, keys_are_accepted, unseen_by, wrapped
+from modellint_rules.registration.containers import DICT_METHODS, hiding, unseen_by, wrapped
 from modellint_rules.registration.held_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
@@ -81,14 +81,13 @@ class ModuleInDict(Rule):
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
         """Ask every attribute what it hides."""
         for attribute, hidden, place in hiding(cls, "module", keyed=True):
-            accepted = keys_are_accepted(hidden, "ModuleDict")
             yield cls.finding(
                 self,
                 place,
                 f"`self.{attribute.name}` keeps modules in a plain dict: {unseen_by(hidden)} do not see them",
                 attribute=attribute.name,
                 severity=Severity.WARNING if hidden.stateless else None,
-                fix=wrapped(cls, attribute, hidden, "ModuleDict", DICT_METHODS) if accepted else None,
+                fix=wrapped(cls, attribute, "module", "ModuleDict", DICT_METHODS),
             )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:

@@ -89,7 +89,7 @@ class ParameterInList(Rule):
                 f"`self.{attribute.name}` keeps parameters in a plain {hidden.kind}: `parameters()`, `state_dict()` and `.to()` "
                 "do not see them",
                 attribute=attribute.name,
-                fix=wrapped(cls, attribute, hidden, "ParameterList", LIST_METHODS | {"insert", "pop"}),
+                fix=wrapped(cls, attribute, "parameter", "ParameterList", LIST_METHODS | {"insert", "pop"}),
             )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:

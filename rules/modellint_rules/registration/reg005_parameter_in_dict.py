@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.rule import Feature, Rule
-from modellint_rules.registration.containers import hiding, keys_are_accepted, wrapped
+from modellint_rules.registration.containers import hiding, wrapped
 from modellint_rules.registration.held_state import groups, hidden_finding
 
 if TYPE_CHECKING:
@@ -79,14 +79,13 @@ class ParameterInDict(Rule):
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
         """Ask every attribute what it hides."""
-        for attribute, hidden, place in hiding(cls, "parameter", keyed=True):
-            accepted = keys_are_accepted(hidden, "ParameterDict")
+        for attribute, _, place in hiding(cls, "parameter", keyed=True):
             yield cls.finding(
                 self,
                 place,
                 f"`self.{attribute.name}` keeps parameters in a plain dict: `parameters()`, `state_dict()` and `.to()` do not see them",
                 attribute=attribute.name,
-                fix=wrapped(cls, attribute, hidden, "ParameterDict", frozenset()) if accepted else None,
+                fix=wrapped(cls, attribute, "parameter", "ParameterDict", frozenset()),
             )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
