@@ -125,16 +125,18 @@ def _fixed(outcome: Outcome, copy: Path, jobs: int, wanted: tuple[str, ...], bef
     refused = [line for line in said.splitlines() if "was not applied" in line or "stopped after" in line]
     outcome.refused += len(refused)
     outcome.problems += [f"refused\t{line}" for line in refused]
-    once = _digests(copy)
     left = [finding for finding in _checked(copy, jobs) if _applicability(finding) in wanted]
     outcome.problems += [_told(f"left {_applicability(one)}", one, copy) for one in left]
     broken = sorted(before - _compiling(copy, jobs))
     outcome.broken += len(broken)
     outcome.problems += [f"broken\t{path}" for path in broken]
-    _run(copy, jobs, "--fix", *options)
-    changed = [path for path, digest in _digests(copy).items() if once[path] != digest]
-    outcome.unstable += len(changed)
-    outcome.problems += [f"unstable\t{path}" for path in changed]
+    if left:
+        # Elsewhere a second run has nothing to apply.
+        once = _digests(copy)
+        _run(copy, jobs, "--fix", *options)
+        changed = [path for path, digest in _digests(copy).items() if once[path] != digest]
+        outcome.unstable += len(changed)
+        outcome.problems += [f"unstable\t{path}" for path in changed]
     return len(left)
 
 
@@ -159,16 +161,25 @@ def _undo(tree: Path, copy: Path, jobs: int) -> int:
         source = read_source(path) if path.is_file() else None
         if source is None or not _compiles(source.text):
             continue
-        changes: list[Change] = []
-        for wanted in (*_undoings(found.get(path)), *_bare_views(path, source.text)):
-            trial = sorted([*changes, *wanted])
-            apart = all(one.end <= other.start for one, other in pairwise(trial))
-            if apart and _compiles(apply(source.text, trial)):
-                changes = trial
-                count += 1
-        if changes:
+        undoings = [*_undoings(found.get(path)), *_bare_views(path, source.text)]
+        taken = _together(source.text, undoings, each=False) or _together(source.text, undoings, each=True)
+        if taken:
+            count += len(taken)
+            changes = sorted(change for one in taken for change in one)
             (copy / path.relative_to(tree)).write_bytes(source.encode(apply(source.text, changes)))
     return count
+
+
+def _together(text: str, undoings: list[list[Change]], each: bool) -> list[list[Change]]:
+    """As many as can be made at once; none where the result is no valid Python, which ``each`` one is asked or all of them."""
+    taken: list[list[Change]] = []
+    for one in undoings:
+        trial = sorted(change for some in (*taken, one) for change in some)
+        apart = all(before.end <= behind.start for before, behind in pairwise(trial))
+        if apart and (not each or _compiles(apply(text, trial))):
+            taken.append(one)
+    whole = sorted(change for one in taken for change in one)
+    return taken if each or _compiles(apply(text, whole)) else []
 
 
 def _undoings(file: Found | None) -> Iterator[list[Change]]:
