@@ -79,6 +79,25 @@ def make():
 """
 
 
+ASKED = """def position(layers):
+    return layers.index(layers[-1])
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = globals()["made"](2)
+        self.last = position(self.layers)
+
+    def forward(self, x):
+        return self.layers[self.last](self.layers[0](x))
+
+
+def make():
+    return Net().eval(), (torch.randn(2, 4),)
+"""
+
+
 @pytest.fixture(autouse=True)
 def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "modellint.toml").write_text("", "utf-8")
@@ -148,3 +167,12 @@ def test_what_a_local_is_given_later_is_left_alone() -> None:
     path = write(LATER)
     check("--fix", "net.py:make")
     assert "self.layers = layers\n" in path.read_text("utf-8")
+
+
+def test_what_the_constructor_needs_is_put_back() -> None:
+    """The run proves it on what was built, and cannot know how it is built."""
+    path = write(ASKED)
+    done = check("--fix", "net.py:make")
+    assert "taken back: the target no longer runs" in done.stderr
+    assert path.read_text("utf-8") == HEAD + ASKED
+    assert "REG001" in [one["code"] for one in found("net.py:make")]
