@@ -41,9 +41,9 @@ class Report:
     verdict: str = ""
     """The same in a line, with how much is in the way and by which route it converts."""
     fixed: tuple[Applied, ...] = ()
-    """What ``fix_model`` did; the findings are those that are left."""
+    """What ``fix_model`` or ``export`` did to its copy. The findings are those left in that of ``fix_model``."""
     undone: tuple[Applied, ...] = ()
-    """What ``fix_model`` tried and took back, or could not prove, each with why in its ``note``."""
+    """What was tried and taken back, or could not be proven, each with why in its ``note``."""
 
     @property
     def ok(self) -> bool:

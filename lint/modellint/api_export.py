@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from modellint.coreml.exported import Exported
     from modellint.coreml.verification import Verification
+    from modellint.live.fixes.applied import Applied
 
 
 class ExportError(Exception):
@@ -58,7 +59,7 @@ class ExportResult:
     mlmodel: Any
     """coremltools' `MLModel`, not loaded into Core ML: `coremltools.models.MLModel(path)` does that on a Mac."""
     report: Report
-    """What a check of the model as it was finds."""
+    """What a check of the model as it was finds, and what was ``fixed`` in the copy that is exported, or ``undone``."""
     verification: Verification
     """How the package, read back, compares with the model as it was."""
     frontend: str
@@ -159,10 +160,26 @@ def export(
         made = exported(model, example_inputs, flexible or {}, root, destination, options, path, force, seed)
     except OptionError as error:
         raise ValueError(str(error)) from None
-    report = Report(tuple(made.diagnostics), made.convertible, made.verdict)
+    report = Report(
+        tuple(made.diagnostics),
+        made.convertible,
+        made.verdict,
+        _changes(made.summary, "fixed"),
+        _changes(made.summary, "undone"),
+    )
     if made.mlmodel is None:
         raise ExportError(report, made.summary, "" if path is None else str(path))
     return ExportResult(made.mlmodel, report, made.summary.verification, made.summary.route, path, made.summary)
+
+
+def _changes(summary: Exported, kind: str) -> tuple[Applied, ...]:
+    from modellint.live.fixes.applied import BIT_EQUAL, Applied
+
+    return tuple(
+        Applied(one.code, one.what, one.where, one.exactness or BIT_EQUAL, one.note)
+        for one in summary.changes
+        if one.kind == kind
+    )
 
 
 def _labels(given: Sequence[str] | str | PathLike[str] | None) -> tuple[str, ...]:

@@ -398,12 +398,12 @@ def test_package_is_compared_with_the_model_as_it_was(monkeypatch: pytest.Monkey
     """And not with the copy that was fixed."""
 
     def fixed(other: Callable[[nn.Module], nn.Module]) -> Callable[..., export.Fixed]:
-        change = Change("fixed", "REG002 a name", ("blocks.0", "blocks.1"), "bit-equal", "said of it")
+        change = Change("fixed", "a name", ("blocks.0", "blocks.1"), "bit-equal", "said of it", "REG002")
         return lambda model, *_: export.Fixed(other(model), (change,))
 
     monkeypatch.setattr(export, "fixed_model", fixed(copy.deepcopy))
     result = exported(Net(), image())
-    assert "  fixed     REG002 a name: blocks.0, blocks.1 (bit-equal, said of it)" in repr(result).splitlines()
+    assert "  fixed     a name (REG002): blocks.0, blocks.1 (bit-equal, said of it)" in repr(result).splitlines()
     monkeypatch.setattr(export, "fixed_model", fixed(lambda model: Net().eval()))
     with pytest.raises(modellint.ExportError, match="differs from PyTorch"):
         exported(Net(), image())

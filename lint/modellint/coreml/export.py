@@ -47,7 +47,7 @@ def fixed_model(model: nn.Module, inputs: Inputs, destination: Destination, proj
     found = fixed_copy(model, inputs, destination, project)
     told = [("fixed", one) for one in found.applied] + [("undone", one) for one in found.undone]
     changes = (
-        Change(kind, f"{one.title} ({one.code})", one.modules, one.exactness if kind == "fixed" else "", one.note)
+        Change(kind, one.title, one.modules, one.exactness if kind == "fixed" else "", one.note, one.code)
         for kind, one in told
     )
     return Fixed(found.model, tuple(changes), found.left)

@@ -21,6 +21,8 @@ class Change(NamedTuple):
     exactness: str = ""
     """``bit-equal``, or within how many ulps."""
     note: str = ""
+    code: str = ""
+    """Of the rule whose finding it answers; empty for what is done in coremltools."""
 
 
 class Attempt(NamedTuple):
@@ -104,8 +106,8 @@ def from_json(given: Mapping[str, Any]) -> Exported:
         str(given["precision"]),
         str(given["route"]),
         tuple(
-            Change(str(kind), str(what), tuple(map(str, where)), str(exactness), str(note))
-            for kind, what, where, exactness, note in given["changes"]
+            Change(str(kind), str(what), tuple(map(str, where)), str(exactness), str(note), str(code))
+            for kind, what, where, exactness, note, code in given["changes"]
         ),
         tuple(Attempt(*map(str, one)) for one in given["attempts"]),
         verification.from_json(given["verification"]),

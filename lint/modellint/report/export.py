@@ -84,7 +84,8 @@ def _change(change: Change) -> str:
     shown = where if len(where) <= _MOST + 1 else [*where[:_MOST], f"… and {len(where) - _MOST} more"]
     at = f": {', '.join(visible(one) or 'the model itself' for one in shown)}" if shown else ""
     told = ", ".join(filter(None, (change.exactness, change.note)))
-    return visible(change.what) + at + (f" ({visible(told)})" if told else "")
+    code = f" ({change.code})" if change.code else ""
+    return visible(change.what) + code + at + (f" ({visible(told)})" if told else "")
 
 
 def _verified(found: Verification) -> str:
