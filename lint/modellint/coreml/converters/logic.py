@@ -1,82 +1,118 @@
-"""Truth values and bits."""
+"""Truth values and bits.
+
+Integers are taken apart and put together with integer operations only, in two halves of 16 bits: what coremltools makes of a rounded
+division computes in single precision, which holds 24.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
-from modellint.coreml.converters.registration import expresses
+from modellint.coreml.converters.arguments import Unfit
+from modellint.coreml.converters.registration import builds
+from modellint.coreml.private_converters import Var, cast_to, is_boolean, mb
 
 if TYPE_CHECKING:
     from modellint.coreml.converters.arguments import Operand
 
-_BITS = 31
+_HALF = 2**16
+_POWERS = np.array([2**at for at in range(16)], np.int32)
+_SIGNED = np.array([*_POWERS[:15], -(2**15)], np.int32)
+"""What the bits of the upper half stand for, in two's complement."""
+_FACTORS = np.array([2**at for at in range(17)], np.int32)
 
 
-def _bits(x: Any) -> Any:
-    """The lowest 31 bits of integers along a new last axis; two's complement, as floor division has it."""
-    powers = torch.tensor([2**at for at in range(_BITS)])
-    return torch.remainder(torch.div(x.unsqueeze(-1), powers, rounding_mode="floor"), 2)
+def _are_truths(*given: Any) -> bool:
+    return all(is_boolean(one) if isinstance(one, Var) else isinstance(one, bool) for one in given)
 
 
-def _from_bits(bits: Any, negative: Any) -> Any:
-    # In two halves, each of which single precision holds: sums of coremltools' integers may be computed in it.
-    weights = torch.tensor([2**at for at in range(16)])
-    low = (bits[..., :16] * weights).sum(-1).long()
-    high = (bits[..., 16:] * weights[:15]).sum(-1).long()
-    return torch.where(negative, high - 2**15, high) * 2**16 + low
+def _truth(x: Any) -> Any:
+    return x if isinstance(x, Var) else np.bool_(x)
 
 
-def _tensors(x: Any, other: Any) -> tuple[Any, Any]:
-    if not isinstance(x, torch.Tensor):
-        x = torch.full_like(other, x)
-    if not isinstance(other, torch.Tensor):
-        other = torch.full_like(x, other)
-    if x.dtype != other.dtype:
-        x, other = x.long(), other.long()
-    x, other = torch.broadcast_tensors(x, other)  # type: ignore[no-untyped-call]
-    return x, other
+def _integer(x: Any) -> Any:
+    """A variable of integers, or a number. Raises ``Unfit`` for a number that Core ML's integers do not hold."""
+    if isinstance(x, Var):
+        return cast_to(x, torch.int32) if is_boolean(x) else x
+    if not -(2**31) <= x < 2**31:
+        raise Unfit(f"{x} has more than 32 bits")
+    return np.int32(x)
 
 
-@expresses("bitwise_and", "and", "__and__", "__iand__", "iand")
+def _halves(x: Any) -> tuple[Any, Any]:
+    """The upper half, with the sign, and the lower one."""
+    if not isinstance(x, Var):
+        high, low = divmod(int(x), _HALF)
+        return np.int32(high), np.int32(low)
+    high = mb.floor_div(x=x, y=_HALF)
+    return high, mb.sub(x=x, y=mb.mul(x=high, y=_HALF))
+
+
+def _bits(half: Any) -> Any:
+    """The bits of a half along a new last axis, the lowest first."""
+    if not isinstance(half, Var):
+        return np.array([int(half) >> at & 1 for at in range(16)], np.int32)
+    whole = mb.floor_div(x=mb.expand_dims(x=half, axes=[-1]), y=_POWERS)
+    return mb.sub(x=whole, y=mb.mul(x=mb.floor_div(x=whole, y=2), y=2))
+
+
+def _combined(x: Any, other: Any, sums: int, common: int) -> Any:
+    """Of each half, so many times the sum and so many times the bits in common; together both operands' bits, or those of one only."""
+    halves = []
+    for one, two, stand_for in zip(_halves(x), _halves(other), (_SIGNED, _POWERS), strict=True):
+        both = mb.reduce_sum(x=mb.mul(x=mb.mul(x=_bits(one), y=_bits(two)), y=stand_for), axes=[-1])
+        half = both if common == 1 else mb.mul(x=both, y=common)
+        halves.append(mb.add(x=mb.add(x=one, y=two), y=half) if sums else half)
+    return mb.add(x=mb.mul(x=halves[0], y=_HALF), y=halves[1])
+
+
+@builds("bitwise_and", ".scalar_tensor", "and", "__and__", "__iand__", "iand")
 def bitwise_and(x: Operand, other: Operand) -> Any:
     """Both, for truth values and for the bits of integers."""
-    x, other = _tensors(x, other)
-    if x.dtype == torch.bool:
-        return torch.logical_and(x, other)
-    return _from_bits(_bits(x) * _bits(other), torch.logical_and(x < 0, other < 0))
+    if _are_truths(x, other):
+        return mb.logical_and(x=_truth(x), y=_truth(other))
+    return _combined(_integer(x), _integer(other), 0, 1)
 
 
-@expresses("bitwise_or", "or", "__or__", "__ior__", "ior")
+@builds("bitwise_or", ".scalar_tensor", "or", "__or__", "__ior__", "ior")
 def bitwise_or(x: Operand, other: Operand) -> Any:
     """Either, for truth values and for the bits of integers."""
-    x, other = _tensors(x, other)
-    if x.dtype == torch.bool:
-        return torch.logical_or(x, other)
-    return _from_bits(torch.maximum(_bits(x), _bits(other)), torch.logical_or(x < 0, other < 0))
+    if _are_truths(x, other):
+        return mb.logical_or(x=_truth(x), y=_truth(other))
+    return _combined(_integer(x), _integer(other), 1, -1)
 
 
-@expresses("bitwise_xor", "xor", "__xor__", "__ixor__", "ixor")
+@builds("bitwise_xor", ".scalar_tensor", "xor", "__xor__", "__ixor__", "ixor")
 def bitwise_xor(x: Operand, other: Operand) -> Any:
     """One of both, for truth values and for the bits of integers."""
-    x, other = _tensors(x, other)
-    if x.dtype == torch.bool:
-        return torch.logical_xor(x, other)
-    return _from_bits((_bits(x) - _bits(other)).abs(), torch.logical_xor(x < 0, other < 0))
+    if _are_truths(x, other):
+        return mb.logical_xor(x=_truth(x), y=_truth(other))
+    return _combined(_integer(x), _integer(other), 1, -2)
 
 
-@expresses("bitwise_left_shift", "lshift", "__lshift__", "__ilshift__", "bitwise_left_shift.tensor_scalar")
+def _factors(places: Any) -> tuple[Any, Any]:
+    """Two factors, each an integer of 32 bits, whose product is the power of two of 0 to 31 places."""
+    if isinstance(places, Var):
+        first = mb.minimum(x=places, y=np.int32(15))
+        return tuple(mb.gather(x=_FACTORS, indices=one, axis=0) for one in (first, mb.sub(x=places, y=first)))
+    if not 0 <= places < 32:
+        raise Unfit(f"a shift by {places}")
+    first = min(int(places), 15)
+    return _FACTORS[first], _FACTORS[places - first]
+
+
+@builds("bitwise_left_shift", "lshift", "__lshift__", "__ilshift__", ".tensor_scalar", ".scalar_tensor")
 def bitwise_left_shift(x: Operand, other: Operand) -> Any:
-    """Times a power of two; 31 places at most."""
-    x, other = _tensors(x, other)
-    powers = torch.tensor([2**at for at in range(_BITS)])
-    return x * powers[other]
+    """Times a power of two, of 31 places at most."""
+    one, two = _factors(_integer(other))
+    return mb.mul(x=mb.mul(x=_integer(x), y=one), y=two)
 
 
-@expresses("bitwise_right_shift", "rshift", "__rshift__", "__irshift__", "bitwise_right_shift.tensor_scalar")
+@builds("bitwise_right_shift", "rshift", "__rshift__", "__irshift__", ".tensor_scalar", ".scalar_tensor")
 def bitwise_right_shift(x: Operand, other: Operand) -> Any:
-    """Divided by a power of two, and rounded down; 30 places at most."""
-    x, other = _tensors(x, other)
-    powers = torch.tensor([2**at for at in range(_BITS)])
-    return torch.div(x, powers[other], rounding_mode="floor")
+    """Divided by a power of two, of 31 places at most, and rounded down."""
+    one, two = _factors(_integer(other))
+    return mb.floor_div(x=mb.floor_div(x=_integer(x), y=one), y=two)
