@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
@@ -77,8 +77,8 @@ def captures(
 ) -> Iterator[Sequence[Captured]]:
     """Capture a model, which is to be in evaluation mode, by ``trace`` or ``export``, for one conversion after another.
 
-    An export comes twice: without decompositions, and with those to core ATen operators. ``supplied``: as a model that
-    returns tensors only, and without the fast path of attention. Raises ``NotConverted``.
+    An export comes twice: without decompositions, and with those to core ATen operators; each is decomposed when it is asked
+    for. ``supplied``: as a model that returns tensors only, and without the fast path of attention. Raises ``NotConverted``.
     """
     if not supplied:
         yield _captured(model, inputs, destination, route)
@@ -92,11 +92,51 @@ def captures(
                 ready = stack.enter_context(prepared(model, inputs))
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
-        found = _captured(model, inputs, destination, route)
-    yield [one._replace(outputs=ready.outputs, notes=ready.notes) for one in found]
+        found = _captured(model, inputs, destination, route, ready.outputs, ready.notes)
+    yield found
 
 
-def _captured(model: nn.Module, inputs: Inputs, destination: Destination, route: str) -> list[Captured]:
+class _Exports(Sequence[Captured]):
+    """An export without decompositions, and with those to core ATen operators. Raises ``NotConverted`` where one fails."""
+
+    def __init__(self, program: Any, outputs: tuple[str, ...], notes: tuple[str, ...]) -> None:
+        self._program = program
+        self._outputs = outputs
+        self._notes = notes
+        self._made: dict[int, Captured] = {}
+
+    def __len__(self) -> int:
+        return 2
+
+    @overload
+    def __getitem__(self, at: int) -> Captured: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Captured]: ...
+    def __getitem__(self, at: int | slice) -> Captured | Sequence[Captured]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(2))]
+        at = range(2)[at]
+        if at not in self._made:
+            self._made[at] = self._captured(("export", "decomposed")[at], bool(at))
+        return self._made[at]
+
+    def _captured(self, name: str, core: bool) -> Captured:
+        try:
+            with silence(), torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return Captured(name, routes.decomposed(self._program, core), outputs=self._outputs, notes=self._notes)
+        except Exception as error:
+            raise NotConverted(name, "capture", _said(error)) from error
+
+
+def _captured(
+    model: nn.Module,
+    inputs: Inputs,
+    destination: Destination,
+    route: str,
+    outputs: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Sequence[Captured]:
     target = specification(destination.ios)
     with silence(), torch.no_grad(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -106,18 +146,12 @@ def _captured(model: nn.Module, inputs: Inputs, destination: Destination, route:
                 if traced.problems:
                     raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
                 traced.lowered(lowered_graph(traced.program))
-                found = [Captured(route, traced, tuple(_taken(told)))]
-            else:
-                program = routes.exported(model, inputs)
-                found = [
-                    Captured(name, routes.decomposed(program, core))
-                    for name, core in (("export", False), ("decomposed", True))
-                ]
+                return [Captured(route, traced, tuple(_taken(told)), outputs=outputs, notes=notes)]
+            return _Exports(routes.exported(model, inputs), outputs, notes)
         except NotConverted:
             raise
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
-    return found
 
 
 def _taken(told: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:

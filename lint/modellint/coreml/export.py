@@ -53,10 +53,10 @@ def fixed_model(model: nn.Module, inputs: Inputs, destination: Destination, proj
     return Fixed(found.model, tuple(changes), found.left)
 
 
-def captured_by(route: str, model: nn.Module, inputs: Inputs, destination: Destination) -> list[Captured]:
-    """What a route captures of a fixed model. Raises ``NotConverted``."""
+def captured_by(route: str, model: nn.Module, inputs: Inputs, destination: Destination) -> Sequence[Captured]:
+    """What a route captures of a fixed model. Raises ``NotConverted``, and so does what is taken of it."""
     with captures(model, inputs, destination, route, supplied=True) as found:
-        return list(found)
+        return found
 
 
 def converted(captured: Captured, destination: Destination, precision: str) -> tuple[Converted, tuple[Change, ...]]:
@@ -243,7 +243,13 @@ class _Export:
                 except NotConverted as error:
                     self._attempts.append(Attempt(route, error.stage, str(error)))
                     continue
-            yield from kept
+            for at in range(len(kept)):
+                try:
+                    captured = kept[at]
+                except NotConverted as error:
+                    self._attempts.append(Attempt(error.route, error.stage, str(error)))
+                else:
+                    yield captured
 
     def _made(self, model: nn.Module, captured: Captured) -> _Made | None:
         """The package of one route, compared; None where it does not convert."""
