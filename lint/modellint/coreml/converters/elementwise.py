@@ -259,22 +259,26 @@ def polar(magnitude: Tensor, angle: Tensor) -> Any:
     return torch.complex(magnitude * torch.cos(angle), magnitude * torch.sin(angle))
 
 
-@expresses("gcd")
+@builds("gcd")
 def gcd(x: Tensor, other: Tensor) -> Any:
-    """The greatest common divisor, by as many steps as 31 bits can take."""
-    x, other = _tensors(torch.abs(x), torch.abs(other))
-    x, other = torch.broadcast_tensors(x, other)  # type: ignore[no-untyped-call]
+    """The greatest common divisor, by as many steps as 32 bits can take."""
+    # Below zero there is room for all numbers of 32 bits.
+    x, other = (mb.minimum(x=one, y=mb.sub(x=0, y=one)) for one in (x, other))
+    nothing = mb.equal(x=mb.minimum(x=x, y=other), y=0)
+    x = mb.select(cond=nothing, a=-1, b=x)
     for _ in range(46):
-        rest = torch.remainder(x, torch.where(other == 0, 1, other))
-        x, other = torch.where(other == 0, x, other), torch.where(other == 0, 0, rest)
-    return x
+        divisor = mb.select(cond=mb.equal(x=other, y=0), a=x, b=other)
+        whole = mb.floor_div(x=x, y=divisor)
+        x, other = divisor, mb.sub(x=x, y=mb.mul(x=whole, y=divisor))
+    return mb.select(cond=nothing, a=0, b=mb.sub(x=0, y=x))
 
 
-@expresses("lcm")
+@builds("lcm")
 def lcm(x: Tensor, other: Tensor) -> Any:
     """The least common multiple."""
     divisor = gcd(x, other)
-    return torch.abs(torch.div(x, torch.where(divisor == 0, 1, divisor), rounding_mode="floor") * other)
+    divisor = mb.select(cond=mb.equal(x=divisor, y=0), a=1, b=divisor)
+    return mb.abs(x=mb.mul(x=mb.floor_div(x=x, y=divisor), y=other))
 
 
 @expresses("log_sigmoid", exactness=within(8))
