@@ -1,6 +1,7 @@
 """Every supplied converter on random inputs: by both routes, executed, and held against PyTorch.
 
-    python benchmarks/converters.py [PART...] [--inputs 200] [--seed 0]
+    python benchmarks/converters.py [PART...] [--inputs 200] [--seed 0] [--share 1/2] [--elements special]
+                                      [--precision fp16] [--target iOS18]
 
 For each signature in tests/coreml/converters/signatures.txt: shapes drawn by hypothesis, several as one model, and inputs for
 each, special numbers among them. The error is in units in the last place of the largest number that goes in or comes out.
@@ -18,7 +19,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "coreml" / "converters"))
 
 from proof import Outcome, allowed, limit, proven
-from signatures import Line, Several, drawn, lines, values
+from signatures import VARIANTS, Case, Line, Several, drawn, lines, values, varied
+
+from modellint.coreml.conversion import NotConverted
 
 SHAPES = 10
 """How many cases make one model."""
@@ -26,19 +29,22 @@ EACH = 10
 """With how many inputs each is run."""
 
 
-def measure(line: Line, route: str, inputs: int, seed: int) -> tuple[int, Outcome]:
+def measure(line: Line, route: str, options: argparse.Namespace) -> tuple[int, Outcome]:
     """How many inputs were tried, and the worst that came of them."""
     worst, count, used = Outcome(0.0, {}), 0, {}
-    for number, found in enumerate(drawn(line, max(1, inputs // (SHAPES * EACH)), SHAPES, seed)):
-        chance = torch.Generator().manual_seed(seed + number)
+    for number, found in enumerate(drawn(line, max(1, options.inputs // (SHAPES * EACH)), SHAPES, options.seed)):
+        chance = torch.Generator().manual_seed(options.seed + number)
         samples = [[one for case in found for one in values(case, chance)] for _ in range(EACH)]
         torch.manual_seed(0)
+        model = Several(found)
+        if options.elements and not takes(model, samples[0]):
+            return 0, Outcome(0.0, {}, "PyTorch does not take it")
         try:
-            outcome = proven(Several(found), samples, route)
+            outcome = proven(model, samples, route, options.target, options.precision)
         except Exception as error:
-            outcome = Outcome(
-                float("inf"), {}, f"{type(error).__name__}: {error} {[case.expression for case in found][:2]}"[:400]
-            )
+            if options.elements and isinstance(error, NotConverted):
+                return 0, Outcome(0.0, {}, f"declined: {error}"[:300])
+            outcome = Outcome(float("inf"), {}, said(error, found))
         count += SHAPES * EACH
         used |= outcome.used
         if outcome.ulps > worst.ulps:
@@ -46,21 +52,50 @@ def measure(line: Line, route: str, inputs: int, seed: int) -> tuple[int, Outcom
     return count, worst._replace(used=used)
 
 
+def takes(model: Several, sample: list[torch.Tensor]) -> bool:
+    """Whether PyTorch itself computes it."""
+    try:
+        model(*sample)
+    except (RuntimeError, TypeError, NotImplementedError, IndexError):
+        return False
+    return True
+
+
+def said(error: Exception, found: list[Case]) -> str:
+    return f"{type(error).__name__}: {error} {[case.expression for case in found][:2]}"[:400]
+
+
+def share(text: str) -> tuple[int, int]:
+    """Which part, counted from none, of how many."""
+    part, parts = map(int, text.split("/"))
+    return part - 1, parts
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help="parts of operators' names; default: all")
     parser.add_argument("--inputs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--share", type=share, default=(0, 1), help="one of so many parts of the signatures, as 1/2")
+    parser.add_argument("--elements", choices=VARIANTS, help="inputs of other elements than the table says")
+    parser.add_argument("--precision", choices=("fp32", "fp16"), default="fp32")
+    parser.add_argument("--target", default="iOS15")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     print(f"{'operator':26} {'route':7} {'inputs':>6} {'ulps':>8} {'class':14}  expression")
     bad = 0
-    for line in lines():
+    part, parts = options.share
+    for line in lines()[part::parts]:
         if options.parts and not any(part in line.operator for part in options.parts):
             continue
+        if options.elements:
+            other = varied(line, options.elements)
+            if other is None:
+                continue
+            line = other
         for route in line.routes:
-            count, outcome = measure(line, route, options.inputs, options.seed)
+            count, outcome = measure(line, route, options)
             wrong = outcome.ulps > limit(line.operator, outcome)
             bad += wrong
             classes = outcome.used.get(f"aten::{line.operator}") or (
@@ -68,7 +103,7 @@ def main() -> int:
             )
             print(
                 f"{line.operator:26} {route:7} {count:6} {outcome.ulps:8.3g} {classes:14}  {line.expression[:60]}"
-                + (f"\n    WRONG {outcome.problem}" if wrong else ""),
+                + (f"\n    WRONG {outcome.problem}" if wrong else "" if count else f"\n    {outcome.problem}"),
                 flush=True,
             )
     print(f"\n{bad} of a class that they do not keep")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -15,9 +17,10 @@ from modellint.coreml.private_mil import output_names
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 
-HUGE = 3.4e38
+HUGE = {"fp32": 3.4e38, "fp16": 65504.0}
 """From here on a number stands for an infinite one: Core ML's constants know no other."""
 
+EPSILON = {"fp32": torch.finfo(torch.float32).eps, "fp16": torch.finfo(torch.float16).eps}
 
 LARGE = 1e6
 """Inputs above it are there for what becomes of them, and are no measure of rounding."""
@@ -33,13 +36,16 @@ class Outcome(NamedTuple):
     problem: str = ""
 
 
-def proven(model: nn.Module, samples: list[list[Tensor]], route: str) -> Outcome:
+def proven(
+    model: nn.Module, samples: list[list[Tensor]], route: str, target: str = "iOS15", precision: str = "fp32"
+) -> Outcome:
     """The largest error by a route, over all samples."""
     inputs = Inputs(tuple(samples[0]))
-    destination = Destination()
+    destination = Destination(target)
     with captures(model.eval(), inputs, destination, route, supplied=True) as found:
-        made = convert(found[0], destination, "fp32", supplied=True)
+        made = convert(found[0], destination, precision, supplied=True)
     used = {one.operator: one.exactness for one in made.used}
+    _settle()
     execute = Executor(made.program)
     names = output_names(made.program)
     worst, problem = 0.0, ""
@@ -50,34 +56,48 @@ def proven(model: nn.Module, samples: list[list[Tensor]], route: str) -> Outcome
         results = execute(dict(zip(execute.inputs, given, strict=True)))
         scale = max(map(_magnitude, sample), default=0.0)
         for name, one in zip(names, wanted, strict=True):
-            error, said = distance(results[name], one, scale)
+            error, said = distance(results[name], one, scale, precision)
             if error > worst:
                 worst, problem = error, said
     return Outcome(worst, used, problem)
 
 
-def distance(got: Any, wanted: Tensor, scale: float = 0.0) -> tuple[float, str]:
+@cache
+def _settle() -> None:
+    """Leave what is loaded by now out of the garbage collections that coremltools asks for after each conversion."""
+    gc.collect()
+    gc.freeze()
+
+
+def distance(got: Any, wanted: Tensor, scale: float = 0.0, precision: str = "fp32") -> tuple[float, str]:
     """How far a tensor is from another, in units in the last place of the largest finite element, or of ``scale``; and where."""
     if tuple(got.shape) != tuple(wanted.shape) and got.numel() != 1:
         return float("inf"), f"the shape {tuple(got.shape)} for {tuple(wanted.shape)}"
-    left, right = got.reshape(-1).double(), wanted.reshape(-1).double()
-    left, right = _bounded(left), _bounded(right)
-    if not torch.equal(left.isnan(), right.isnan()):
-        return float("inf"), f"not a number: {got.tolist()} for {wanted.tolist()}"[:300]
-    known = ~right.isnan()
+    if got.is_floating_point() != wanted.is_floating_point():
+        return float("inf"), f"{got.dtype} for {wanted.dtype}"
+    left, right = _bounded(got.reshape(-1).double(), precision), _bounded(wanted.reshape(-1).double(), precision)
+    off = left.isnan() != right.isnan()
+    if bool(off.any()):
+        return float("inf"), f"not a number: {_some(left, right, off)}"
+    off = (left != right) & (left.isinf() | right.isinf()) & ~right.isnan()
+    if bool(off.any()):
+        return float("inf"), f"infinite: {_some(left, right, off)}"
+    known = right.isfinite()
     left, right = left[known], right[known]
-    if not torch.equal(left[right.isinf()], right[right.isinf()]) or bool(left[~right.isinf()].isinf().any()):
-        return float("inf"), f"infinite: {got.tolist()} for {wanted.tolist()}"[:300]
-    left, right = left[~right.isinf()], right[~right.isinf()]
     if not right.numel() or torch.equal(left, right):
         return 0.0, ""
+    error = (left - right).abs()
     largest = max(scale, float(right.abs().max()))
-    unit = torch.finfo(torch.float32).eps * max(largest, torch.finfo(torch.float32).tiny)
-    return float((left - right).abs().max()) / unit, f"{got.tolist()} for {wanted.tolist()}"[:300]
+    unit = EPSILON[precision] * max(largest, torch.finfo(torch.float32).tiny)
+    return float(error.max()) / unit, _some(left, right, error == error.max())
 
 
-def _bounded(values: Tensor) -> Tensor:
-    return torch.where(values.abs() >= HUGE, values.sign() * float("inf"), values)
+def _some(got: Tensor, wanted: Tensor, which: Tensor) -> str:
+    return f"{got[which][:3].tolist()} for {wanted[which][:3].tolist()} in {len(wanted)} elements"
+
+
+def _bounded(values: Tensor, precision: str) -> Tensor:
+    return torch.where(values.abs() >= HUGE[precision], values.sign() * float("inf"), values)
 
 
 def allowed(exactness: str) -> float:

@@ -2,8 +2,9 @@
 
 A line of ``signatures.txt`` is ``operator | inputs | expression``; ``operator/trace`` is tried by that route only. An input is a
 shape, one letter for each size that is drawn and digits as they are, and what its elements are: nothing (numbers, infinite ones and
-such that are none among them), ``p`` (plain numbers), ``u`` (numbers between 0.1 and 0.9), ``i`` (integers), ``n`` (integers from 0
-to 30), ``b`` (truth values). ``*`` is any shape; ``?`` one that is broadcast with it. In an expression ``{d}`` is an axis of the first
+such that are none among them), ``s`` (those but for numbers whose product or quotient is too large), ``p`` (plain numbers), ``u`` (numbers
+between 0.1 and 0.9), ``i`` (integers), ``w`` (integers of all 32 bits), ``n`` (integers from 0 to 30), ``o`` (integers from 1 to 30),
+``b`` (truth values). ``*`` is any shape; ``?`` one that is broadcast with it. In an expression ``{d}`` is an axis of the first
 input, counted from either end, and ``{a}``, ``{b}``, … a size.
 """
 
@@ -48,6 +49,25 @@ def lines() -> list[Line]:
         operator, _, route = operator.partition("/")
         found.append(Line(operator, tuple(inputs.split()), expression, (route,) if route else ("trace", "export")))
     return found
+
+
+VARIANTS = {
+    "special": {"p": ""},
+    "plain": {"": "p", "s": "p"},
+    "integer": {"": "i", "s": "i", "p": "i", "u": "o"},
+    "truth": {"": "b", "s": "b", "p": "b", "u": "b"},
+}
+"""What the elements of inputs are instead, by what the table says of them."""
+
+
+def varied(line: Line, variant: str) -> Line | None:
+    """A signature with other elements; None where they are the same."""
+    words = []
+    for word in line.inputs:
+        text, kind = _parsed(word)
+        words.append(f"{text}:{VARIANTS[variant].get(kind, kind)}".removesuffix(":"))
+    found = line._replace(inputs=tuple(words))
+    return None if [_parsed(word) for word in words] == [_parsed(word) for word in line.inputs] else found
 
 
 @st.composite
@@ -96,7 +116,7 @@ def drawn(line: Line, models: int, each: int, seed: int = 0) -> list[list[Case]]
 
 def _parsed(word: str) -> tuple[str, str]:
     text, _, kind = word.partition(":")
-    if not kind and len(text) > 1 and text[-1] in "pu":
+    if not kind and len(text) > 1 and text[-1] in "psu":
         text, kind = text[:-1], text[-1]
     return text, kind
 
@@ -133,7 +153,16 @@ def _tensors(result: Any) -> list[Tensor]:
     return [one for part in result for one in _tensors(part)]
 
 
-_SPECIAL = (0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, 1e-38, 3e38, -0.5)
+_SPECIAL = (3e38, -1e-40, 0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, 1e-38, -0.5)
+"""Another number times the first one, or over the second, is too large for single precision.
+
+PyTorch itself does not know then what it gives. Whether it rounds a product before it adds something is up to the processor
+(``ATEN_CPU_CAPABILITY=default`` does, ``avx2`` does not), and shows in ``torch.add(-inf, 3e38, alpha=1.7)``; ``torch.fmod(1.5, 1e-40)``
+is no number in a long tensor, and 6e-41 in a short one; ``torch.asinh(3e38)`` is infinite in the one, and 89.4 in the other.
+"""
+
+
+_WIDE = (0, 1, -1, 2**24 - 1, 2**24 + 1, -(2**24) - 1, 2**16, -(2**16), 2**31 - 1, -(2**31))
 
 
 def values(case: Case, chance: torch.Generator) -> list[Tensor]:
@@ -145,15 +174,20 @@ def _drawn(shape: tuple[int, ...], kind: str, chance: torch.Generator) -> Tensor
     match kind:
         case "b":
             return torch.randint(0, 2, shape, generator=chance).bool()
+        case "w":
+            found = torch.randint(-(2**31), 2**31, shape, generator=chance)
+            some = torch.rand(shape, generator=chance) < 0.3
+            which = torch.randint(0, len(_WIDE), shape, generator=chance)
+            return torch.where(some, torch.tensor(_WIDE)[which], found).to(torch.int32)
         case "i":
             return torch.randint(-100, 100, shape, generator=chance, dtype=torch.int32)
-        case "n":
-            return torch.randint(0, 30, shape, generator=chance, dtype=torch.int32)
+        case "n" | "o":
+            return torch.randint(int(kind == "o"), 30, shape, generator=chance, dtype=torch.int32)
         case "u":
             return torch.rand(shape, generator=chance) * 0.8 + 0.1
     found = torch.randn(shape, generator=chance) * 2
     if kind == "p":
         return found
     some = torch.rand(shape, generator=chance) < 0.15
-    which = torch.randint(0, len(_SPECIAL), shape, generator=chance)
+    which = torch.randint(2 * int(kind == "s"), len(_SPECIAL), shape, generator=chance)
     return torch.where(some, torch.tensor(_SPECIAL)[which], found)

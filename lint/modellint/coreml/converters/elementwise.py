@@ -101,7 +101,13 @@ def trunc(x: Tensor) -> Any:
 def fmod(x: Operand, other: Operand) -> Any:
     """The remainder with the sign of the dividend."""
     x, other = _tensors(x, other)
-    found = torch.remainder(torch.abs(x), torch.abs(other))
+    size, divisor = torch.abs(x), torch.abs(other)
+    found = torch.remainder(size, divisor)
+    if x.is_floating_point():
+        # Core ML subtracts a multiple of the divisor, which an infinite number is not, nor a quotient beyond all numbers.
+        tiny = torch.logical_and(divisor > 0, isfinite(size))
+        found = torch.where(torch.logical_and(tiny, isinf(size / divisor)), 0.0, found)
+        found = torch.where(torch.logical_and(tiny, isinf(divisor)), size, found)
     return torch.where(x < 0, -found, found)
 
 

@@ -213,9 +213,10 @@ def flip(x: Tensor, dims: list[int]) -> Any:
 
 @expresses("bucketize", ".tensor")
 def bucketize(x: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Any:
-    """How many boundaries lie before each element."""
+    """How many boundaries lie before each element; all before what is no number."""
     values = x.unsqueeze(-1)
-    return (boundaries <= values if right else boundaries < values).long().sum(-1)
+    behind = boundaries > values if right else boundaries >= values
+    return torch.logical_not(behind).long().sum(-1)
 
 
 @expresses("searchsorted", ".tensor", unless=lambda given: len(given["boundaries"].shape) != 1)

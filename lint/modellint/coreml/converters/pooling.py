@@ -68,7 +68,8 @@ class _Windows:
         return self.padded(found, -1.0)
 
 
-def _largest(x: Any, windows: _Windows) -> tuple[Any, Any]:
+def _largest(x: Any, windows: _Windows, placed: bool = True) -> tuple[Any, Any]:
+    """The largest of each window, and where it is, if that is asked for."""
     padded = windows.padded(x, -math.inf)
     best: Any = None
     place: Any = None
@@ -77,7 +78,12 @@ def _largest(x: Any, windows: _Windows) -> tuple[Any, Any]:
         if best is None:
             best, place = part, at
         else:
-            better = torch.logical_or(part > best, torch.isnan(part))
+            better = part > best
+            if part.is_floating_point():
+                better = torch.logical_or(better, torch.isnan(part))
+            if placed and any(windows.padding):
+                # The padding is never the largest, where all else is as small as it.
+                better = torch.logical_or(better, place < 0)
             best, place = torch.where(better, part, best), torch.where(better, at, place)
     return best, place.long()
 
@@ -86,7 +92,7 @@ def _max_pool(rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilatio
     windows = _Windows(x, rank, kernel, stride, padding, dilation, ceil_mode)
     if not windows.cut and all(one == 1 for one in windows.dilation):
         return NotImplemented
-    return _largest(x, windows)[0]
+    return _largest(x, windows, placed=False)[0]
 
 
 @expresses("max_pool1d")
@@ -295,9 +301,14 @@ def _adaptive_max(x: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
         for axis, (begin, end) in enumerate(window):
             part = torch.ops.aten.slice(part, axis - rank, begin, end)
             at = torch.ops.aten.slice(at, axis, begin, end)
-        part = part.reshape(*lead, -1)
+        part, at = part.reshape(*lead, -1), at.reshape(-1)
+        place = torch.index_select(at, 0, torch.argmax(part, -1).reshape(-1)).reshape(lead)
+        if x.is_floating_point():
+            # Of what is no number, the last one.
+            last = torch.amax(torch.where(torch.isnan(part), at, -1), -1)
+            place = torch.where(last >= 0, last, place)
         values.append(torch.amax(part, -1))
-        found.append(torch.index_select(at.reshape(-1), 0, torch.argmax(part, -1).reshape(-1)).reshape(lead))
+        found.append(place)
     return torch.stack(values, -1).reshape(*lead, *output_size), torch.stack(found, -1).reshape(*lead, *output_size)
 
 

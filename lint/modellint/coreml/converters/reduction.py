@@ -136,6 +136,9 @@ def _cumulative(x: Any, dim: int, better: Any) -> tuple[Any, Any]:
         place = torch.full_like(one, at, dtype=torch.int64)
         if values:
             wins = better(one, values[-1])
+            if x.is_floating_point():
+                # What is no number stays the largest and the smallest.
+                wins = torch.logical_or(wins, torch.isnan(one))
             one = torch.where(wins, one, values[-1])
             place = torch.where(wins, place, places[-1])
         values.append(one)
@@ -161,14 +164,20 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 @expresses("median", ".dim")
 def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
-    """The lower of the middle ones of an axis, and its place."""
-    return kthvalue(x, (x.shape[dim] + 1) // 2, dim, keepdim)
+    """The lower of the middle ones of an axis, and its place; what is no number wherever there is one."""
+    value, place = kthvalue(x, (x.shape[dim] + 1) // 2, dim, True)
+    if x.is_floating_point():
+        missing = torch.isnan(x).to(x.dtype)
+        some = torch.amax(missing, dim, keepdim=True) > 0
+        value = torch.where(some, torch.nan, value)
+        place = torch.where(some, torch.argmax(missing, dim, keepdim=True), place)
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
 @expresses("median")
 def median_of_all(x: Tensor) -> Any:
     """The lower of the middle ones of all elements."""
-    return kthvalue(x.reshape(-1), (x.numel() + 1) // 2, 0)[0]
+    return median(x.reshape(-1), 0)[0]
 
 
 @expresses("nanmean", exactness=within(8))
