@@ -194,7 +194,7 @@ def _code_findings(
 
             where = code.rewriter.span(ref.node) if ref is not None else Span(1, 1, 1, 1)
             found.append(rule_failed(rule.code, shown, error, where))
-    vars(code).clear()
+    code.close()
     return found
 
 
@@ -216,8 +216,7 @@ def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: s
             from modellint.own_rules import rule_failed
 
             found.append(rule_failed(rule.code, shown, error, cls.rewriter.span(ref.node)))
-    # Its parts point back at it; without this a run that does not collect garbage would keep every tree.
-    vars(cls).clear()
+    cls.close()
     return found
 
 

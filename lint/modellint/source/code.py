@@ -66,6 +66,12 @@ class Code:
             self._flow.read_methods(rest)
         return self._flow
 
+    def close(self) -> None:
+        """Take apart what points back at itself: nothing collects cycles in a run, and they would keep every tree."""
+        for closure in self._flow.closures:
+            closure.clear()
+        vars(self).clear()
+
     @property
     def lineage(self) -> list[ClassRef]:
         """The class and its bases in the project, in the order in which Python asks them."""

@@ -105,6 +105,8 @@ class Evaluator(ABC):
         self.attributes: Attributes = {}
         self.bindings: list[Binding] = []
         self.fills: list[Fill] = []
+        self.closures: list[dict[str, Value]] = []
+        """The locals that functions keep which are defined within others: what holds them may be in them."""
         self.steps = 0
         self.lineage = project.lineage(cls) if cls is not None else []
         self._class_names = [ref.file.members(ref.node) for ref in self.lineage]
@@ -409,7 +411,9 @@ class Evaluator(ABC):
         return union(receiver.items)
 
     def _lambda(self, node: ast.Lambda, frame: Frame) -> Value:
-        return Function(node, frame.file, {**(frame.closure or {}), **frame.locals}, frame.owner)
+        closure = {**(frame.closure or {}), **frame.locals}
+        self.closures.append(closure)
+        return Function(node, frame.file, closure, frame.owner)
 
     def _walrus(self, node: ast.NamedExpr, frame: Frame) -> Value:
         value = self.value(node.value, frame)

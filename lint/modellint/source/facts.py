@@ -126,9 +126,16 @@ class ModuleClass:
         self.lineage = reading.lineage
         reading.run(list(self._later_methods()))
         self.initialisation: Initialisation = reading.initialisation
+        self._closures = reading.closures
         self.all_bindings: list[Binding] = reading.bindings
         self.fills: list[Fill] = reading.fills
         self.attributes = [Attribute(name, self, live) for name, live in reading.attributes.items()]
+
+    def close(self) -> None:
+        """Take apart what points back at itself: nothing collects cycles in a run, and they would keep every tree."""
+        for closure in self._closures:
+            closure.clear()
+        vars(self).clear()
 
     def _later_methods(self) -> Iterator[Function]:
         seen = {"__init__"}

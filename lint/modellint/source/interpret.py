@@ -510,6 +510,7 @@ class Interpreter(Caller):
         # The function sees later bindings of its surroundings too, so it keeps the very dictionary.
         closure = frame.locals if frame.closure is None else {**frame.closure, **frame.locals}
         frame.locals[node.name] = Function(node, frame.file, closure)
+        self.closures.append(closure)
 
     def _class(self, node: ast.ClassDef, frame: Frame) -> None:
         frame.locals[node.name] = ClassValue(ClassRef(frame.file, node, frame.within))

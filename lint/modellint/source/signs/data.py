@@ -49,29 +49,17 @@ class Taint:
     """Which variables of the functions that ``forward`` runs may hold what."""
 
     def __init__(self, functions: Sequence[Function]) -> None:
-        self.functions = functions
-        self.kept = frozenset(self._attributes_set())
+        self.names = frozenset(function.name for function in functions)
+        self.kept = frozenset(_attributes_set(functions))
         """Attributes of the object that are set while it runs."""
-        self._levels: dict[ast.AST, dict[str, int]] = {}
-
-    def _attributes_set(self) -> Iterator[str]:
-        for function in self.functions:
-            for node in of_kind(function, ast.Attribute):
-                if not isinstance(node.ctx, ast.Load):
-                    yield node.attr
-            for call in of_kind(function, ast.Call):
-                # `self.cache.append(x)`
-                if called_name(call) in _FILLING and isinstance(call.func, ast.Attribute):
-                    yield from (node.attr for node in walk(call.func.value) if isinstance(node, ast.Attribute))
-            for item in of_kind(function, ast.Subscript):
-                if not isinstance(item.ctx, ast.Load):
-                    yield from (part.attr for part in walk(item.value) if isinstance(part, ast.Attribute))
+        # A function's tree holds this: to hold the function in turn would be a cycle, which nothing collects.
+        self._levels: dict[int, dict[str, int]] = {}
 
     def levels(self, function: Function) -> dict[str, int]:
         """What the variables of a function may hold."""
-        found = self._levels.get(function)
+        found = self._levels.get(id(function))
         if found is None:
-            found = self._levels[function] = self._given(function)
+            found = self._levels[id(function)] = self._given(function)
             bound = list(_bindings(function))
             changed = True
             while changed:
@@ -136,7 +124,7 @@ class Taint:
             return TENSOR
         if owner:
             return TENSOR if name in SHOWING else owner
-        return TENSOR if self.kept and any(function.name == name for function in self.functions) else NOTHING
+        return TENSOR if self.kept and name in self.names else NOTHING
 
     def is_size(self, node: ast.expr, function: Function, depth: int = 0) -> bool:
         """Whether an expression may hold a size of what the caller gives."""
@@ -159,6 +147,20 @@ class Taint:
         return False
 
 
+def _attributes_set(functions: Sequence[Function]) -> Iterator[str]:
+    for function in functions:
+        for node in of_kind(function, ast.Attribute):
+            if not isinstance(node.ctx, ast.Load):
+                yield node.attr
+        for call in of_kind(function, ast.Call):
+            # `self.cache.append(x)`
+            if called_name(call) in _FILLING and isinstance(call.func, ast.Attribute):
+                yield from (node.attr for node in walk(call.func.value) if isinstance(node, ast.Attribute))
+        for item in of_kind(function, ast.Subscript):
+            if not isinstance(item.ctx, ast.Load):
+                yield from (part.attr for part in walk(item.value) if isinstance(part, ast.Attribute))
+
+
 def taint_of(functions: Sequence[ast.stmt]) -> Taint:
     """What is known of the functions that a ``forward`` runs, found once."""
     first = functions[0]
@@ -172,7 +174,7 @@ def taint_of(functions: Sequence[ast.stmt]) -> Taint:
 def branches(functions: Sequence[ast.stmt]) -> bool:
     """Whether a condition may depend on the values of a tensor."""
     taint = taint_of(functions)
-    for function in taint.functions:
+    for function in functions_in(functions):
         for test in _tests(function):
             if _is_worth_a_look(test) and taint.of(test, taint.levels(function)) == TENSOR:
                 return True
@@ -182,7 +184,7 @@ def branches(functions: Sequence[ast.stmt]) -> bool:
 def takes_numbers(functions: Sequence[ast.stmt]) -> bool:
     """Whether Python may take a number out of a tensor."""
     taint = taint_of(functions)
-    for function in taint.functions:
+    for function in functions_in(functions):
         for call in of_kind(function, ast.Call):
             match call:
                 case ast.Call(func=ast.Attribute(value=inner, attr="item" | "tolist" | "numpy")):
@@ -201,7 +203,7 @@ def uses_numpy(file: IndexedFile, functions: Sequence[ast.stmt]) -> bool:
     if not any(_is_numpy(one) for several in file.names.values() for one in several):
         return False
     taint = taint_of(functions)
-    for function in taint.functions:
+    for function in functions_in(functions):
         for call in of_kind(function, ast.Call):
             root: ast.expr = call.func
             while isinstance(root, ast.Attribute):
@@ -218,7 +220,7 @@ def uses_numpy(file: IndexedFile, functions: Sequence[ast.stmt]) -> bool:
 def loops(functions: Sequence[ast.stmt]) -> bool:
     """Whether a loop may be as long as a tensor."""
     taint = taint_of(functions)
-    for function in taint.functions:
+    for function in functions_in(functions):
         through = [loop.iter for loop in of_kind(function, ast.For)]
         through += (one.iter for one in of_kind(function, ast.comprehension))
         for node in through:
