@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -36,6 +38,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader has seen enough. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except SystemExit as ended:
+        if arguments is None:
+            _leave(ended.code)
+        raise
+
+
+def _leave(status: object) -> None:
+    """End the process, if all is said: taking every object apart, as Python does, costs a tenth of the check of a file."""
+    if not isinstance(status, int) or threading.active_count() > 1:
+        return
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except OSError:
+        return
+    os._exit(status)
 
 
 class _Commands(click.Group):
