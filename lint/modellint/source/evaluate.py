@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from modellint.source.nodes import is_property
 from modellint.source.symbols import ClassRef, External, FileRef, FunctionRef, ValueRef
 from modellint.source.values import (
     NUMBER,
@@ -433,15 +434,6 @@ class Evaluator(ABC):
 
     def _call(self, node: ast.Call, frame: Frame) -> Value:
         return self.call(node, frame)
-
-
-def is_property(node: ast.AST) -> bool:
-    """Whether a function is the getter or setter of a property."""
-    for decorator in getattr(node, "decorator_list", ()):
-        name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
-        if "property" in name or name in ("setter", "getter"):
-            return True
-    return False
 
 
 def _is_number(value: Value) -> bool:

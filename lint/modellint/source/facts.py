@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.diagnostic import Diagnostic, Fix, Severity
 from modellint.source import known
 from modellint.source.annotations import is_annotated_module
+from modellint.source.entered import changes_attributes
 from modellint.source.interpret import Initialisation, Interpreter
 from modellint.source.nodes import walk
 from modellint.source.rewrite import Rewriter
@@ -146,7 +147,7 @@ class ModuleClass:
             for node in class_functions(ref.node):
                 if node.name not in seen:
                     seen.add(node.name)
-                    if _changes_attributes(node):
+                    if changes_attributes(node):
                         yield Function(node, ref.file, None, ref)
 
     def uses_of(self, attribute: str) -> Uses:
@@ -401,30 +402,3 @@ _LAYER_WORDS = frozenset(
     {"layer", "layers", "block", "blocks", "conv", "linear", "norm", "attn", "attention", "mlp", "encoder", "decoder"}
     | {"embed", "embedding", "module", "net", "head", "cell", "rnn", "lstm", "gru"}
 )
-
-
-def _changes_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a method may bind an attribute of ``self``, or put something into one."""
-    names = [*function.args.posonlyargs, *function.args.args]
-    if not names:
-        return False
-    self_name = names[0].arg
-    for node in walk(function):
-        match node:
-            case ast.Attribute(ctx=ast.Store() | ast.Del(), value=receiver) if _roots_at(receiver, self_name):
-                return True
-            case ast.Subscript(ctx=ast.Store(), value=receiver) if _roots_at(receiver, self_name):
-                return True
-            case ast.Attribute(attr=name, value=receiver) if name in known.CHANGERS and _roots_at(receiver, self_name):
-                return True
-            case ast.Name(id="setattr"):
-                return True
-    return False
-
-
-def _roots_at(node: ast.expr, name: str) -> bool:
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return node.func.id == "super"
-    return isinstance(node, ast.Name) and node.id == name

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from modellint.rule import Feature
-from modellint.source.nodes import walk
+from modellint.source.entered import entered
+from modellint.source.nodes import functions_in, walk
 from modellint.source.symbols import ClassRef, FunctionRef, Imported, dotted_name
 
 if TYPE_CHECKING:
@@ -286,16 +287,12 @@ class _Look:
     def __init__(self, ref: ClassRef | None, project: Project, file: IndexedFile) -> None:
         self.project = project
         self.file = file
-        self.foreign = False
-        self.functions: list[_Function] = []
-        for one in project.lineage(ref) if ref is not None else ():
-            if one.file is not file:
-                self.foreign = True
-                continue
-            for part in one.node.body:
-                if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    self.functions.append(_Function(part))
-        self.methods = {function.node.name for function in self.functions}
+        lineage = project.lineage(ref) if ref is not None else []
+        self.foreign = any(one.file is not file for one in lineage)
+        self.methods = {function.name for one in lineage if one.file is file for function in functions_in([one.node])}
+        run = entered(lineage, file)
+        self.named_abroad = run.named_abroad
+        self.functions = [_Function(function) for function in run.own]
         self._deciding: set[tuple[int, str]] = set()
 
     def container_may_matter(self) -> bool:
@@ -323,6 +320,7 @@ class _Look:
         return bool(filled - stored) or any(
             self._boxy(value, function) and not self._inert(value, function)
             for function in self.functions
+            if function.node.name in self.named_abroad
             for value in function.returns
         )
 

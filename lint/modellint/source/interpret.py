@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source.calls import Arguments, Caller
-from modellint.source.evaluate import is_property
+from modellint.source.nodes import is_property
 from modellint.source.symbols import ClassRef
 from modellint.source.values import (
     SELF,

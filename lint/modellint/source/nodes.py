@@ -124,6 +124,15 @@ def called_name(call: ast.Call) -> str:
     return name
 
 
+def is_property(node: ast.AST) -> bool:
+    """Whether a function is the getter or setter of a property."""
+    for decorator in getattr(node, "decorator_list", ()):
+        name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
+        if "property" in name or name in ("setter", "getter"):
+            return True
+    return False
+
+
 def given_to(call: ast.Call) -> list[ast.expr]:
     """The arguments of a call."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
