@@ -248,3 +248,27 @@ def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
 def test_a_loop_of_a_fixed_number_of_turns_is_clean(forward: str) -> None:
     init = "self.k = k\nself.fc = nn.Linear(3, 3)\nself.layers = nn.ModuleList([nn.Linear(3, 3)])"
     assert codes(net(forward, init=init)) == []
+
+
+def test_a_size_that_a_layer_of_torch_was_built_with_is_fixed() -> None:
+    text = (
+        f"{HEAD}class Norm(nn.GroupNorm):\n    def forward(self, x):\n        n, c, d = x.shape\n"
+        "        y = x.view(n, self.num_groups, c // self.num_groups, d)\n        for i in range(y.size(1)):\n"
+        "            x = x + i\n        return x\n"
+    )
+    assert codes(text) == []
+
+
+@pytest.mark.parametrize(
+    ("forward", "severity"),
+    [
+        ("for state in states:\n    x = x + 1\nreturn x", Severity.INFO),
+        ("final_states = x.abs()\nfor state in final_states:\n    x = x + state\nreturn x", Severity.INFO),
+        ("hidden_states = x.abs()\nfor state in hidden_states:\n    x = x + state\nreturn x", Severity.WARNING),
+        ("for i in range(x.shape[1]):\n    x = self.beam_search(x)\nreturn x", Severity.INFO),
+    ],
+)
+def test_loops_over_states_and_of_a_search_are_for_information(forward: str, severity: Severity) -> None:
+    text = net(forward, arguments="x, states: torch.Tensor", init="self.beam_search = nn.Linear(3, 3)")
+    found = [one for one in modellint.check_source(text).diagnostics if one.code == "FLW004"]
+    assert [one.severity for one in found] == [severity]

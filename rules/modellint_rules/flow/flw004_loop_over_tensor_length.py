@@ -141,6 +141,8 @@ def _is_of_the_architecture(turns: Turns) -> bool:
     targets = [part for loop in loops for part in walk(loop.target)]
     if any(isinstance(part, ast.Name) and re.search(_PARTS, part.id) for part in (*targets, *walk(turns.node))):
         return True
+    if isinstance(turns.node, ast.Name) and re.search(_STATES, turns.node.id):
+        return True
     counters = {part.id for part in targets if isinstance(part, ast.Name)}
     for part in walk(turns.statement):
         match part:
@@ -152,9 +154,11 @@ def _is_of_the_architecture(turns: Turns) -> bool:
 
 
 _PARTS = (
-    r"(?:^|_)n?(?:spks?|speakers?|srcs?|sources?|axis|axes|dims?|channels?|heads?|codebooks?|layers?|levels?|classes|mics?|states?)"
+    r"(?:^|_)n?(?:spks?|speakers?|srcs?|sources?|axis|axes|dims?|channels?|heads?|codebooks?|layers?|levels?|classes|mics?)"
     r"(?:_|$|\d)"
 )
+_STATES = r"(?<!hidden)(?:^|_)states$"
+"""What recurrent layers keep, one for each of their kinds."""
 
 
 def _runs_up_to_size(code: Code, question: Question) -> bool:
