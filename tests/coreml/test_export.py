@@ -280,6 +280,21 @@ def test_states(
     assert not torch.equal(first[0], second[0])
 
 
+@pytest.mark.parametrize(("model", "frontend"), [(Adding, "trace"), (Adding, "export"), (Binding, "export")])
+def test_states_are_compared_in_single_precision_too(model: Callable[[], Any], frontend: str) -> None:
+    made = model().eval()
+    (buffer,) = made.buffers()
+    buffer.fill_(1 / 3)
+    result = exported(
+        made, torch.rand(1, 4), states=True, deployment_target="iOS18", frontend=frontend, precision="fp32"
+    )
+    assert all(one.error <= 1e-5 for one in result.verification.outputs)
+    assert [one.half is not None for one in result.verification.cases if "prediction" in one.label] == [True] * 3
+    (half,) = result.verification.half
+    assert 1e-5 < half.error < 1e-3
+    assert "; with float16 states off by " in repr(result)
+
+
 def test_states_that_nobody_asked_for_are_refused() -> None:
     with pytest.raises(modellint.ExportError, match="forward updates mean: --state") as caught:
         exported(Binding(), torch.rand(1, 4), deployment_target="iOS18")

@@ -99,6 +99,14 @@ def test_state_is_compared_over_several_predictions() -> None:
     assert any("zero" in note for note in found.notes)
 
 
+def test_state_in_single_precision_is_compared_as_closely_as_all_else() -> None:
+    found = verified(Averaging(), X, frontend="export", deployment_target="iOS18", precision="fp32")
+    assert found.ok
+    assert all(one.error <= 1e-5 for one in found.outputs)
+    assert all(one.snr >= 30 for one in found.half)
+    assert found.half
+
+
 def test_other_lengths_are_compared() -> None:
     found = verified(nn.Linear(4, 3), torch.randn(2, 4), flexible={0: {0: (1, 9)}})
     assert found.ok

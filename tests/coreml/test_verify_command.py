@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+import modellint
 from modellint.coreml.private import ct, silence
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -224,6 +225,42 @@ def test_saved_package(package: Path) -> None:
     assert "the package computes something else" in wrong.stdout
     assert run(package, "net.mlpackage", "--input", "2x4").returncode == 2
     assert run(package, "net.mlpackage", "--reference", "model.py:Net", "--precision", "fp32").returncode == 2
+
+
+KEEPING = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    decay = 0.9
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.full((1, 4), 1 / 3))
+
+    def forward(self, x):
+        self.mean.mul_(self.decay).add_(x)
+        return self.mean * 2
+
+
+class Wrong(Net):
+    decay = 0.9001
+"""
+
+
+def test_saved_package_with_a_state_is_compared_as_if_the_state_were_single(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(KEEPING, "utf-8")
+    scope: dict[str, Any] = {}
+    exec(KEEPING, scope)
+    options: dict[str, Any] = {"states": True, "deployment_target": "iOS18", "precision": "fp32", "root": tmp_path}
+    modellint.export(scope["Net"](), (torch.rand(1, 4),), output=tmp_path / "net.mlpackage", **options)
+    right = run(tmp_path, "net.mlpackage", "--reference", "model.py:Net", "--input", "1x4")
+    assert right.returncode == 0, right.stdout + right.stderr
+    # That far off is not to be seen in float16.
+    wrong = run(tmp_path, "net.mlpackage", "--reference", "model.py:Wrong", "--input", "1x4")
+    assert wrong.returncode == 1
+    assert "the package computes something else" in wrong.stdout
 
 
 IMAGES = """\

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "the example"
 _NEARLY_ZERO = 1e-7
-_STATE_ERROR = 5e-3
 _OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"
 _DRAWS = 6
 _WIDE = 10 * NUDGE
@@ -136,8 +135,6 @@ class Comparison:
         predictor = Predictor(program, dict(self.model.named_buffers()))
         if predictor.is_stateful and _OF_STATES not in self.notes:
             self.notes.append(_OF_STATES)
-            # Core ML keeps states in float16, whatever the program computes in.
-            self.limit = _STATE_ERROR
         return predictor
 
     def leaves(self, inputs: Inputs, route: str) -> list[Any]:
@@ -270,10 +267,10 @@ class Comparison:
         return False
 
     def _half_compared(
-        self, predictor: Predictor, leaves: Sequence[Any], case: Given, expected: Sequence[Tensor]
+        self, predictor: Predictor, leaves: Sequence[Any], case: Given, expected: Sequence[Tensor], count: int = 1
     ) -> float | None:
         try:
-            (found,) = predictor(leaves)
+            found = predictor(leaves, count)[-1]
         except Misfit:
             return None
         except ExecutionError as error:
@@ -291,7 +288,7 @@ class Comparison:
                 self._half[at] = one
         return worst(outputs)
 
-    def over_steps(self, predictor: Predictor, route: str) -> None:
+    def over_steps(self, predictor: Predictor, halved: Predictor | None, route: str) -> None:
         """Compare several predictions in a row, where the model or the program keeps a state."""
         if self.mismatch is not None or not self._budget:
             return
@@ -307,8 +304,9 @@ class Comparison:
         if not varies and not predictor.is_stateful:
             return
         case = Given(EXAMPLE, self.inputs, True)
+        leaves = self.leaves(self.inputs, route)
         try:
-            found = predictor(self.leaves(self.inputs, route), STEPS)
+            found = predictor(leaves, STEPS)
         except ExecutionError as error:
             self._fail(case, runs[0], str(error))
             return
@@ -316,7 +314,10 @@ class Comparison:
             label = f"{EXAMPLE}, prediction {count}"
             outputs = list(self._judged(predictor, values, expected, case._replace(label=label), count))
             self._keep(self._outputs, outputs)
-            self.cases.append(Case(label, worst(outputs)))
+            half = None
+            if halved is not None:
+                half = self._half_compared(halved, leaves, case._replace(label=label), expected, count)
+            self.cases.append(Case(label, worst(outputs), half))
             bad = tuple(at for at, one in enumerate(outputs) if not one.ok)
             if bad:
                 self.mismatch = Mismatch(case, label, count, bad, expected)

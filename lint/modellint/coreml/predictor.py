@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from torch import Tensor
 
 from modellint.coreml.graph_run import sanitized
 from modellint.coreml.mil.executor import Executor, Observer
-from modellint.coreml.private_mil import output_names
+from modellint.coreml.mil.operation import operations
+from modellint.coreml.private_mil import dtype_name, is_state, output_names
 
 
 class Misfit(Exception):
@@ -24,6 +26,7 @@ class Predictor:
         buffers: The model's tensors by name: a state that is called like one starts with its value, others with zeros.
         names: Of the model's arguments; where the program's inputs are called like them, that is their order.
         prepared: What is done to a tensor of the model's before the program's input of that name takes it.
+        rounds: Whether fp16 numbers are rounded to half precision.
 
     Raises:
         UnknownOperations: For a program that cannot be executed.
@@ -35,9 +38,11 @@ class Predictor:
         buffers: Mapping[str, Tensor] | None = None,
         names: Sequence[str] = (),
         prepared: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
+        *,
+        rounds: bool = True,
     ) -> None:
         self.program = program
-        self.executor = Executor(program)
+        self.executor = Executor(program, rounds=rounds)
         order = [sanitized(name) for name in names]
         self.input_names = order if set(order) == set(self.executor.inputs) else list(self.executor.inputs)
         """In the order of the model's own."""
@@ -53,8 +58,7 @@ class Predictor:
         Raises ``Misfit``, and ``ExecutionError`` where the program cannot be run.
         """
         given = self.named(leaves)
-        for name, value in self._initial.items():
-            self.executor.states[name] = value.to(self.executor.states[name].dtype).clone()
+        self.executor.begin(self._initial)
         found = []
         for at in range(count):
             results = self.executor(given, observe if at == count - 1 else None)
@@ -81,6 +85,30 @@ class Predictor:
             if name in self._prepared:
                 given[name] = self._prepared[name](given[name])
         return given
+
+    def unrounded(self) -> Predictor:
+        """The same, with fp16 numbers that are not rounded."""
+        twin = copy(self)
+        twin.executor = Executor(self.program, rounds=False)
+        return twin
+
+
+def is_half_in_states_alone(program: Any) -> bool:
+    """Whether a program has states and computes in float32: Core ML keeps states in float16 whatever the program computes in."""
+    known = operations()
+    has_states = False
+    for function in program.functions.values():
+        has_states = has_states or any(is_state(one) for one in function.inputs.values())
+        for one in function.operations:
+            moves = one.op_type in _OF_STATES or (one.op_type in known and known[one.op_type].moves)
+            if one.op_type.startswith("constexpr_") or (
+                not moves and any(dtype_name(variable) == "fp16" for variable in one.outputs)
+            ):
+                return False
+    return has_states
+
+
+_OF_STATES = frozenset({"const", "cast", "read_state", "coreml_update_state"})
 
 
 def _shown(shape: Sequence[int | None]) -> str:

@@ -16,7 +16,7 @@ from modellint.coreml.conversion import NotConverted, captures
 from modellint.coreml.locate import Locator
 from modellint.coreml.mil.compare import LIMIT
 from modellint.coreml.mil.executor import UnknownOperations
-from modellint.coreml.predictor import Predictor
+from modellint.coreml.predictor import Predictor, is_half_in_states_alone
 from modellint.coreml.private_mil import Image, PackageError, images, is_rounded, read_package
 from modellint.coreml.reference import copied_inputs
 from modellint.coreml.verification import AGREES, DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
@@ -130,10 +130,13 @@ def _told_of(name: str, image: Image, scaling: pixels.Scaling, is_own: bool) -> 
 def _compared(comparison: Comparison, predictor: Predictor, project: Project, with_layers: bool) -> Verification:
     if comparison.is_random() and comparison.reference.drops:
         raise Undecided(RANDOM)
-    is_half = is_rounded(predictor.program)
+    halved = predictor if is_rounded(predictor.program) else None
+    if is_half_in_states_alone(predictor.program):
+        predictor = predictor.unrounded()
+    is_half = predictor is halved
     comparison.limit = _HALF_ERROR if is_half else LIMIT
-    comparison.over_cases(predictor, predictor if is_half else None, "trace")
-    comparison.over_steps(predictor, "trace")
+    comparison.over_cases(predictor, halved, "trace")
+    comparison.over_steps(predictor, halved, "trace")
     half_ok = comparison.judged_half()
     if half_ok is None and is_half and not comparison.failure:
         comparison.mismatch = None
@@ -147,6 +150,8 @@ def _compared(comparison: Comparison, predictor: Predictor, project: Project, wi
     verdict, reason = AGREES, ""
     if comparison.mismatch is not None or half_ok is False:
         verdict, reason = DIFFERS, comparison.failure or "the package computes something else"
+        if comparison.mismatch is None and not is_half:
+            reason = "float16, which Core ML keeps states in, is not precise enough"
     shown = tuple(layers) if with_layers else ()
     return told(comparison, verdict, reason, "package", half_ok=half_ok, first_difference=first, layers=shown)
 

@@ -14,6 +14,7 @@ from modellint.coreml.comparison import EXAMPLE, Comparison, Undecided, coarse
 from modellint.coreml.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.coreml.locate import Locator, first_line
 from modellint.coreml.mil.executor import UnknownOperations
+from modellint.coreml.predictor import is_half_in_states_alone
 from modellint.coreml.reference import copied_inputs
 from modellint.coreml.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, Output, Verification
 from modellint.coreml.where import of_precision
@@ -148,13 +149,16 @@ class _Verifier:
         try:
             predictor = comparison.predictor(single.program)
             halved = None if half is None else comparison.predictor(half.program)
+            if is_half_in_states_alone(single.program):
+                halved = halved or predictor
+                predictor = predictor.unrounded()
         except UnknownOperations as error:
             raise Undecided(f"the program cannot be executed: {error}") from None
         if is_random and comparison.reference.drops:
             return self._told(UNDECIDED, RANDOM, first_difference=locator.random_step())
         self._progress("comparing")
         comparison.over_cases(predictor, halved, captured.route)
-        comparison.over_steps(predictor, captured.route)
+        comparison.over_steps(predictor, halved, captured.route)
         first, layers = locator.located(predictor, halved, self._with_layers)
         spilled = locator.overflows(predictor, halved)
         verdict, reason = AGREES, ""

@@ -66,7 +66,10 @@ def _rows(found: Exported) -> Iterator[tuple[str, str]]:
     for change in found.changes:
         yield _ABOUT.get(change.kind, change.kind), _change(change)
     if found.ok:
-        yield "verified", _verified(found.verification)
+        yield (
+            "verified",
+            _verified(found.verification, "float16" if found.precision == "fp16" else "with float16 states"),
+        )
     yield "target", f"{found.target}, computes in {'float16' if found.precision == 'fp16' else 'float32'}"
     yield "size", size(found.size)
     for title, features in (("input", found.inputs), ("output", found.outputs), ("state", found.states)):
@@ -88,7 +91,7 @@ def _change(change: Change) -> str:
     return visible(change.what) + code + at + (f" ({visible(told)})" if told else "")
 
 
-def _verified(found: Verification) -> str:
+def _verified(found: Verification, half: str) -> str:
     parts = []
     if found.outputs:
         worst = max(found.outputs, key=lambda one: one.error)
@@ -96,14 +99,14 @@ def _verified(found: Verification) -> str:
         noise = f" (on {worst.case}, where rounding does as much to the model)" if worst.error > _EXPLAINED else ""
         parts.append(f"float32 {far if worst.error else 'equal'}{noise}")
     if found.half:
-        parts.append(_half(found.half))
+        parts.append(f"{half} {_half(found.half)}")
     count = sum(one.error is not None for one in found.cases)
     return f"{'; '.join(parts) or 'executed'}; on {count} sets of inputs"
 
 
 def _half(outputs: Sequence[Output]) -> str:
     worst = min(outputs, key=lambda one: one.snr)
-    return f"float16 {f'off by {number(worst.max_abs_error)}, {decibels(worst.snr)}' if worst.error else 'equal'}"
+    return f"off by {number(worst.max_abs_error)}, {decibels(worst.snr)}" if worst.error else "equal"
 
 
 def _features(title: str, features: Sequence[Feature]) -> Iterator[tuple[str, str]]:

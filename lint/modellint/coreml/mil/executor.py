@@ -68,6 +68,7 @@ class Executor:
     Args:
         program: A `coremltools` MIL program, of a conversion's result or read from a package.
         function: Which of its functions; default: the one that runs by default.
+        rounds: Whether fp16 numbers are rounded to half precision; without it they keep what single precision computes.
 
     Raises:
         UnknownOperations: For a program with operations that are not known.
@@ -75,11 +76,12 @@ class Executor:
         KeyError: For a function that the program does not have; the message names those it has.
     """
 
-    def __init__(self, program: Any, function: str | None = None) -> None:
+    def __init__(self, program: Any, function: str | None = None, *, rounds: bool = True) -> None:
         names = function_names(program)
         if function is not None and function not in names:
             raise KeyError(f"the program has no function {function!r}, but {', '.join(names)}")
         self._function = program.functions[function or names[0]]
+        self._rounds = rounds
         self._constants: dict[Any, Any] = {}
         self._fixed: set[Any] = set()
         unknown = sorted(set(_unknown(self._function)))
@@ -113,6 +115,13 @@ class Executor:
             if is_state(variable):
                 self.states[name] = values[variable]
         return {variable.name: result for variable, result in zip(self._function.outputs, results, strict=True)}
+
+    def begin(self, states: Mapping[str, Tensor]) -> None:
+        """Give states, by name, the values that the next prediction starts with."""
+        for name, value in states.items():
+            dtype = dtype_name(self._function.inputs[name])
+            held = as_dtype(value, dtype) if self._rounds else value.to(DTYPES[dtype])
+            self.states[name] = held.clone()
 
     def _planned(self, block: Any, inputs: tuple[Any, ...]) -> _Plan:
         """Constants are found here, compressed weights expanded, and each variable's last reader is found."""
@@ -202,6 +211,8 @@ class Executor:
                 written = self._value(step.inputs["value"], values)
                 values[step.inputs["state"]] = written
                 return [written]
+            case "cast" if step.declared[0].dtype == "fp16" and not self._rounds:
+                return [self._value(step.inputs["x"], values).to(DTYPES["fp16"])]
         definition = step.definition
         assert definition is not None
         arguments = dict(step.fixed)
@@ -252,7 +263,7 @@ class Executor:
                         step.kind, step.operation.name, f"gives {result.dtype}, and {declared.dtype} is declared"
                     )
                 result = result.to(held)
-            if declared.dtype == "fp16" and not (step.definition is None or step.definition.moves):
+            if declared.dtype == "fp16" and self._rounds and not (step.definition is None or step.definition.moves):
                 result = rounded_to_half(result)
         shape = declared.shape
         if shape is not None and (
