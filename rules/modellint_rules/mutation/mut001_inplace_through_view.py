@@ -102,6 +102,7 @@ class InplaceThroughView(Rule):
             if not all(map(changes, readings)) or is_for_capture_only(code, write.node, write.function):
                 continue
             severity = severity_in(code, self.severity, write.node, write.function)
+            found = [_loser(one, written) for one in readings]
             if all(map(_is_behind_ellipsis, readings)):
                 yield code.finding(
                     self,
@@ -109,11 +110,11 @@ class InplaceThroughView(Rule):
                     "An assignment behind an ellipsis goes to other dimensions, or is refused, when a traced model is converted",
                     severity=severity,
                     statement=write.statement,
-                    fix=_spelled_out(code, readings),
+                    # Dimensions alone do not help where another name loses the write as well.
+                    fix=None if all(found) else _spelled_out(code, readings),
                     advice="Write the dimensions out: `x[:, :, 1] = v`",
                 )
                 continue
-            found = [_loser(one, written) for one in readings]
             for one in readings:
                 for target in _target(one) if item_of(one) is not None else ():
                     written.setdefault(id(target), []).append(one)
