@@ -30,8 +30,8 @@ from modellint.source.symbols import (
 )
 from modellint.source.text import SourceText, Undecodable
 
-_KEPT_TREES = 192
-_KEPT_CHECKED = 16
+_KEPT_TREES = 256
+_KEPT_CHECKED = 64
 """Files that were checked and that no other file has asked for yet: most are never asked for."""
 _DEEPEST = 16
 _Touched: TypeAlias = Union[str, "frozenset[_Touched]"]
