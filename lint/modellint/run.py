@@ -191,12 +191,17 @@ class Checker:
         outcome.fixed.update(fixed.applied)
         return True
 
-    def fix(self, path: Path, unsafe: bool, write: bool, outcome: Outcome) -> None:
-        """Apply the fixes of a file; note in ``outcome`` what was done and what is left."""
+    def fix(
+        self, path: Path, unsafe: bool, write: bool, outcome: Outcome, known: Sequence[Diagnostic] | None = None
+    ) -> None:
+        """Apply the fixes of a file; note in ``outcome`` what was done and what is left.
+
+        ``known`` are the findings of the file as it is, if not those of source alone.
+        """
         settings = self.job.resolver.of_folder(path.parent)
         shown = self.job.shown(path)
         rules = self.job.rules_for(path, settings)
-        found = self.check(path)
+        found = self.check(path) if known is None else known
         if not any(finding.fix for finding in found):
             outcome.diagnostics.extend(found)
             return
@@ -208,11 +213,13 @@ class Checker:
             return
         data = path.read_bytes()
         source = SourceText.decode(data)
-        fixed = fix_text(
-            source,
-            lambda text: tuple(_kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules)),
-            unsafe,
-        )
+
+        def look(text: SourceText) -> tuple[Diagnostic, ...]:
+            if text is source and known is not None:
+                return tuple(known)
+            return tuple(_kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules))
+
+        fixed = fix_text(source, look, unsafe)
         if fixed.problem:
             outcome.problems.extend(f"{shown}: {line}" for line in fixed.problem.splitlines())
         if fixed.text == source.text:

@@ -176,3 +176,39 @@ def test_what_the_constructor_needs_is_put_back() -> None:
     assert "taken back: the target no longer runs" in done.stderr
     assert path.read_text("utf-8") == HEAD + ASKED
     assert "REG001" in [one["code"] for one in found("net.py:make")]
+
+
+def test_a_diff_shows_what_a_run_proves_and_writes_nothing() -> None:
+    path = write(LISTS)
+    done = check("--diff", "net.py:make")
+    assert done.exit_code == 1
+    assert path.read_text("utf-8") == HEAD + LISTS
+    added = [line[1:].strip() for line in done.stdout.splitlines() if line.startswith("+") and "self." in line]
+    assert added == [
+        'self.layers = nn.ModuleList(globals()["made"](2))',
+        'self.table = nn.ModuleDict(dict(zip("ab", globals()["made"](2))))',
+        'self.register_buffer("scale", getattr(torch, "ones")(4), persistent=False)',
+    ]
+    assert "Would fix 3 findings in 1 files." in done.stderr
+
+
+def test_a_diff_holds_what_source_shows_too() -> None:
+    path = write(LISTS.replace('self.nested = [globals()["made"](1)]', "self.nested = [[nn.Linear(4, 4)]]"))
+    shown = check("--diff", "net.py:make").stdout
+    check("--fix", "net.py:make")
+    added = [line[1:] for line in shown.splitlines() if line.startswith("+") and not line.startswith("+++")]
+    assert "        self.nested = nn.ModuleList([nn.ModuleList([nn.Linear(4, 4)])])" in added
+    assert all(line in path.read_text("utf-8").splitlines() for line in added)
+
+
+def test_a_diff_without_a_run_says_so() -> None:
+    write(LISTS.replace("(2, 4),)", "(2, 5),)"))
+    done = check("--diff", "net.py:make")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "warning: nothing is proven on net.py:make, which does not run: " in done.stderr
+
+
+def test_what_one_target_does_not_prove_is_not_written() -> None:
+    path = write(LISTS + "\n\ndef other():\n    return Net().eval(), (torch.randn(2, 5),)\n")
+    check("--fix", "net.py:make", "net.py:other")
+    assert 'self.layers = globals()["made"](2)' in path.read_text("utf-8")

@@ -132,7 +132,7 @@ def _check_files(job: Job, targets: list[Path], live: list[Wanted], options: Map
         click.echo(f"root: {job.root}\nsettings: {top.config or 'defaults'}\nfiles: {len(files)}", err=True)
     outcome = Outcome(files=len(files))
     progress = Progress(len(files))
-    if options["fix"] or (options["unsafe_fixes"] and options["show_diff"]) or options["show_diff"]:
+    if (options["fix"] or options["show_diff"]) and not (live and options["show_diff"]):
         checker = Checker(job)
         for count, path in enumerate(files, 1):
             checker.fix(path, options["unsafe_fixes"], not options["show_diff"], outcome)
@@ -145,14 +145,16 @@ def _check_files(job: Job, targets: list[Path], live: list[Wanted], options: Map
         click.echo("warning: no Python files found", err=True)
     # A model's code may change or delete its own file: what it was is what the findings show.
     texts = Texts(job.folder, None)
-    if live and not options["show_diff"]:
+    if live:
         for one in live:
             if one.location.file is not None:
                 texts(job.shown(one.location.file))
         from modellint.cli import live_targets
 
         live_targets.check(job, files, live, outcome, options)
-        if options["fix"] and live_targets.fix_proven(job, files, live, outcome, options):
+        if options["show_diff"]:
+            live_targets.show_fixes(job, files, outcome, options["unsafe_fixes"])
+        elif options["fix"] and live_targets.fix_proven(job, files, live, outcome, options):
             texts = Texts(job.folder, None)
     return _finish(job, outcome, options, None, texts=texts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,18 @@ import click
 from modellint import live_run
 from modellint.cli.options import limits
 from modellint.cli.output import Waiting
+from modellint.diagnostic import Applicability
 from modellint.merge import settled
 from modellint.run import Checker, Outcome
 from modellint.source.replace import ReplaceError, replace_file
 
 if TYPE_CHECKING:
+    from modellint.diagnostic import Diagnostic
     from modellint.live_run import Wanted
     from modellint.run import Job
 
+_FAILED = ("LNT002", "LNT003", "LNT004", "SHP008")
+"""Codes of the findings that stand for a target that does not run, or a file that cannot be read."""
 _ROUNDS = 5
 """How often what live checks prove is written to source and checked again."""
 
@@ -28,7 +32,7 @@ def check(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, opt
     base = Path.cwd() if options["plugin"] else job.root
     waiting = Waiting()
     results = []
-    twins = bool(options["fix"])
+    twins = bool(options["fix"] or options["show_diff"])
     for checked in live_run.check(job, live, limits(options), options["seed"] or 0, base, waiting, twins=twins):
         waiting.close()
         for note in checked.notes:
@@ -60,9 +64,7 @@ def _fix_once(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome,
     before: dict[Path, bytes] = {}
     for path in files:
         shown = job.shown(path)
-        found = [one for one in outcome.diagnostics if one.path == shown and one.evidence != "source"]
-        # A finding stands once for each target.
-        found = list({(one.code, one.span, one.class_name, one.attribute): one for one in found}.values())
+        found = [one for one in _each_once(outcome.diagnostics) if one.path == shown and one.evidence != "source"]
         if any(one.fix is not None for one in found):
             data = path.read_bytes()
             if checker.fix_proven(path, found, fixed):
@@ -86,5 +88,29 @@ def _fix_once(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome,
     return True
 
 
+def show_fixes(job: Job, files: list[Path], outcome: Outcome, unsafe: bool) -> None:
+    """Put into ``outcome`` the changes that fixes of its findings would make, those that live checks proved among them."""
+    checker = Checker(job)
+    found = _each_once(outcome.diagnostics)
+    for one in found:
+        if one.target is not None and one.code in _FAILED:
+            click.echo(f"warning: nothing is proven on {one.target}, which does not run: {one.message}", err=True)
+    outcome.diagnostics = []
+    for path in files:
+        shown = job.shown(path)
+        checker.fix(path, unsafe, False, outcome, [one for one in found if one.path == shown])
+
+
+def _each_once(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Findings stand once for each target; what one of these does not prove is not proven."""
+    kept: dict[tuple[object, ...], Diagnostic] = {}
+    for one in found:
+        key = (one.code, one.path, one.span, one.class_name, one.attribute)
+        known = kept.setdefault(key, one)
+        if known.fix is not None and (one.fix is None or one.fix.applicability is not Applicability.SAFE):
+            kept[key] = one
+    return list(kept.values())
+
+
 def _failures(outcome: Outcome) -> int:
-    return sum(one.code in ("LNT002", "LNT003", "LNT004", "SHP008") for one in outcome.diagnostics)
+    return sum(one.code in _FAILED for one in outcome.diagnostics)
