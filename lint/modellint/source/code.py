@@ -249,7 +249,7 @@ class Code:
 
     def top_functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions of the file that stand in no class."""
-        return _top_functions(self.file)
+        return self.file.functions
 
     def is_aside(self, function: ast.AST | None) -> bool:
         """Whether a method only builds, saves, moves or shows the object; by its name, or as nothing else calls it."""
@@ -274,7 +274,7 @@ class Code:
         functions = {_name(f): f.node for f in self.methods}
         if self.ref is None or "forward" not in functions:
             return frozenset()
-        outside = _top_functions(self.file)
+        outside = self.file.functions
         found: set[ast.AST] = set()
         pending = [functions["forward"]]
         while pending:
@@ -282,18 +282,16 @@ class Code:
             if function in found:
                 continue
             found.add(function)
-            for node in walk(function):
-                match node:
-                    case ast.Call(func=ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name)) if (
-                        name in functions
-                    ):
+            for call in of_kind(function, ast.Call):
+                match call.func:
+                    case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name) if name in functions:
                         pending.append(functions[name])
-                    case ast.Call(func=ast.Name(id=name)) if name in outside:
+                    case ast.Name(id=name) if name in outside:
                         pending.append(outside[name])
-                    case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() if node is not function:
-                        found.add(node)
                     case _:
                         pass
+            for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda):
+                found.update(of_kind(function, kind))
         return frozenset(found)
 
     def shows(self, sign: str) -> bool:
@@ -336,7 +334,7 @@ class Code:
     def holds(self, node: ast.AST) -> bool:
         """Whether a node stands in the class, in a base of it in the file, or in a function of the file."""
         places = [ref.node for ref in self.lineage if ref.file is self.file]
-        return any(part is node for place in (*places, *_top_functions(self.file).values()) for part in walk(place))
+        return any(part is node for place in (*places, *self.file.functions.values()) for part in walk(place))
 
     @cached_property
     def rewriter(self) -> Rewriter:
@@ -405,17 +403,13 @@ def _called_on_self(methods: list[Function]) -> set[str]:
     """Names of the methods that other methods of the class call."""
     found: set[str] = set()
     for function in methods:
-        for node in walk(function.node):
-            match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name != _name(function):
+        for call in of_kind(function.node, ast.Call):
+            match call.func:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name) if name != _name(function):
                     found.add(name)
                 case _:
                     pass
     return found
-
-
-def _top_functions(file: IndexedFile) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
-    return {node.name: node for node in file.tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
 def _may_be_called(name: str, text: str) -> bool:
@@ -434,7 +428,7 @@ def _may_be_called(name: str, text: str) -> bool:
 def _functions_outside(file: IndexedFile, project: Project) -> Iterator[Function]:
     """Functions of a file and methods of its classes that are no modules, but for functions that the file itself calls."""
     called: set[str] = set()
-    if any(_may_be_called(name, file.source.text) for name in _top_functions(file)):
+    if any(_may_be_called(name, file.source.text) for name in file.functions):
         calls = (call for statement in file.tree.body for call in of_kind(statement, ast.Call))
         called = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
     for node in file.tree.body:

@@ -236,11 +236,9 @@ class Project:
             return None
         for position in range(len(within) - 1, -1, -1):
             scope = within[position]
-            body = getattr(scope, "body", None)
-            if isinstance(body, list) and (position == len(within) - 1 or not isinstance(scope, ast.ClassDef)):
-                names: dict[str, list[Binding]] = {}
-                collect_names(body, names, [])
-                bindings: list[Binding] = [one for one in names.get(name, ()) if not isinstance(one, ast.expr)]
+            if position == len(within) - 1 or not isinstance(scope, ast.ClassDef):
+                found = file.names_inside(scope).get(name, ())
+                bindings: list[Binding] = [one for one in found if not isinstance(one, ast.expr)]
                 if bindings:
                     return self._best(file, bindings, within[: position + 1], depth)
         if name in file.names:

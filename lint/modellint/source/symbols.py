@@ -82,7 +82,7 @@ Binding: TypeAlias = Imported | ast.ClassDef | ast.FunctionDef | ast.AsyncFuncti
 class IndexedFile:
     """A parsed file and the names bound at its top, each with everything that is ever bound to it."""
 
-    __slots__ = ("_calls", "_members", "_uses", "names", "path", "source", "stars", "tree")
+    __slots__ = ("_calls", "_inside", "_members", "_uses", "functions", "names", "path", "source", "stars", "tree")
 
     def __init__(self, path: str, source: SourceText, tree: ast.Module) -> None:
         self.path = path
@@ -90,10 +90,25 @@ class IndexedFile:
         self.tree = tree
         self.names: dict[str, list[Binding]] = {}
         self.stars: list[Imported] = []
+        self.functions = {
+            node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
+        """The functions that stand in no class, by name."""
+        self._inside: dict[ast.AST, dict[str, list[Binding]]] = {}
         self._members: dict[ast.ClassDef, dict[str, ast.stmt]] = {}
         self._calls: dict[ast.AST, frozenset[str] | None] = {}
         self._uses: dict[ast.ClassDef, ClassUses] = {}
         collect_names(tree.body, self.names, self.stars)
+
+    def names_inside(self, scope: ast.AST) -> dict[str, list[Binding]]:
+        """What the statements of a function or class of this file bind."""
+        found = self._inside.get(scope)
+        if found is None:
+            found = self._inside[scope] = {}
+            body = getattr(scope, "body", None)
+            if isinstance(body, list):
+                collect_names(body, found, [])
+        return found
 
     def uses(self, cls: ast.ClassDef) -> ClassUses:
         """How the methods of a class of this file use its attributes."""
