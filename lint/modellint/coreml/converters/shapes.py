@@ -90,3 +90,16 @@ def where(condition: Tensor, x: Operand, other: Operand) -> Any:
     found = torch.where(condition, x, other)
     shape = torch.broadcast_shapes(condition.shape, *(one.shape for one in (x, other) if list(one.shape) != ones))  # type: ignore[no-untyped-call]
     return found if found.shape == shape else found.reshape(shape)
+
+
+@expresses("native_channel_shuffle")
+def native_channel_shuffle(x: Tensor, groups: int) -> Any:
+    """The channels of groups, one of each in turn."""
+    parts = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    return parts.transpose(1, 2).reshape(x.shape)
+
+
+@expresses("mt")
+def matrix_transposed(x: Tensor) -> Any:
+    """The last two axes in each other's place."""
+    return x.transpose(-2, -1)
