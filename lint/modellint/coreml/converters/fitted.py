@@ -1,0 +1,35 @@
+"""Polynomials through PyTorch's own values of a function in double precision, summed in single precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch._subclasses import fake_tensor
+
+
+@cache
+def coefficients(function: Callable[[Any], Any], low: float, high: float, count: int) -> tuple[float, ...]:
+    """Those of Chebyshev's polynomials on an interval, from the function's values at their zeros."""
+    with fake_tensor.unset_fake_temporarily():
+        angles = (torch.arange(count, dtype=torch.float64) + 0.5) * (math.pi / count)
+        values = function((torch.cos(angles) + 1) / 2 * (high - low) + low)
+        terms = torch.cos(torch.arange(count, dtype=torch.float64).unsqueeze(-1) * angles)
+        found: list[float] = ((terms * values).sum(-1) * (2 / count)).tolist()
+    return found[0] / 2, *found[1:]
+
+
+def fitted(x: Any, function: Callable[[Any], Any], low: float, high: float, count: int) -> Any:
+    """A smooth function of one tensor on an interval; beyond its ends, what it is there."""
+    return _summed(torch.clamp((x - low) * (2 / (high - low)) - 1, -1.0, 1.0), coefficients(function, low, high, count))
+
+
+def _summed(x: Any, given: Sequence[float]) -> Any:
+    """Clenshaw's recurrence."""
+    now, before = torch.full_like(x, given[-1]), torch.zeros_like(x)
+    for one in reversed(given[1:-1]):
+        now, before = 2 * x * now - before + one, now
+    return x * now - before + given[0]
