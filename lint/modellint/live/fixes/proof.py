@@ -27,6 +27,8 @@ SMALL = 256 * 1024**2
 """Bytes of state up to which the numbers are kept and restored, where a run may write to them."""
 MOST_ULPS = 256
 """How far rounding may take results apart, in units in the last place of the output's largest magnitude."""
+_MARGIN = 4
+"""How many times further than what was seen another input may be off."""
 _WITH_GRADIENTS = 2
 """How many of the inputs gradients are compared on."""
 _FAST, _SLOW = 0.2, 2.0
@@ -82,7 +84,7 @@ class Proof:
             return BIT_EQUAL, ""
         if farthest > MOST_ULPS:
             return "", f"the outputs differ by {farthest:.3g} units in the last place"
-        return f"<= {2 ** math.ceil(math.log2(max(farthest, 1)))} ulps", ""
+        return f"<= {_MARGIN * 2 ** math.ceil(math.log2(max(farthest, 1)))} ulps", ""
 
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
