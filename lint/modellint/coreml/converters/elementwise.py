@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from modellint.coreml import private_converters as private
@@ -76,6 +77,23 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """The identity above a threshold that shows."""
     scaled = x * beta
     return torch.where(scaled > threshold, x, torch.log1p(torch.exp(scaled)) / beta)
+
+
+def _has_layer(given: dict[str, Any]) -> bool:
+    """Whether coremltools takes the slopes: constants that are equal, or of an input of rank 4."""
+    x, slopes = given["x"], given["weight"].val
+    if slopes is None or not x.shape or np.ndim(slopes) != 1:
+        return False
+    return len(x.shape) == 1 or (
+        isinstance(x.shape[1], (int, np.integer)) and (len(x.shape) == 4 or bool(np.all(slopes == slopes[0])))
+    )
+
+
+@expresses("prelu", unless=_has_layer)
+def prelu(x: Tensor, weight: Tensor) -> Any:
+    """Slopes that differ by channel at any rank, and ones that are computed."""
+    slopes = weight.reshape([-1] + [1] * (x.dim() - 2) if x.dim() > 1 else [1] * x.dim())
+    return torch.where(x > 0, x, slopes * x)
 
 
 @expresses("sqrt", exactness=within(1), unless=lambda given: not is_integral(given["x"]))
