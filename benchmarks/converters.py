@@ -4,7 +4,8 @@
                                       [--precision fp16] [--target iOS18]
 
 For each signature in tests/coreml/converters/signatures.txt: shapes drawn by hypothesis, several as one model, and inputs for
-each, special numbers among them. The error is in units in the last place of the largest number that goes in or comes out.
+each, special numbers among them. The error is in units in the last place of the largest number that goes in or comes out; of half precision
+with ``--precision fp16``, where the inputs are plain numbers that it holds.
 """
 
 from __future__ import annotations
@@ -23,21 +24,22 @@ from signatures import VARIANTS, Case, Line, Several, drawn, lines, values, vari
 
 from modellint.coreml.conversion import NotConverted
 
-SHAPES = 10
-"""How many cases make one model."""
 EACH = 10
-"""With how many inputs each is run."""
+"""With how many inputs each case is run."""
 
 
 def measure(line: Line, route: str, options: argparse.Namespace) -> tuple[int, Outcome]:
     """How many inputs were tried, and the worst that came of them."""
     worst, count, used = Outcome(0.0, {}), 0, {}
-    for number, found in enumerate(drawn(line, max(1, options.inputs // (SHAPES * EACH)), SHAPES, options.seed)):
+    shapes, half = options.shapes, options.precision == "fp16"
+    for number, found in enumerate(drawn(line, max(1, options.inputs // (shapes * EACH)), shapes, options.seed)):
         chance = torch.Generator().manual_seed(options.seed + number)
         samples = [[one for case in found for one in values(case, chance)] for _ in range(EACH)]
+        if half:
+            samples = [[one.half().float() if one.is_floating_point() else one for one in each] for each in samples]
         torch.manual_seed(0)
         model = Several(found)
-        if options.elements and not takes(model, samples[0]):
+        if options.elements and not all(takes(model, one) for one in samples):
             return 0, Outcome(0.0, {}, "PyTorch does not take it")
         try:
             outcome = proven(model, samples, route, options.target, options.precision)
@@ -45,7 +47,7 @@ def measure(line: Line, route: str, options: argparse.Namespace) -> tuple[int, O
             if options.elements and isinstance(error, NotConverted):
                 return 0, Outcome(0.0, {}, f"declined: {error}"[:300])
             outcome = Outcome(float("inf"), {}, said(error, found))
-        count += SHAPES * EACH
+        count += shapes * EACH
         used |= outcome.used
         if outcome.ulps > worst.ulps:
             worst = outcome
@@ -56,7 +58,7 @@ def takes(model: Several, sample: list[torch.Tensor]) -> bool:
     """Whether PyTorch itself computes it."""
     try:
         model(*sample)
-    except (RuntimeError, TypeError, NotImplementedError, IndexError):
+    except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
         return False
     return True
 
@@ -78,6 +80,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--share", type=share, default=(0, 1), help="one of so many parts of the signatures, as 1/2")
     parser.add_argument("--elements", choices=VARIANTS, help="inputs of other elements than the table says")
+    parser.add_argument("--shapes", type=int, default=10, help="how many cases make one model")
     parser.add_argument("--precision", choices=("fp32", "fp16"), default="fp32")
     parser.add_argument("--target", default="iOS15")
     options = parser.parse_args()
@@ -89,14 +92,14 @@ def main() -> int:
     for line in lines()[part::parts]:
         if options.parts and not any(part in line.operator for part in options.parts):
             continue
-        if options.elements:
-            other = varied(line, options.elements)
-            if other is None:
-                continue
-            line = other
+        elements = options.elements or ("half" if options.precision == "fp16" else None)
+        other = line if elements is None else varied(line, elements)
+        if other is None and options.elements:
+            continue
+        line = other or line
         for route in line.routes:
             count, outcome = measure(line, route, options)
-            wrong = outcome.ulps > limit(line.operator, outcome)
+            wrong = outcome.ulps > limit(line.operator, outcome, options.precision)
             bad += wrong
             classes = outcome.used.get(f"aten::{line.operator}") or (
                 max(outcome.used.values(), key=allowed) if outcome.used else "plain"

@@ -194,6 +194,9 @@ def full(size: Any, value: float, dtype: torch.dtype | None, like: Any) -> Any:
 
 _BUILDER = {
     torch.bool: "bool",
+    torch.uint8: "int32",
+    torch.int8: "int32",
+    torch.int16: "int32",
     torch.int32: "int32",
     torch.int64: "int32",
     torch.float16: "fp16",

@@ -111,7 +111,11 @@ def _magnitude(given: Tensor) -> float:
     return float(size[size < LARGE].max()) if bool((size < LARGE).any()) else 0.0
 
 
-def limit(operator: str, outcome: Outcome) -> float:
+HALVES = 16.0
+"""The units of half precision that anything may be off: it rounds after each operation, so some steps in a row add up."""
+
+
+def limit(operator: str, outcome: Outcome, precision: str = "fp32") -> float:
     """The units in the last place that an expression of an operator may be off: by its class, and those of what took part."""
     stated = (one.exactness for one in table().get(operator, ()))
-    return max(map(allowed, (*stated, *outcome.used.values())), default=0.0)
+    return max(map(allowed, (*stated, *outcome.used.values())), default=0.0) if precision == "fp32" else HALVES

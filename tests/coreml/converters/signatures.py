@@ -2,10 +2,10 @@
 
 A line of ``signatures.txt`` is ``operator | inputs | expression``; ``operator/trace`` is tried by that route only. An input is a
 shape, one letter for each size that is drawn and digits as they are, and what its elements are: nothing (numbers, infinite ones and
-such that are none among them), ``s`` (those but for numbers whose product or quotient is too large), ``p`` (plain numbers), ``u`` (numbers
-between 0.1 and 0.9), ``i`` (integers), ``w`` (integers of all 32 bits), ``n`` (integers from 0 to 30), ``o`` (integers from 1 to 30),
-``b`` (truth values). ``*`` is any shape; ``?`` one that is broadcast with it. In an expression ``{d}`` is an axis of the first
-input, counted from either end, and ``{a}``, ``{b}``, … a size.
+such that are none among them), ``s`` (those but for numbers whose product or quotient is too large), ``p`` (plain numbers), ``r``
+(small and large ones), ``u`` (numbers between 0.1 and 0.9), ``i`` (integers), ``w`` (integers of all 32 bits), ``n`` (integers from
+0 to 30), ``m`` (from 0 to 15), ``o`` (from 1 to 30), ``b`` (truth values). ``*`` is any shape; ``?`` one that is broadcast with it. In an
+expression ``{d}`` is an axis of the first input, counted from either end, and ``{a}``, ``{b}``, … a size.
 """
 
 from __future__ import annotations
@@ -52,10 +52,13 @@ def lines() -> list[Line]:
 
 
 VARIANTS = {
-    "special": {"p": ""},
-    "plain": {"": "p", "s": "p"},
-    "integer": {"": "i", "s": "i", "p": "i", "u": "o"},
-    "truth": {"": "b", "s": "b", "p": "b", "u": "b"},
+    "special": {"p": "", "s": "", "r": ""},
+    "bounded": {"p": "s", "r": "s"},
+    "plain": {"": "p", "s": "p", "r": "p"},
+    "half": {"": "p", "s": "p", "r": "p", "n": "m"},
+    "large": {"": "r", "s": "r", "p": "r"},
+    "integer": {"": "i", "s": "i", "p": "i", "r": "i", "u": "o"},
+    "truth": {"": "b", "s": "b", "p": "b", "r": "b", "u": "b"},
 }
 """What the elements of inputs are instead, by what the table says of them."""
 
@@ -116,7 +119,7 @@ def drawn(line: Line, models: int, each: int, seed: int = 0) -> list[list[Case]]
 
 def _parsed(word: str) -> tuple[str, str]:
     text, _, kind = word.partition(":")
-    if not kind and len(text) > 1 and text[-1] in "psu":
+    if not kind and len(text) > 1 and text[-1] in "prsu":
         text, kind = text[:-1], text[-1]
     return text, kind
 
@@ -158,7 +161,7 @@ _SPECIAL = (3e38, -1e-40, 0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, 1e-38, 
 
 PyTorch itself does not know then what it gives. Whether it rounds a product before it adds something is up to the processor
 (``ATEN_CPU_CAPABILITY=default`` does, ``avx2`` does not), and shows in ``torch.add(-inf, 3e38, alpha=1.7)``; ``torch.fmod(1.5, 1e-40)``
-is no number in a long tensor, and 6e-41 in a short one; ``torch.asinh(3e38)`` is infinite in the one, and 89.4 in the other.
+is no number in a long tensor, and 6e-41 in a short one.
 """
 
 
@@ -181,12 +184,16 @@ def _drawn(shape: tuple[int, ...], kind: str, chance: torch.Generator) -> Tensor
             return torch.where(some, torch.tensor(_WIDE)[which], found).to(torch.int32)
         case "i":
             return torch.randint(-100, 100, shape, generator=chance, dtype=torch.int32)
-        case "n" | "o":
-            return torch.randint(int(kind == "o"), 30, shape, generator=chance, dtype=torch.int32)
+        case "n" | "o" | "m":
+            return torch.randint(
+                int(kind == "o"), 15 if kind == "m" else 30, shape, generator=chance, dtype=torch.int32
+            )
         case "u":
             return torch.rand(shape, generator=chance) * 0.8 + 0.1
     found = torch.randn(shape, generator=chance) * 2
-    if kind == "p":
+    if kind == "r":
+        found = found * 10.0 ** int(torch.randint(-2, 4, (), generator=chance))
+    if kind in "pr":
         return found
     some = torch.rand(shape, generator=chance) < 0.15
     which = torch.randint(2 * int(kind == "s"), len(_SPECIAL), shape, generator=chance)

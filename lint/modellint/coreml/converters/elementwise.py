@@ -30,7 +30,8 @@ def _holds(x: Any, mask: Any) -> bool:
 
 @expresses("addcmul", exactness=within(1))
 def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Any:
-    """The input plus ``value`` times a product."""
+    """The input plus ``value`` times a product; of integers PyTorch takes the whole part of ``value``."""
+    value = value if x.is_floating_point() else int(value)
     return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
 
 
@@ -250,7 +251,7 @@ def asinh(x: Tensor) -> Any:
     size = torch.abs(x)
     near = size + size * size / (1 + torch.sqrt(size * size + 1))
     found = torch.where(
-        size > 1e4, torch.log(torch.clamp(size, min=1e-30)) + 0.6931471805599453, _log1p(torch.clamp(near, max=1e8))
+        size > 1e4, torch.log(torch.where(size > 1, size, 1.0)) + 0.6931471805599453, _log1p(torch.clamp(near, max=1e8))
     )
     return torch.where(x < 0, -found, found)
 
@@ -260,7 +261,9 @@ def acosh(x: Tensor) -> Any:
     """The inverse of the hyperbolic cosine."""
     more = x - 1
     return torch.where(
-        x > 1e4, torch.log(torch.clamp(x, min=1e-30)) + 0.6931471805599453, _log1p(more + torch.sqrt(more * (more + 2)))
+        x > 1e4,
+        torch.log(torch.where(x > 1, x, 1.0)) + 0.6931471805599453,
+        _log1p(more + torch.sqrt(more * (more + 2))),
     )
 
 

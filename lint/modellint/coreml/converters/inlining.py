@@ -66,7 +66,19 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
     placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     variables = dict(zip(placeholders, (leaves[at] for at in places), strict=True))
     found = private.inline(call.context, module.graph, module, variables, call.node.meta)
-    return pytree.tree_unflatten(found, shape)
+    (given,) = module.graph.find_nodes(op="output")
+    return pytree.tree_unflatten([_typed(*pair) for pair in zip(found, given.args[0], strict=True)], shape)
+
+
+def _typed(variable: Any, node: Any) -> Any:
+    """A result as of the type that PyTorch gives it: coremltools counts in single precision, for one."""
+    value = getattr(node, "meta", {}).get("val")
+    if not isinstance(variable, private.Var) or not isinstance(value, torch.Tensor) or private.is_complex(variable):
+        return variable
+    wanted, found = value.dtype, private.torch_type(variable)
+    if wanted.is_complex or wanted.is_floating_point == found.is_floating_point:
+        return variable
+    return private.cast_to(variable, torch.float32 if wanted.is_floating_point else wanted)
 
 
 def _write_nowhere(graph: Any) -> None:

@@ -25,6 +25,9 @@ def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, beta: Number = 1, alpha: N
 
 
 def _plus(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    if not x.is_floating_point():
+        # As PyTorch has it.
+        beta, alpha = int(beta), int(alpha)
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product

@@ -46,6 +46,13 @@ def rms_norm(x: Tensor, normalized_shape: list[int], weight: Tensor | None = Non
     return found if weight is None else found * weight
 
 
+@expresses("log_softmax", ".int", "_log_softmax", exactness=within(8))
+def log_softmax(x: Tensor, dim: int, dtype: object = None) -> Any:
+    """The logarithm of the parts of a whole; coremltools takes that of what has been rounded to zero."""
+    off = x.float() - torch.amax(x.float(), dim, keepdim=True)
+    return off - torch.log(torch.exp(off).sum(dim, keepdim=True))
+
+
 @expresses("renorm", exactness=within(16))
 def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Any:
     """Parts along an axis, made as short as a limit."""
