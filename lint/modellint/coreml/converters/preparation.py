@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+
+from modellint.coreml.converters.substitution import Substituting, normalizing_in_operators
 
 if TYPE_CHECKING:
     from modellint.live.subject import Inputs
@@ -30,13 +31,14 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
     """Turn off the fast path of attention, and let a model that returns anything but tensors return a tuple of them."""
     with ExitStack() as stack:
         stack.enter_context(_without_fast_path())
-        with _Placed() as placed:
+        stack.enter_context(normalizing_in_operators(model))
+        with Substituting(not inputs.flexible) as substituting:
             given = model(*inputs.args, **inputs.kwargs)
         attends = any(isinstance(one, (nn.MultiheadAttention, nn.TransformerEncoderLayer)) for one in model.modules())
         fast = ("the fast path of attention is off",) if attends else ()
-        if placed.count and not inputs.flexible:
-            stack.enter_context(placed)
-            fast = (*fast, "as_strided takes the elements by their places")
+        if substituting.notes:
+            stack.enter_context(substituting)
+            fast = (*fast, *substituting.notes)
         if _is_plain(given):
             yield Prepared((), fast)
             return
@@ -52,44 +54,6 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
         stack.enter_context(_returning(model, kept))
         by_name = not isinstance(given, (list, tuple)) or hasattr(given, "_fields")
         yield Prepared(tuple(names) if by_name else (), notes)
-
-
-class _Placed(TorchFunctionMode):
-    """With ``as_strided`` as a selection of elements by their places.
-
-    Where they lie in memory only the tensors themselves know: what is captured has their elements in order.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function not in (torch.as_strided, torch.Tensor.as_strided):
-            return function(*args, **(kwargs or {}))
-        self.count += 1
-        return _at_places(*args, **(kwargs or {}))
-
-
-def _at_places(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002
-    """What ``as_strided`` gives. Raises ``NotImplementedError`` for elements that are not the tensor's own."""
-    steps = [int(one) for one in input.stride()]
-    begin = int(input.storage_offset())
-    places = [0 if storage_offset is None else int(storage_offset) - begin]
-    for length, step in zip(size, stride, strict=True):
-        places = [place + at * int(step) for place in places for at in range(int(length))]
-    # Outermost in memory first: of a tensor without gaps, the elements are then in the order of memory.
-    axes = sorted((axis for axis in range(input.dim()) if input.shape[axis] != 1), key=lambda axis: -steps[axis])
-    room = 1
-    for axis in reversed(axes):
-        if steps[axis] != room:
-            raise NotImplementedError("as_strided of a tensor whose elements do not lie side by side")
-        room *= int(input.shape[axis])
-    if places and not 0 <= min(places) <= max(places) < room:
-        raise NotImplementedError("as_strided reaches elements beyond its tensor")
-    rest = [axis for axis in range(input.dim()) if axis not in axes]
-    flat = input.permute([*rest, *axes]).reshape(-1)
-    return flat.index_select(0, torch.tensor(places)).reshape([int(one) for one in size])
 
 
 @contextmanager

@@ -1,0 +1,125 @@
+"""What PyTorch does in memory, in place or in Python, done with operators while a model is captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+
+class Substituting(TorchFunctionMode):
+    """With functions that are not captured as what they do replaced by ones that are.
+
+    Where elements lie in memory only the tensors themselves know, and what is captured has their elements in order: ``as_strided``
+    and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
+    makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows.
+    """
+
+    def __init__(self, fixed: bool) -> None:
+        super().__init__()
+        self.fixed = fixed
+        self.notes: dict[str, None] = {}
+        """What was done so far."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function in _PLACED and self.fixed:
+            self.notes["as_strided takes the elements by their places"] = None
+            return _PLACED[function](*args, **kwargs)
+        if function is functional.embedding:
+            limit, *rest = _limits(*args, **kwargs)
+            if limit is not None:
+                self.notes["an embedding shortens the rows that it gives, and its weights stay as they are"] = None
+                return _shortened(function(*args[:2]), limit, *rest)
+        return function(*args, **kwargs)
+
+
+def _at_places(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002
+    """What ``as_strided`` gives. Raises ``NotImplementedError`` for elements that are not the tensor's own."""
+    places, order = _places(input, size, stride, storage_offset)
+    flat = input.permute(order).reshape(-1)
+    return flat.index_select(0, torch.tensor(places)).reshape([int(one) for one in size])
+
+
+def _put_at_places(input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002
+    """What ``as_strided_scatter`` gives. Raises ``NotImplementedError`` for elements that are not the tensor's own."""
+    places, order = _places(input, size, stride, storage_offset)
+    if len(set(places)) < len(places):
+        raise NotImplementedError("as_strided_scatter reaches an element twice")
+    permuted = input.permute(order)
+    flat = permuted.reshape(-1).scatter(0, torch.tensor(places), src.reshape(-1))
+    return flat.reshape(permuted.shape).permute([order.index(axis) for axis in range(len(order))])
+
+
+_PLACED: dict[Any, Callable[..., Any]] = {
+    torch.as_strided: _at_places,
+    torch.Tensor.as_strided: _at_places,
+    torch.as_strided_scatter: _put_at_places,
+    torch.Tensor.as_strided_scatter: _put_at_places,
+}
+
+
+def _places(given: Any, size: Any, stride: Any, storage_offset: int | None) -> tuple[list[int], list[int]]:
+    """The elements that are meant, of those of a tensor with its axes in another order, and that order."""
+    steps = [int(one) for one in given.stride()]
+    begin = int(given.storage_offset())
+    places = [0 if storage_offset is None else int(storage_offset) - begin]
+    for length, step in zip(size, stride, strict=True):
+        places = [place + at * int(step) for place in places for at in range(int(length))]
+    # Outermost in memory first: of a tensor without gaps, the elements are then in the order of memory.
+    axes = sorted((axis for axis in range(given.dim()) if given.shape[axis] != 1), key=lambda axis: -steps[axis])
+    room = 1
+    for axis in reversed(axes):
+        if steps[axis] != room:
+            raise NotImplementedError("as_strided of a tensor whose elements do not lie side by side")
+        room *= int(given.shape[axis])
+    if places and not 0 <= min(places) <= max(places) < room:
+        raise NotImplementedError("as_strided reaches elements beyond its tensor")
+    return places, [*(axis for axis in range(given.dim()) if axis not in axes), *axes]
+
+
+def _limits(
+    input: Any,  # noqa: A002
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    *_: Any,
+    **__: Any,
+) -> tuple[float | None, float]:
+    return max_norm, norm_type
+
+
+def _shortened(rows: Any, limit: float, power: float) -> Any:
+    length = torch.linalg.vector_norm(rows, power, -1, keepdim=True)
+    return rows * torch.where(length > limit, limit / (length + 1e-7), torch.ones_like(length))
+
+
+@contextmanager
+def normalizing_in_operators(model: nn.Module) -> Iterator[None]:
+    """With normalizations over channels that PyTorch computes in Python, out of the tracer's sight, as a product of matrices."""
+    found = [one for one in model.modules() if type(one) is nn.CrossMapLRN2d and "forward" not in vars(one)]
+    for one in found:
+        vars(one)["forward"] = partial(_across, one)
+    try:
+        yield
+    finally:
+        for one in found:
+            vars(one).pop("forward", None)
+
+
+def _across(module: Any, x: Any) -> Any:
+    count = x.shape[1]
+    reach = int((module.size - 1) / 2 + 1)
+    at = torch.arange(count)
+    off = at.unsqueeze(0) - at.unsqueeze(1)
+    # PyTorch never takes the first channel out of its running sum again.
+    near = torch.logical_and(off < reach, torch.logical_or(off > -reach, at == 0)).to(x.dtype)
+    total = torch.matmul(near, (x * x).flatten(2)).reshape(x.shape)
+    return x * torch.pow(total * (module.alpha / module.size) + module.k, -module.beta)
