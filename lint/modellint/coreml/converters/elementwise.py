@@ -116,6 +116,17 @@ def trunc(x: Tensor) -> Any:
     return torch.where(x < 0, torch.ceil(x), torch.floor(x)) if x.is_floating_point() else x
 
 
+@builds("round", ".decimals", "special_round", exactness=within(1))
+def rounded(x: Tensor, decimals: int | None = None) -> Any:
+    """To so many decimals; not to tens or hundreds, where coremltools' product in the place of a quotient may miss a tie."""
+    if decimals is None or decimals < 0 or is_integral(x):
+        return NotImplemented
+    if not decimals:
+        return mb.round(x=x)
+    power = np.float32(10.0**decimals)
+    return mb.real_div(x=mb.round(x=mb.mul(x=x, y=power)), y=power)
+
+
 @expresses("fmod", exactness=within(4))
 def fmod(x: Operand, other: Operand) -> Any:
     """The remainder with the sign of the dividend."""
