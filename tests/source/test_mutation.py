@@ -115,6 +115,12 @@ def test_the_fix_assigns_to_the_part() -> None:
     assert "y[:, :, 1] = x\n" in spelled
 
 
+def test_the_fix_is_for_what_it_reaches() -> None:
+    assert "part[1] = part[1].mul(3)\n" in fixed(net("y = x.clone()\npart = y[0]\npart[1].mul_(3)\nreturn y"))
+    text = net("y = x.clone()\nview = y.view(2, -1, 4)\nview[:, 1].mul_(3)\nreturn y")
+    assert [one.fix for one in modellint.check_source(text).diagnostics if one.code == "MUT001"] == [None]
+
+
 def test_no_fix_spells_an_ellipsis_out_where_the_whole_is_read_too() -> None:
     text = net("y = torch.zeros(2, 3, 4)\npart = y[0]\npart[..., 1] = y[1, ..., 1]\nreturn part + y[0]")
     assert [(one.code, one.fix) for one in modellint.check_source(text).diagnostics] == [("MUT001", None)]

@@ -212,6 +212,7 @@ def test_modules_that_are_random_on_purpose() -> None:
     ("body", "after"),
     [
         ("return x + torch.ones(4).cuda()", "torch.ones(4).to(x.device)"),
+        ("return x + (torch.ones(4) + 1).cuda()", "(torch.ones(4) + 1).to(x.device)"),
         ('return x + torch.ones(4, device="cuda:0")', "torch.ones(4, device=x.device)"),
         ('return x + torch.ones(4).to("cuda")', "torch.ones(4).to(x.device)"),
         ('return x + torch.ones(4).to(torch.device("cuda"))', "torch.ones(4).to(x.device)"),

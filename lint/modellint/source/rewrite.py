@@ -108,13 +108,13 @@ class Rewriter:
         between = self.text[opening:start].lstrip(" \t")
         return (self.source.replace(self.start(statement), start - len(between), head), self.insert(last, tail))
 
+    def dot(self, node: ast.Attribute) -> int:
+        """Offset of the dot before an attribute's name; brackets around the object end before it."""
+        return self.text.rindex(".", self.end(node.value), self.end(node) - len(node.attr))
+
     def cut_attribute(self, node: ast.Attribute) -> Edit:
         """``object.name`` to ``object``."""
-        end = self.end(node)
-        start = self.end(node.value)
-        while self.text[start] != ".":
-            start += 1
-        return self.remove(start, end)
+        return self.remove(self.dot(node), self.end(node))
 
     def add_argument(self, node: ast.Call, content: str) -> Edit:
         """Give a call one more argument, behind all others."""

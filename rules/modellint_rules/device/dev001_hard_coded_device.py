@@ -237,7 +237,7 @@ def _fix(code: Code, call: records.Call, function: ast.AST) -> Fix | None:
         return None
     rewriter = code.rewriter
     if call.method in ("cuda", "xpu"):
-        start, end = rewriter.end(node.func.value), rewriter.end(node)
+        start, end = rewriter.dot(node.func), rewriter.end(node)
         own = isinstance(node.func.value, ast.Name) and node.func.value.id == source
         if own and _rebinds(call.statement, source, node):
             # `x = x.cuda()`

@@ -351,7 +351,7 @@ def _assigned(code: Code, write: Write) -> Fix | None:
     match write.statement:
         case ast.Expr(
             value=ast.Call(func=ast.Attribute(value=ast.Subscript(value=ast.Name()) as part, attr=name)) as call
-        ) if call is write.node and not _has_ellipsis(part):
+        ) if call is write.node and not _has_ellipsis(part) and _reaches_all(write, part):
             spelled = code.rewriter.of(part)
             edits: tuple[Edit, ...]
             if name == "zero_":
@@ -366,6 +366,25 @@ def _assigned(code: Code, write: Write) -> Fix | None:
                 return None
             return Fix(f"Assign the result to `{spelled}`", edits, Applicability.UNSAFE)
     return None
+
+
+def _reaches_all(write: Write, part: ast.Subscript) -> bool:
+    """Whether what is assigned to a part of a variable, converted, reaches every variable that is read later."""
+    name = ast.unparse(part.value)
+    seen: set[int] = set()
+    for value in (value for other, value in write.sharing if other == name):
+        links = [one for one in bases(value) if one.base is not None]
+        nodes = [one.node for one in links if isinstance(one.node, ast.Subscript)]
+        seen.add(id(value))
+        if len(nodes) == len(links) and _lead(nodes):
+            seen.update(map(id, bases(value)))
+    return not any(
+        id(value) not in seen
+        and not may_be_copy(value)
+        and not _is_elsewhere(value, write)
+        and is_read_later(write, other)
+        for other, value in write.sharing
+    )
 
 
 _LINEAR = frozenset({"add_", "sub_", "mul_", "div_", "neg_"})
