@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shutil
@@ -38,6 +39,22 @@ def test_fixed_twin(name: str, tmp_path: Path) -> None:
     assert copy.read_bytes() == (ROOT / "examples" / "fixed" / name).read_bytes()
     clean = runner.invoke(cli, ["check", "--isolated", "--no-cache", str(copy)])
     assert clean.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "left"), [((), {"safe"}), (("--unsafe-fixes",), {"safe", "unsafe"})], ids=["safe", "unsafe"]
+)
+def test_nothing_that_can_be_fixed_is_left_in_the_examples(
+    options: tuple[str, ...], left: set[str], tmp_path: Path
+) -> None:
+    copy = tmp_path / "examples"
+    shutil.copytree(ROOT / "examples", copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    runner = CliRunner()
+    common = ["check", "--isolated", "--no-cache", str(copy)]
+    runner.invoke(cli, [*common, "--fix", *options])
+    found = json.loads(runner.invoke(cli, [*common, "--output-format", "json"]).stdout)
+    assert [one for one in found if one["fix"] and one["fix"]["applicability"] in left] == []
+    assert runner.invoke(cli, [*common, "--diff", *options]).stdout == ""
 
 
 def test_hooks_are_declared() -> None:
