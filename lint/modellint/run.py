@@ -114,7 +114,8 @@ class Checker:
     def __init__(self, job: Job) -> None:
         self.job = job
         self._projects: dict[tuple[tuple[str, ...], str | None], Project] = {}
-        self._rules: dict[int, dict[str, Rule]] = {}
+        self._rules: dict[tuple[int, tuple[str, ...]], dict[str, Rule]] = {}
+        """The rules that run, by the settings, which the resolver keeps, and what those ignore in a file."""
 
     def project(self, settings: Settings) -> Project:
         """The index that files with these settings share."""
@@ -124,11 +125,17 @@ class Checker:
             self._projects[key].digesting = self.job.cache is not None
         return self._projects[key]
 
+    def _rules_for(self, path: Path, settings: Settings) -> dict[str, Rule]:
+        key = id(settings), settings.ignored_in(path)
+        if key not in self._rules:
+            self._rules[key] = self.job.rules_for(path, settings)
+        return self._rules[key]
+
     def check(self, path: Path) -> list[Diagnostic]:
         """The findings of a file on disk."""
         settings = self.job.resolver.of_folder(path.parent)
         shown = self.job.shown(path)
-        rules = self.job.rules_for(path, settings)
+        rules = self._rules_for(path, settings)
         try:
             data = path.read_bytes()
         except OSError as error:

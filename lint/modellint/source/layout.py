@@ -46,6 +46,8 @@ class Dim:
     def _combined(self, other: Dim, sign: int) -> Dim:
         if sign < 0 and not other.factor:
             return Dim.symbol()
+        if sign > 0 and self.factor == 1 and not self.powers:
+            return other
         factor = self.factor * other.factor if sign > 0 else _divided(self.factor, other.factor)
         if not other.powers:
             return Dim(factor, self.powers)
