@@ -195,3 +195,10 @@ def test_clean_check_imports_little(project: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "All checks passed!\n[]\n"
+
+
+def test_what_is_to_run_at_the_end_runs(project: Path) -> None:
+    code = "import atexit, sys\nfrom modellint.cli import main\natexit.register(print, 'ended')\nmain()\n"
+    done = subprocess.run([sys.executable, "-c", code, "check", "--no-cache"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.endswith("the `--fix` option.\nended\n")
