@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _KEEPING_TO_THEMSELVES = frozenset(
     {"getattr", "setattr", "hasattr", "delattr", "isinstance", "issubclass", "super", "type", "id", "callable", "repr"}
-    | {"str", "__init__"}
+    | {"str"}
 )
-"""Functions that are given the object and call no method of it but those that are written down."""
+"""Functions that are given the object and call no method of it by themselves."""
 
 
 class Entered(NamedTuple):
@@ -26,7 +26,7 @@ class Entered(NamedTuple):
     own: list[Function]
     """Those that stand in the class's file."""
     named_abroad: frozenset[str]
-    """Names of those of them that methods of bases in other files mention."""
+    """Names that those mention which stand in other files."""
 
 
 class _Mentions(NamedTuple):
@@ -165,7 +165,9 @@ def _find_mentions(function: Function, file: IndexedFile) -> _Mentions:
 def _kept_to_themselves(function: Function) -> Iterator[ast.expr]:
     """Expressions that are handed to nobody who may call their methods."""
     for call in of_kind(function, ast.Call):
-        if called_name(call) in _KEEPING_TO_THEMSELVES:
+        # `Base.__init__(self)` is looked at anyway.
+        plain = isinstance(call.func, ast.Name) and call.func.id in _KEEPING_TO_THEMSELVES
+        if plain or called_name(call) == "__init__":
             yield from call.args
     for comparison in of_kind(function, ast.Compare):
         yield comparison.left
