@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 from functools import cache
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
+from coremltools.converters.mil.mil import Program
 from torch import Tensor, nn
 
 from modellint.coreml.capture_routes import arguments
@@ -54,8 +56,13 @@ def proven(
     model = Held(model)
     inputs = Inputs(tuple(samples[0]))
     destination = Destination(target)
-    with captures(model.eval(), inputs, destination, route, supplied=True) as found:
+    with (
+        captures(model.eval(), inputs, destination, route, supplied=True) as found,
+        # Checked once, when it is whole, and not behind each of a hundred passes.
+        mock.patch.object(Program, "validate"),
+    ):
         made = convert(found[0], destination, precision, supplied=True)
+    made.program.validate()
     used = {one.operator: one.exactness for one in made.used}
     _settle()
     execute = Executor(made.program)

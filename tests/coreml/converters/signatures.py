@@ -156,8 +156,8 @@ def _tensors(result: Any) -> list[Tensor]:
     return [one for part in result for one in _tensors(part)]
 
 
-_SPECIAL = (3e38, -1e-40, 0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, 1e-38, -0.5)
-"""Another number times the first one, or over the second, is too large for single precision.
+_SPECIAL = (3e38, -1e-40, 1e-38, 0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, 1e-30, -0.5)
+"""Another number times the first one, or over the next two, is too large for single precision.
 
 PyTorch itself does not know then what it gives. Whether it rounds a product before it adds something is up to the processor
 (``ATEN_CPU_CAPABILITY=default`` does, ``avx2`` does not), and shows in ``torch.add(-inf, 3e38, alpha=1.7)``; ``torch.fmod(1.5, 1e-40)``
@@ -196,5 +196,5 @@ def _drawn(shape: tuple[int, ...], kind: str, chance: torch.Generator) -> Tensor
     if kind in "pr":
         return found
     some = torch.rand(shape, generator=chance) < 0.15
-    which = torch.randint(2 * int(kind == "s"), len(_SPECIAL), shape, generator=chance)
+    which = torch.randint(3 * int(kind == "s"), len(_SPECIAL), shape, generator=chance)
     return torch.where(some, torch.tensor(_SPECIAL)[which], found)

@@ -34,7 +34,7 @@ def groups() -> Iterator[tuple[tuple[Line, ...], str]]:
 
 def tried(found: list[Case], route: str) -> Outcome:
     chance = torch.Generator().manual_seed(0)
-    samples = [[one for case in found for one in values(case, chance)] for _ in range(4)]
+    samples = [[one for case in found for one in values(case, chance)] for _ in range(6)]
     torch.manual_seed(0)
     return proven(Several(found), samples, route)
 
@@ -47,7 +47,7 @@ def tried(found: list[Case], route: str) -> Outcome:
     ],
 )
 def test_agree_as_their_classes_say(group: tuple[Line, ...], route: str) -> None:
-    found = [(line, drawn(line, 1, 3)[0]) for line in group]
+    found = [(line, drawn(line, 1, 2)[0]) for line in group]
     try:
         if tried([case for _, cases in found for case in cases], route).ulps <= min(map(stated, group)):
             return
