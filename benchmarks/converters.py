@@ -32,19 +32,22 @@ def measure(line: Line, route: str, options: argparse.Namespace) -> tuple[int, O
     """How many inputs were tried, and the worst that came of them."""
     worst, count, used = Outcome(0.0, {}), 0, {}
     shapes, half = options.shapes, options.precision == "fp16"
-    for number, found in enumerate(drawn(line, max(1, options.inputs // (shapes * EACH)), shapes, options.seed)):
+    for number, found in enumerate(
+        drawn(line, max(1, options.inputs // (shapes * EACH)), shapes, options.seed, options.smallest)
+    ):
         chance = torch.Generator().manual_seed(options.seed + number)
         samples = [[one for case in found for one in values(case, chance)] for _ in range(EACH)]
         if half:
             samples = [[one.half().float() if one.is_floating_point() else one for one in each] for each in samples]
         torch.manual_seed(0)
         model = Several(found)
-        if options.elements and not all(takes(model, one) for one in samples):
+        lenient = options.elements or not options.smallest
+        if lenient and not all(takes(model, one) for one in samples):
             return 0, Outcome(0.0, {}, "PyTorch does not take it")
         try:
             outcome = proven(model, samples, route, options.target, options.precision)
         except Exception as error:
-            if options.elements and isinstance(error, NotConverted):
+            if lenient and isinstance(error, NotConverted):
                 return 0, Outcome(0.0, {}, f"declined: {error}"[:300])
             outcome = Outcome(float("inf"), {}, said(error, found))
         count += shapes * EACH
@@ -81,6 +84,7 @@ def main() -> int:
     parser.add_argument("--share", type=share, default=(0, 1), help="one of so many parts of the signatures, as 1/2")
     parser.add_argument("--elements", choices=VARIANTS, help="inputs of other elements than the table says")
     parser.add_argument("--shapes", type=int, default=10, help="how many cases make one model")
+    parser.add_argument("--smallest", type=int, default=1, help="the smallest size of an axis: 0 for empty tensors too")
     parser.add_argument("--precision", choices=("fp32", "fp16"), default="fp32")
     parser.add_argument("--target", default="iOS15")
     options = parser.parse_args()

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
-from coremltools.converters.mil.mil import Program
 from torch import Tensor, nn
 
 from modellint.coreml.capture_routes import arguments
@@ -53,6 +52,9 @@ def proven(
     model: nn.Module, samples: list[list[Tensor]], route: str, target: str = "iOS15", precision: str = "fp32"
 ) -> Outcome:
     """The largest error by a route, over all samples."""
+    # Loaded by now, without what it says when it is imported.
+    from coremltools.converters.mil.mil import Program
+
     model = Held(model)
     inputs = Inputs(tuple(samples[0]))
     destination = Destination(target)

@@ -74,10 +74,10 @@ def varied(line: Line, variant: str) -> Line | None:
 
 
 @st.composite
-def cases(draw: Any, line: Line) -> Case:
+def cases(draw: Any, line: Line, smallest: int = 1) -> Case:
     """A signature with sizes drawn."""
-    sizes = {letter: draw(st.integers(1, 5)) for letter in "abcd"}
-    whole = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    sizes = {letter: draw(st.integers(smallest, 5)) for letter in "abcd"}
+    whole = tuple(draw(st.lists(st.integers(smallest, 4), min_size=1, max_size=4)))
     words = []
     for word in line.inputs:
         text, kind = _parsed(word)
@@ -96,8 +96,8 @@ def cases(draw: Any, line: Line) -> Case:
     return Case(expression, tuple(words))
 
 
-def drawn(line: Line, models: int, each: int, seed: int = 0) -> list[list[Case]]:
-    """Cases for so many models of ``each`` cases."""
+def drawn(line: Line, models: int, each: int, seed: int = 0, smallest: int = 1) -> list[list[Case]]:
+    """Cases for so many models of ``each`` cases, whose sizes are at least ``smallest``."""
     found: list[list[Case]] = []
 
     @seeded(seed)
@@ -108,7 +108,7 @@ def drawn(line: Line, models: int, each: int, seed: int = 0) -> list[list[Case]]
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.lists(cases(line), min_size=each, max_size=each))
+    @given(st.lists(cases(line, smallest), min_size=each, max_size=each))
     def draw(one: list[Case]) -> None:
         found.append(one)
 
