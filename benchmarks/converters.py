@@ -94,7 +94,7 @@ def main() -> int:
     bad = 0
     part, parts = options.share
     for line in lines()[part::parts]:
-        if options.parts and not any(part in line.operator for part in options.parts):
+        if options.parts and not any(one in line.operator for one in options.parts):
             continue
         elements = options.elements or ("half" if options.precision == "fp16" else None)
         other = line if elements is None else varied(line, elements)
