@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from proof import Outcome, allowed, limit, proven
-from signatures import Case, Line, Several, drawn, lines, values
+from proof import HALVES, Outcome, allowed, limit, proven
+from signatures import Case, Line, Several, drawn, lines, values, varied
 
 from modellint.coreml.conversion import NotConverted
 from modellint.coreml.converters.registration import table
@@ -56,6 +56,24 @@ def test_agree_as_their_classes_say(group: tuple[Line, ...], route: str) -> None
     for line, cases in found:
         outcome = tried(cases, route)
         assert outcome.ulps <= limit(line.operator, outcome), f"{line.operator}: {line.expression}: {outcome.problem}"
+
+
+@pytest.mark.parametrize("route", ["trace", "export"])
+@pytest.mark.parametrize(
+    ("target", "precision"), [("iOS15", "fp16"), ("iOS16", "fp16"), ("iOS17", "fp32"), ("iOS18", "fp16")]
+)
+def test_other_targets_and_precisions(target: str, precision: str, route: str) -> None:
+    """Some of them; benchmarks/converters.py takes all."""
+    some = [line for line in lines() if route in line.routes][7::16]
+    found = [case for line in some for case in drawn(varied(line, "half") or line, 1, 1)[0]]
+    chance = torch.Generator().manual_seed(1)
+    plain = [
+        [one.half().float() if one.is_floating_point() else one for case in found for one in values(case, chance)]
+        for _ in range(3)
+    ]
+    torch.manual_seed(0)
+    outcome = proven(Several(found), plain, route, target, precision)
+    assert outcome.ulps <= (HALVES if precision == "fp16" else max(map(stated, some))), outcome.problem
 
 
 def test_every_converter_has_a_signature() -> None:
