@@ -129,6 +129,8 @@ def report(rows: dict[str, dict[str, Any]]) -> bool:
     print(
         f"{len(some)} with an expression fail by a route, {sum(name in exported for name in some)} of them are exported"
     )
+    others = [name for name, one in fails.items() if not all(one) and name not in exported]
+    print(f"{len(others)} that plain ct.convert converts are not exported: {', '.join(others) or 'none'}")
     print("\nwhat has an expression and is not exported")
     for name in failing:
         if name not in WITHOUT and name not in exported:
@@ -136,7 +138,9 @@ def report(rows: dict[str, dict[str, Any]]) -> bool:
     able = [name for name in failing if name not in WITHOUT]
     good = sum(name in exported for name in able)
     share = good / max(1, len(able))
-    print(f"\n{len(able)} failing probes have an expression; {good} of them convert and agree: {share:.3f}")
+    print(
+        f"\n{len(able)} of {len(failing)} failing probes have an expression; {good} of them convert and agree: {share:.3f}"
+    )
     return share >= WANTED and not wrong and not lost
 
 

@@ -36,6 +36,9 @@ class Net(nn.Module):
         pytest.param(lambda x: x.new_ones((2, x.shape[1])), id="new_ones"),
         pytest.param(lambda x: torch.where(x > 0, x, 0.5), id="where"),
         pytest.param(lambda x: torch.fmod(x, 2.0), id="fmod"),
+        pytest.param(lambda x: torch.lgamma(x.abs() + 0.1), id="lgamma"),
+        pytest.param(lambda x: torch.special.bessel_y1(x.abs() + 0.1), id="bessel_y1"),
+        pytest.param(lambda x: torch.nextafter(x, -x), id="nextafter"),
     ],
 )
 def test_other_sizes_than_the_example(run: Callable[[Tensor], Tensor], route: str) -> None:

@@ -137,7 +137,7 @@ def bessel_j1(x: Tensor) -> Any:
 
 
 def _of_positive(x: Any, found: Any) -> Any:
-    return torch.where(x > 0, found, torch.where(x == 0, -torch.inf, torch.nan))
+    return torch.where(x > 0, found, torch.where(x == 0, -torch.inf, x * torch.nan))
 
 
 @expresses("special_bessel_y0", exactness=EXACTNESS)

@@ -8,13 +8,14 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._subclasses import fake_tensor
+from torch.utils import _python_dispatch
 
 
 @cache
 def coefficients(function: Callable[[Any], Any], low: float, high: float, count: int) -> tuple[float, ...]:
     """Those of Chebyshev's polynomials on an interval, from the function's values at their zeros."""
-    with fake_tensor.unset_fake_temporarily():
+    # In the middle of a capture, of which this is to be no part.
+    with _python_dispatch._disable_current_modes():
         angles = (torch.arange(count, dtype=torch.float64) + 0.5) * (math.pi / count)
         values = function((torch.cos(angles) + 1) / 2 * (high - low) + low)
         terms = torch.cos(torch.arange(count, dtype=torch.float64).unsqueeze(-1) * angles)

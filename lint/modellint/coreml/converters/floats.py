@@ -59,7 +59,7 @@ def nextafter(x: Tensor, other: Tensor) -> Any:
     found = torch.where(outward, torch.where(size == _LARGEST, torch.inf, size + apart), size - back)
     found = torch.where(torch.logical_and(size > _LARGEST, torch.logical_not(outward)), _LARGEST, found)
     found = torch.where(x < 0, -found, found)
-    found = torch.where(x == 0, torch.where(other > 0, 2.0**-149, -(2.0**-149)), found)
+    found = torch.where(x == 0, torch.sign(other) * 2.0**-149, found)
     found = torch.where(x == other, other, found)
     return torch.where(torch.logical_or(torch.isnan(x), torch.isnan(other)), torch.nan, found)
 
@@ -75,7 +75,7 @@ def view_dtype(x: Tensor, dtype: Dtype) -> Any:
     tiny = torch.where(plain, fraction * scale * 2.0**75 * 2.0**74, 0.0)
     small = torch.where(exponent < -125, tiny, 0.0).to(torch.int32)
     found = torch.where(exponent < -125, small, normal)
-    special = torch.where(torch.isnan(x), 0x7FC00000, torch.where(x == 0, 0, 0x7F800000)).to(torch.int32)
+    special = (x != 0).to(torch.int32) * 0x7F800000 + torch.isnan(x).to(torch.int32) * 0x400000
     found = torch.where(plain, found, special)
     # Core ML's integers do not reach 2**31.
     return torch.where(torch.logical_and(signbit(x), torch.logical_not(torch.isnan(x))), found - 2**30 - 2**30, found)

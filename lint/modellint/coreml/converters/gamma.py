@@ -105,7 +105,7 @@ def zeta(x: Operand, other: Operand) -> Any:
     other = other if isinstance(other, torch.Tensor) else torch.full_like(like, other)
     found = _zeta(torch.clamp(x, min=1 + 1e-6), other)
     found = torch.where(other > 0, found, torch.inf)
-    return torch.where(x > 1, found, torch.where(x == 1, torch.inf, torch.nan))
+    return torch.where(x > 1, found, torch.where(x == 1, torch.inf, x * torch.nan))
 
 
 @expresses("polygamma", "special_polygamma", exactness=within(32))
