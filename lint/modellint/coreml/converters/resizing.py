@@ -84,6 +84,14 @@ def upsample_bicubic2d_aa(
     return _resized("_upsample_bicubic2d_aa", x, output_size, align_corners, scale_factors)
 
 
+@builds("_upsample_bilinear2d_aa", ".vec", exactness=within(16))
+def upsample_bilinear2d_aa(
+    x: Tensor, output_size: list[int] | None, align_corners: bool, scale_factors: list[float] | None = None
+) -> Any:
+    """Linear and antialiased, with two constant matrices; coremltools leaves the antialiasing out."""
+    return _resized("_upsample_bilinear2d_aa", x, output_size, align_corners, scale_factors)
+
+
 @builds("upsample_trilinear3d", ".vec", exactness=within(16))
 def upsample_trilinear3d(
     x: Tensor, output_size: list[int] | None, align_corners: bool, scale_factors: list[float] | None = None
