@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from modellint.coreml.converters.arguments import Tensor
 
 
-def _limits(x: Any) -> tuple[Any, Any]:
-    """The smallest and the largest element, or one about the only one."""
+def _limits(x: Any, about: float) -> tuple[Any, Any]:
+    """The smallest and the largest element; where they are one, so much to each side of it."""
     low, high = x.amin(), x.amax()
-    alone = (low == high).to(x.dtype)
+    alone = (low == high).to(x.dtype) * about
     return low - alone, high + alone
 
 
@@ -28,7 +28,7 @@ def histc_of_all(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> 
     if min != max:
         raise NotImplementedError("limits of its own")
     flat = x.reshape(-1)
-    low, high = _limits(flat)
+    low, high = _limits(flat, 1.0)
     which = torch.floor((flat - low) * bins / (high - low)).clamp(max=bins - 1)
     return (which.unsqueeze(-1) == torch.arange(float(bins))).to(x.dtype).sum(0)
 
@@ -43,7 +43,9 @@ def histogram(
 ) -> Any:
     """How many elements lie in each of some equal parts, and where these end."""
     flat = x.reshape(-1)
-    low, high = _limits(flat) if range is None else (torch.full([1], one) for one in range)
+    if range is not None and range[0] == range[1]:
+        range = [range[0] - 0.5, range[1] + 0.5]  # noqa: A001
+    low, high = _limits(flat, 0.5) if range is None else (torch.full([1], one) for one in range)
     step = (high - low) / bins
     at = torch.arange(float(bins + 1))
     edges = torch.where(at < (bins + 1) // 2, low + at * step, high - (bins - at) * step)
