@@ -58,23 +58,30 @@ def run(ledger: Ledger, share: str, names: list[str]) -> int:
 
 
 def _exported(text: str) -> dict[str, Any]:
-    import modellint
-    from truth import TooSlow, limited
     from zoo import built
 
     try:
         model, args = built(text)
     except Exception as error:
         return {"lost": f"does not run here: {type(error).__name__}: {error}"[:300]}
+    return exported(model, args, SECONDS)
+
+
+def exported(model: Any, args: Any, seconds: int) -> dict[str, Any]:
+    """What becomes of a model: the route by which it is written, or None and why."""
+    import modellint
+    from truth import TooSlow, limited
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with limited(SECONDS):
+            with limited(seconds):
                 made = modellint.export(model, args, precision="fp32")
         except modellint.ExportError as error:
-            return {"route": None, "why": str(error)[:1500]}
+            said = "; ".join(f"{one.route}: {one.reason}" for one in error.summary.attempts)
+            return {"route": None, "why": (said or str(error))[:1500]}
         except TooSlow:
-            return {"route": None, "why": f"it takes more than {SECONDS} s"}
+            return {"route": None, "why": f"it takes more than {seconds} s"}
         except Exception as error:
             return {"route": None, "why": f"{type(error).__name__}: {error}"[:1500]}
     return {

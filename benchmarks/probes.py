@@ -16,11 +16,11 @@ import argparse
 import json
 import sys
 import time
-import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from headline import exported
 from ledger import MORE, Ledger, supervise
 
 HERE = Path(__file__).parent
@@ -78,31 +78,7 @@ def _judged(probe: Any) -> dict[str, Any]:
         found = truth(model.eval(), args, route, Conditions(precision="fp32"), SECONDS)
         plain[route] = {"converts": found["converts"], "message": found.get("message", "")}
     torch.manual_seed(0)
-    return {"plain": plain, **_exported(*probe.make())}
-
-
-def _exported(model: Any, args: Any) -> dict[str, Any]:
-    import modellint
-    from truth import TooSlow, limited
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with limited(SECONDS):
-                made = modellint.export(model, args, precision="fp32")
-        except modellint.ExportError as error:
-            said = (f"{one.route}: {one.reason}" for one in error.summary.attempts)
-            return {"route": None, "why": "; ".join(said)[:600] or str(error)[:600]}
-        except TooSlow:
-            return {"route": None, "why": f"it takes more than {SECONDS} s"}
-        except Exception as error:
-            return {"route": None, "why": f"{type(error).__name__}: {error}"[:1500]}
-    return {
-        "route": made.frontend,
-        "error": max((one.error for one in made.verification.outputs), default=0.0),
-        "inputs": len(made.verification.cases),
-        "changes": [[one.kind, one.what, one.exactness] for one in made.summary.changes],
-    }
+    return {"plain": plain, **exported(*probe.make(), SECONDS)}
 
 
 def report(rows: dict[str, dict[str, Any]]) -> bool:

@@ -20,7 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from modellint.live.assigned import Attributes
 from modellint.live.capture import Call, ModuleCall, Operator, Run, TensorFact
 from modellint.live.failure import Raised, failure_of, is_refused_view
-from modellint.live.tensor_facts import Facts, facts_in, tensors_in
+from modellint.live.reach import facts_in
+from modellint.live.tensor_facts import Facts, tensors_in
 
 if TYPE_CHECKING:
     from modellint.live.flexible import Symbols

@@ -55,18 +55,6 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from getattr(value, "__dict__", {}).values()
 
 
-def facts_in(value: Any) -> Iterator[TensorFact]:
-    """The facts that lists, tuples and mappings hold."""
-    if isinstance(value, TensorFact):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from facts_in(part)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from facts_in(part)
-
-
 class Facts:
     """The facts of one run, by which its tensors are known: each has a number, a fake and, of the model or its inputs, a name."""
 
