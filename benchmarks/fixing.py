@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ import contiguous
 from accuracy import KINDS, Found, Options, collect
 from classes import read_source
 from modellint.source.edits import Change, apply
+from modellint.source.fix import compiles
 from unfix import Site
 
 _HEAD = ("tree", "files", "undone", "safe", "unsafe", "left", "by --unsafe-fixes", "broken", "unstable", "refused")
@@ -159,7 +159,7 @@ def _undo(tree: Path, copy: Path, jobs: int) -> int:
     count = 0
     for path in sorted(tree.rglob("*.py")):
         source = read_source(path) if path.is_file() else None
-        if source is None or not _compiles(source.text):
+        if source is None or not compiles(source.text):
             continue
         undoings = [*_undoings(found.get(path)), *_bare_views(path, source.text)]
         taken = _together(source.text, undoings, each=False) or _together(source.text, undoings, each=True)
@@ -176,10 +176,10 @@ def _together(text: str, undoings: list[list[Change]], each: bool) -> list[list[
     for one in undoings:
         trial = sorted(change for some in (*taken, one) for change in some)
         apart = all(before.end <= behind.start for before, behind in pairwise(trial))
-        if apart and (not each or _compiles(apply(text, trial))):
+        if apart and (not each or compiles(apply(text, trial))):
             taken.append(one)
     whole = sorted(change for one in taken for change in one)
-    return taken if each or _compiles(apply(text, whole)) else []
+    return taken if each or compiles(apply(text, whole)) else []
 
 
 def _undoings(file: Found | None) -> Iterator[list[Change]]:
@@ -230,17 +230,7 @@ def _compiling(copy: Path, jobs: int) -> set[Path]:
 
 def _is_valid(path: Path) -> bool:
     source = read_source(path)
-    return source is not None and _compiles(source.text)
-
-
-def _compiles(text: str) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            compile(text, "<text>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-    return True
+    return source is not None and compiles(source.text)
 
 
 if __name__ == "__main__":

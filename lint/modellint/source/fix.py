@@ -189,7 +189,7 @@ class _Validity:
 
     def __init__(self, source: SourceText) -> None:
         self._source = source
-        self._compiles = _compiles(source.text)
+        self._compiles = compiles(source.text)
         # Text that never was a file may declare any encoding.
         self._survives = self._lost(source.text) is None
 
@@ -199,7 +199,7 @@ class _Validity:
             return problem
         if self._compiles:
             # Stricter than parsing: ``from __future__`` must stay first.
-            return None if _compiles(text) else "the text would no longer parse"
+            return None if compiles(text) else "the text would no longer parse"
         try:
             parse(text)
         except (Unparsable, RecursionError):
@@ -217,7 +217,8 @@ class _Validity:
             return str(error)
 
 
-def _compiles(text: str) -> bool:
+def compiles(text: str) -> bool:
+    """Whether a text is a module of the running Python's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

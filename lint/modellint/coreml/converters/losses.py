@@ -11,6 +11,9 @@ from modellint.coreml.converters.registration import expresses, within
 if TYPE_CHECKING:
     from modellint.coreml.converters.arguments import Tensor
 
+_EPSILON = float(torch.tensor(1e-12))
+"""What PyTorch adds to the squares of lengths (`EPSILON` in its Loss.cpp), in single precision."""
+
 
 def _reduced(found: Any, reduction: int) -> Any:
     """All losses, their mean, or their sum."""
@@ -36,7 +39,7 @@ def cosine_embedding_loss(
 ) -> Any:
     """What cosines lack of one, and what they are above a margin."""
     axis = max(input1.dim(), input2.dim()) - 1
-    lengths = [(one * one).sum(axis) + 9.999999960041972e-13 for one in (input1, input2)]
+    lengths = [(one * one).sum(axis) + _EPSILON for one in (input1, input2)]
     cosine = (input1 * input2).sum(axis) / torch.sqrt(lengths[0] * lengths[1])
     near = torch.where(target == 1, 1 - cosine, 0.0)
     far = torch.where(target == -1, torch.clamp(cosine - margin, min=0.0), 0.0)

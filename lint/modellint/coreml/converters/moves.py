@@ -63,8 +63,8 @@ def stacked(operation: Any, state: Narrow) -> Any:
     return mb.concat(values=parts, axis=1, before_op=operation)
 
 
-def split(operation: Any, state: Narrow) -> Any:
-    """A tensor's parts along an axis."""
+def along(operation: Any, state: Narrow) -> Any:
+    """An operation along one axis: it gives the same shape, or the parts along that axis."""
     sizes = sizes_of(operation.x)
     axis = int(operation.axis.val) % len(sizes)
     inputs = private.inputs_of(operation)

@@ -92,16 +92,6 @@ def _elementwise(*names: str) -> Callable[[Any, Narrow], Any]:
     return make
 
 
-def _along(operation: Any, state: Narrow) -> Any:
-    """An operation along one axis, that gives the same shape."""
-    sizes = sizes_of(operation.x)
-    axis = int(operation.axis.val) % len(sizes)
-    inputs = private.inputs_of(operation)
-    inputs["x"] = state.shaped(operation.x, [math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])])
-    inputs["axis"] = 1
-    return made(operation, inputs)
-
-
 def _reduced(operation: Any, state: Narrow) -> Any:
     """A reduction over some axes."""
     sizes = sizes_of(operation.x)
@@ -177,12 +167,11 @@ OPERATIONS: dict[str, Callable[[Any, Narrow], Any]] = {
     **_all(_elementwise("cond", "a", "b"), "select"),
     **_all(_reduced, "reduce_sum reduce_mean reduce_max reduce_min reduce_prod reduce_l1_norm reduce_l2_norm"),
     **_all(_reduced, "reduce_log_sum reduce_log_sum_exp reduce_sum_square reduce_argmax reduce_argmin"),
-    **_all(_along, "softmax cumsum"),
+    **_all(moves.along, "softmax cumsum split"),
     **_all(moves.sliced, "slice_by_index slice_by_size"),
     "transpose": moves.transposed,
     "concat": moves.concatenated,
     "stack": moves.stacked,
-    "split": moves.split,
     "gather": moves.gathered,
     "tile": moves.tiled,
     "matmul": _multiplied,

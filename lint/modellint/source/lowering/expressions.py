@@ -46,6 +46,9 @@ _UNARY: dict[str, ast.unaryop] = {
     "BitInvert": ast.Invert(),
     "Not": ast.Not(),
 }
+
+# Expressions whose first token belongs to a child of the same precedence class, so that a chain
+# such as ``a + a + a`` or ``a.b().c()`` nests to the left once per link.
 _SPINE: dict[str, str] = {
     "Attribute": "value",
     "BinaryOperation": "left",
@@ -54,14 +57,6 @@ _SPINE: dict[str, str] = {
     "Comparison": "left",
     "Subscript": "value",
 }
-
-# How the tokens of a node follow each other in the source. The words mean:
-#
-#   'def'       a token; 'if,elif' one of two
-#   name        a child, or a sequence of children; nothing if absent
-#   .value      the token that attribute of the node spells out
-#   guard?'if'  a token present only if the child is; name!'_' one present only if it is not
-#   < and >     bounds of the span ``ast`` has for the node, the whole layout by default
 
 
 SINGLETONS: dict[str, bool | None] = {"True": True, "False": False, "None": None}

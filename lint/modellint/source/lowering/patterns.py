@@ -11,9 +11,6 @@ import libcst as cst
 from modellint.source.lowering.expressions import SINGLETONS, Expressions
 from modellint.source.lowering.tokens import identifier, kind_of
 
-# Expressions whose first token belongs to a child of the same precedence class, so that a chain
-# such as ``a + a + a`` or ``a.b().c()`` nests to the left once per link.
-
 
 class Patterns(Expressions):
     """What a `case` compares with."""

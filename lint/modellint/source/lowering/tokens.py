@@ -9,6 +9,13 @@ from typing import Any, NamedTuple
 
 import libcst as cst
 
+# How the tokens of a node follow each other in the source. The words mean:
+#
+#   'def'       a token; 'if,elif' one of two
+#   name        a child, or a sequence of children; nothing if absent
+#   .value      the token that attribute of the node spells out
+#   guard?'if'  a token present only if the child is; name!'_' one present only if it is not
+#   < and >     bounds of the span ``ast`` has for the node, the whole layout by default
 _LAYOUTS: dict[str, str] = {
     "AnnAssign": "< target annotation equal value > semicolon",
     "Annotation": "'->,:' annotation",
