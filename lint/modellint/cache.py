@@ -50,7 +50,8 @@ class Cache:
     def get(self, path: Path, data: bytes, variant: str) -> list[Diagnostic] | None:
         """The findings kept for this content, or None."""
         try:
-            stored = json.loads(self._place(path, data, variant).read_bytes())
+            place = self._place(path, data, variant)
+            stored = json.loads(place.read_bytes() if place.is_file() else b"")
             for other, known in stored["consulted"].items():
                 if self._digest_of(other) != known:
                     return None
@@ -70,9 +71,13 @@ class Cache:
             self._prepare()
             place.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=place.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump(entry, stream)
-            os.replace(name, place)  # noqa: PTH105
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                    json.dump(entry, stream)
+                os.replace(name, place)  # noqa: PTH105
+            except BaseException:
+                os.unlink(name)  # noqa: PTH108
+                raise
         except (OSError, ValueError):
             self._usable = False
 
@@ -84,7 +89,7 @@ class Cache:
             (top / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", "utf-8")
 
     def _place(self, path: Path, data: bytes, variant: str) -> Path:
-        name = digest((str(path).encode("utf-8", "surrogateescape"), data, variant.encode()))
+        name = digest((str(path).encode("utf-8", "surrogatepass"), data, variant.encode("utf-8", "surrogatepass")))
         return self._folder / name[:2] / f"{name[2:40]}.json"
 
     def _digest_of(self, path: str) -> str | None:

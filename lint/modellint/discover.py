@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from modellint.settings import SettingsError
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -45,10 +50,12 @@ SKIPPED = frozenset(
 """Folders that are never walked into."""
 
 SUFFIXES = (".py", ".pyw")
-
-
-class NoSuchTarget(Exception):
-    """A target that does not exist or cannot be read; the message says which."""
+_NAMED_SUFFIXES = (*SUFFIXES, ".pyi")
+"""Of files that are named themselves; a stub that is found by walking holds nothing to check."""
+_SAVED_MODELS = (".mlpackage", ".mlmodel", ".mlmodelc")
+_SHEBANG = re.compile(rb"#!.*\bpython[\d.]*(\s|\Z)")
+_ANYTHING = "\x01anything\x02"
+"""The name of no file: what covers it covers whatever is in its folder."""
 
 
 class Exclusion:
@@ -66,37 +73,124 @@ class Exclusion:
         if not self._patterns:
             return False
         if self._spec is None:
-            self._spec = _spec(self._patterns)
+            try:
+                self._spec = _spec(self._patterns)
+            except ValueError as error:
+                raise SettingsError(f"exclude: {error}") from None
         relative = os.path.relpath(path, self._base).replace(os.sep, "/")
         return self._spec.match_file(relative + "/" if folder else relative)
 
+    def below(self, folder: str) -> Exclusion:
+        """What is excluded in a folder that is asked for itself: not what excludes the folder as a whole."""
+        return Exclusion(Path(self._base), _in_part(self._patterns, self._base, folder))
+
 
 def _spec(lines: Iterable[str]) -> GitIgnoreSpec:
+    """The patterns. Raises ``ValueError`` for what is none."""
     from pathspec import GitIgnoreSpec
 
     return GitIgnoreSpec.from_lines(lines)
 
 
-def find_files(targets: Iterable[Path], exclusion: Exclusion, force_exclude: bool = False) -> list[Path]:
-    """The files that the targets stand for, each once, sorted. Raises ``NoSuchTarget``.
+def _is_pattern(line: str) -> bool:
+    try:
+        _spec([line])
+    except ValueError:
+        return False
+    return True
 
-    A file that is named itself is taken whatever its suffix, and even where ``exclude`` covers it, unless ``force_exclude``.
+
+def _in_part(lines: Iterable[str], base: str, folder: str | None) -> list[str]:
+    """The patterns but those that cover a folder below ``base``, or all that is in it."""
+    if folder is None:
+        return list(lines)
+    relative = os.path.relpath(folder, base).replace(os.sep, "/")
+    if relative == "." or relative.startswith("../"):
+        return list(lines)
+    whole = (f"{relative}/", f"{relative}/{_ANYTHING}")
+    return [line for line in lines if not any(map(_spec([line]).match_file, whole))]
+
+
+class Found:
+    """The files that targets stand for, and what besides them is not checked."""
+
+    __slots__ = ("excluded", "files", "ignored", "notebooks", "problems")
+
+    def __init__(self) -> None:
+        self.files: list[Path] = []
+        self.problems: list[str] = []
+        """What is asked for and cannot be checked, each with the reason and a way out."""
+        self.notebooks: list[str] = []
+        """Notebooks that were found by walking."""
+        self.excluded = False
+        """Whether ``exclude`` leaves out something."""
+        self.ignored = False
+        """Whether a .gitignore does."""
+
+
+def find_files(targets: Iterable[Path], exclusion: Exclusion, force_exclude: bool = False) -> Found:
+    """The files that the targets stand for, each once, sorted.
+
+    A file that is named itself is taken even where ``exclude`` covers it, and a folder is walked, unless ``force_exclude``.
     """
-    found: dict[str, None] = {}
+    found = Found()
+    files: dict[str, None] = {}
     for target in targets:
         path = os.path.abspath(target)  # noqa: PTH100
-        if os.path.isdir(path):  # noqa: PTH112
-            if not (force_exclude and exclusion.covers(path, folder=True)):
-                found.update(dict.fromkeys(_walk(path, exclusion)))
-        elif os.path.exists(path):  # noqa: PTH110
-            if not (force_exclude and exclusion.covers(path)):
-                found[path] = None
+        is_folder = os.path.isdir(path)  # noqa: PTH112
+        if force_exclude and os.path.lexists(path) and exclusion.covers(path, is_folder):
+            found.excluded = True
+        elif problem := _problem(target, path):
+            found.problems.append(f"{target}: {problem}")
+        elif is_folder:
+            files.update(dict.fromkeys(_walk(path, exclusion if force_exclude else exclusion.below(path), found)))
         else:
-            raise NoSuchTarget(f"{target}: no such file or folder")
-    return [Path(path) for path in sorted(found)]
+            files[path] = None
+    found.files = [Path(path) for path in sorted(files)]
+    return found
 
 
-def _walk(top: str, exclusion: Exclusion) -> Iterator[str]:
+def _problem(target: Path, path: str) -> str:
+    """Why what is named cannot be checked; empty where it can."""
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:
+        if os.path.islink(path):  # noqa: PTH114
+            return f"a symbolic link to {os.readlink(path)}, which is not there"  # noqa: PTH115
+        return "no such file or folder"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if path.endswith(_SAVED_MODELS):
+        return (
+            "not checked: it is a saved model, and no Python source; compare it with the model that it is of: "
+            f"modellint verify {shlex.quote(str(target))} --reference model.py:Net"
+        )
+    if stat.S_ISDIR(status.st_mode):
+        return ""
+    if not stat.S_ISREG(status.st_mode):
+        return "not checked: it is no regular file; what comes through a pipe is checked by modellint check -"
+    if path.endswith(".ipynb"):
+        return (
+            "not checked: notebooks are not read yet; check what it holds as a script: "
+            f"jupyter nbconvert --to script {shlex.quote(str(target))}"
+        )
+    if path.endswith(_NAMED_SUFFIXES) or _is_script(path):
+        return ""
+    return (
+        "not checked: it is no Python file by its name (.py, .pyi, .pyw) or its first line (#!/usr/bin/env python3); if it holds "
+        f"Python: modellint check - --stdin-filename {shlex.quote(target.stem)}.py < {shlex.quote(str(target))}"
+    )
+
+
+def _is_script(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return _SHEBANG.match(file.readline(256)) is not None
+    except OSError:
+        return False
+
+
+def _walk(top: str, exclusion: Exclusion, found: Found) -> Iterator[str]:
     pending: list[tuple[str, tuple[tuple[str, GitIgnoreSpec], ...]]] = [(top, _rules_above(top))]
     seen: set[tuple[int, int]] = set()
     while pending:
@@ -104,7 +198,8 @@ def _walk(top: str, exclusion: Exclusion) -> Iterator[str]:
         try:
             status = os.stat(folder)  # noqa: PTH116
             entries = list(os.scandir(folder))
-        except OSError:
+        except OSError as error:
+            found.problems.append(f"{os.path.relpath(folder)}: cannot be read: {error.strerror}")
             continue
         if (status.st_dev, status.st_ino) in seen:
             continue
@@ -112,17 +207,33 @@ def _walk(top: str, exclusion: Exclusion) -> Iterator[str]:
         if any(entry.name == ".gitignore" for entry in entries):
             ignores = (*ignores, *_rules_of(folder, ".gitignore"))
         for entry in entries:
-            is_folder = entry.is_dir()
+            is_folder = _is_folder(entry)
             if is_folder and (entry.name in SKIPPED or entry.is_symlink()):
                 continue
-            if not is_folder and not entry.name.endswith(SUFFIXES):
+            is_notebook = not is_folder and entry.name.endswith(".ipynb")
+            if not is_folder and not is_notebook and not entry.name.endswith(SUFFIXES):
                 continue
-            if _ignored(entry.path, is_folder, ignores) or exclusion.covers(entry.path, is_folder):
-                continue
-            if is_folder:
+            if _ignored(entry.path, is_folder, ignores):
+                found.ignored = True
+            elif exclusion.covers(entry.path, is_folder):
+                found.excluded = True
+            elif is_folder:
                 pending.append((entry.path, ignores))
-            elif entry.is_file():
+            elif not os.path.isfile(entry.path):  # noqa: PTH113
+                # Links that lead nowhere, pipes: they hold no code.
+                continue
+            elif is_notebook:
+                found.notebooks.append(entry.path)
+            else:
                 yield entry.path
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # A link to itself.
+        return False
 
 
 def _ignored(path: str, is_folder: bool, ignores: tuple[tuple[str, GitIgnoreSpec], ...]) -> bool:
@@ -135,24 +246,33 @@ def _ignored(path: str, is_folder: bool, ignores: tuple[tuple[str, GitIgnoreSpec
     return False
 
 
-def _rules_of(folder: str, name: str, base: str | None = None) -> list[tuple[str, GitIgnoreSpec]]:
+def _rules_of(
+    folder: str, name: str, base: str | None = None, top: str | None = None
+) -> list[tuple[str, GitIgnoreSpec]]:
+    """The rules in a file, relative to ``base``; without those that cover the whole of the folder ``top``."""
+    file = Path(folder, name)
+    base = base or folder
     try:
-        lines = Path(folder, name).read_text("utf-8", "replace").splitlines()
+        lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
     except OSError:
         return []
-    return [(base or folder, _spec(lines))] if lines else []
+    try:
+        return [(base, _spec(_in_part(lines, base, top)))] if lines else []
+    except ValueError:
+        # Git takes no notice of what is no pattern.
+        return [(base, _spec(_in_part(filter(_is_pattern, lines), base, top)))]
 
 
 def _rules_above(top: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
-    """The .gitignore files between a folder and the top of its git checkout."""
+    """The .gitignore files between a folder and the top of its git checkout, as far as they leave something of it."""
     chain: list[str] = []
     folder = top
     while True:
         if os.path.exists(os.path.join(folder, ".git")):  # noqa: PTH110, PTH118
-            found = _rules_of(os.path.join(folder, ".git", "info"), "exclude", folder)  # noqa: PTH118
+            found = _rules_of(os.path.join(folder, ".git", "info"), "exclude", folder, top)  # noqa: PTH118
             for place in [folder, *reversed(chain)]:
                 if place != top:
-                    found.extend(_rules_of(place, ".gitignore"))
+                    found.extend(_rules_of(place, ".gitignore", top=top))
             return tuple(found)
         parent = os.path.dirname(folder)  # noqa: PTH120
         if parent == folder:

@@ -135,6 +135,8 @@ def _numbers(given: Any) -> list[float]:
 def read_labels(path: Path) -> tuple[str, ...]:
     """The labels of a file, one on each line. Raises ``OptionError``."""
     try:
+        if path.exists() and not path.is_file():
+            raise OptionError(f"--labels {path}: it is no regular file")
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"--labels {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None

@@ -253,7 +253,7 @@ def cannot_parse(shown: str, message: str, span: Span | None = None) -> Diagnost
 
 def rule_failed(code: str, shown: str | None, error: BaseException, span: Span | None = None) -> Diagnostic:
     """LNT004: the rule ``code`` raised ``error`` when asked about what is at ``span``."""
-    message = f"rule {code} failed here: {_describe(error)}"
+    message = f"rule {code} failed here: {described(error)}"
     if where := _innermost(error, code):
         message += f" ({where})"
     return _finding(RuleFailed, message, shown, span)
@@ -270,7 +270,8 @@ def _finding(
     return Diagnostic(rule.code, rule.name, rule.severity, message, shown, span, fix, noqa_row=noqa_row)
 
 
-def _describe(error: BaseException) -> str:
+def described(error: BaseException) -> str:
+    """The type and the message of an exception, in a line."""
     try:
         text = " ".join(str(error).split())
     except Exception:
@@ -296,6 +297,12 @@ def _innermost(error: BaseException, code: str) -> str | None:
             if belongs:
                 return _place(frame)
     return _place(frames[-1]) if frames else None
+
+
+def raised_at(error: BaseException) -> str:
+    """File and line of the innermost frame."""
+    frames = _frames(error.__traceback__)
+    return _place(frames[-1]) if frames else "nowhere"
 
 
 def _frames(traceback: TracebackType | None) -> list[TracebackType]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,9 +17,10 @@ from modellint.rule import Rule, load_rules
 from modellint.source.check import Checked, check_source
 from modellint.source.parse import LARGE_STACK
 from modellint.source.project import Project
-from modellint.source.text import SourceText, Undecodable
+from modellint.source.text import SourceText, Undecodable, Unreadable, read_bytes
 
 if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
     from types import ModuleType
 
     from modellint.cache import Cache
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
 _FEW = 24
 """Up to so many files one process is faster than starting others."""
+_MOST = 61
+"""Processes at once; Windows waits for no more."""
+_PATIENCE = 2.0
+"""Seconds that a process may take to leave nothing behind when it is told to end."""
 
 
 class UsageError(Exception):
@@ -71,7 +78,7 @@ def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
 class Outcome:
     """What a run found and did."""
 
-    __slots__ = ("diagnostics", "diffs", "files", "fixed", "problems", "targets")
+    __slots__ = ("diagnostics", "diffs", "files", "fixed", "problems", "targets", "unchecked", "unread")
 
     def __init__(self, files: int = 0) -> None:
         self.diagnostics: list[Diagnostic] = []
@@ -80,6 +87,10 @@ class Outcome:
         self.diffs: list[str] = []
         self.targets: list[tuple[str, Mapping[str, Any] | None]] = []
         self.problems: list[str] = []
+        self.unread: list[str] = []
+        """Files that cannot be read, where no finding may say so."""
+        self.unchecked: list[str] = []
+        """What was asked for and is not checked."""
 
 
 class Job(NamedTuple):
@@ -116,6 +127,8 @@ class Checker:
         self._projects: dict[tuple[tuple[str, ...], str | None], Project] = {}
         self._rules: dict[tuple[int, tuple[str, ...]], dict[str, Rule]] = {}
         """The rules that run, by the settings, which the resolver keeps, and what those ignore in a file."""
+        self.unread: list[str] = []
+        """Files that could not be read, and why, where settings ignore the finding."""
 
     def project(self, settings: Settings) -> Project:
         """The index that files with these settings share."""
@@ -137,9 +150,9 @@ class Checker:
         shown = self.job.shown(path)
         rules = self._rules_for(path, settings)
         try:
-            data = path.read_bytes()
-        except OSError as error:
-            return _kept([_unreadable(shown, f"cannot be read: {error.strerror}")], rules)
+            data = read_bytes(path)
+        except Unreadable as error:
+            return self.kept([_unreadable(shown, str(error))], rules)
         cache = self.job.cache
         goal = settings.destination
         ends = (goal.target, goal.coremltools or "", settings.prelu_import or "")
@@ -151,12 +164,23 @@ class Checker:
         try:
             source = SourceText.decode(data)
         except Undecodable as error:
-            return _kept([_unreadable(shown, str(error))], rules)
+            return self.kept([_unreadable(shown, str(error))], rules)
         checked = self.check_text(source, path, shown, rules, settings)
-        found = _kept(checked.diagnostics, rules)
-        if cache is not None:
+        silenced = len(self.unread)
+        found = self.kept(checked.diagnostics, rules)
+        if cache is not None and silenced == len(self.unread):
             cache.put(path, data, variant, found, checked.consulted)
         return found
+
+    def kept(self, found: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
+        """The findings of rules that run; a file that nobody read is noted all the same."""
+        kept: list[Diagnostic] = []
+        for finding in found:
+            if finding.code in rules:
+                kept.append(finding)
+            elif finding.code == "LNT002":
+                self.unread.append(f"{finding.path}: {finding.message}")
+        return kept
 
     def check_text(
         self,
@@ -224,7 +248,7 @@ class Checker:
         def look(text: SourceText) -> tuple[Diagnostic, ...]:
             if text is source and known is not None:
                 return tuple(known)
-            return tuple(_kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules))
+            return tuple(self.kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules))
 
         fixed = fix_text(source, look, unsafe)
         if fixed.problem:
@@ -245,10 +269,6 @@ class Checker:
             outcome.diffs.append(diff.render(shown, source.text, fixed.text))
         outcome.diagnostics.extend(fixed.remaining)
         outcome.fixed.update(fixed.applied)
-
-
-def _kept(found: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
-    return [finding for finding in found if finding.code in rules]
 
 
 def _unreadable(shown: str, message: str) -> Diagnostic:
@@ -286,22 +306,22 @@ def _on_large_stack(work: Callable[[], Checked]) -> Checked:
 
 
 def check_files(
-    job: Job, files: Sequence[Path], jobs: int, progress: Callable[[int], None] | None = None
-) -> list[Diagnostic]:
-    """The findings of all files, sorted; the same for any number of processes."""
+    job: Job, files: Sequence[Path], jobs: int, outcome: Outcome, progress: Callable[[int], None] | None = None
+) -> None:
+    """Put the findings of all files into ``outcome``, sorted; the same for any number of processes."""
     # A syntax tree holds no cycles: collecting garbage while it is built only costs time.
     gc.disable()
-    found: list[Diagnostic] = []
     if jobs <= 1 or len(files) <= _FEW:
         checker = Checker(job)
         for count, path in enumerate(files, 1):
-            found.extend(_safely(checker, path))
+            outcome.diagnostics.extend(_safely(checker, path))
             if progress is not None:
                 progress(count)
+        outcome.unread.extend(checker.unread)
     else:
-        found.extend(_in_processes(job, files, jobs, progress))
-    found.sort(key=lambda finding: finding.sort_key)
-    return found
+        _in_processes(job, files, jobs, outcome, progress)
+    outcome.diagnostics.sort(key=lambda finding: finding.sort_key)
+    outcome.unread.sort()
 
 
 def _safely(checker: Checker, path: Path) -> list[Diagnostic]:
@@ -317,30 +337,62 @@ _worker: list[Checker] = []
 def _start_worker(job: Job) -> None:
     gc.disable()
     _worker[:] = [Checker(job)]
+    _end_with_parent()
 
 
-def _work(paths: list[Path]) -> list[Diagnostic]:
-    return [finding for path in paths for finding in _safely(_worker[0], path)]
+def _end_with_parent() -> None:
+    """Let this process end when the one that started it does, whatever ends that one, and leave nothing half written."""
+    import multiprocessing
+    import multiprocessing.connection
+    import signal
+    import threading
+
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def leave(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_PATIENCE)
+        os._exit(1)
+
+    # What the user types at a terminal goes to all processes; the first one decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, leave)
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _work(paths: list[Path]) -> tuple[list[Diagnostic], list[str]]:
+    checker = _worker[0]
+    checker.unread.clear()
+    try:
+        return [finding for path in paths for finding in _safely(checker, path)], list(checker.unread)
+    except SystemExit as ended:
+        # The pool would take it for a result, and go on.
+        os._exit(ended.code if isinstance(ended.code, int) else 1)
 
 
 def _in_processes(
-    job: Job, files: Sequence[Path], jobs: int, progress: Callable[[int], None] | None
-) -> list[Diagnostic]:
+    job: Job, files: Sequence[Path], jobs: int, outcome: Outcome, progress: Callable[[int], None] | None
+) -> None:
     import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures import as_completed
     from concurrent.futures.process import BrokenProcessPool
 
     context = multiprocessing.get_context("fork" if sys.platform.startswith("linux") else "spawn")
+    jobs = min(jobs, _MOST)
     size = max(1, min(32, len(files) // (jobs * 4)))
     chunks = [list(files[at : at + size]) for at in range(0, len(files), size)]
-    found: list[Diagnostic] = []
     done = 0
     lost: list[list[Path]] = []
-    with ProcessPoolExecutor(jobs, context, _start_worker, (job,)) as pool:
+    with _pool(job, min(jobs, len(chunks)), context) as pool:
         pending = {pool.submit(_work, chunk): chunk for chunk in chunks}
         for future in as_completed(pending):
             try:
-                found.extend(future.result())
+                _take(outcome, future.result())
             except BrokenProcessPool:
                 lost.append(pending[future])
             done += len(pending[future])
@@ -348,12 +400,39 @@ def _in_processes(
                 progress(done)
     for path in (path for chunk in lost for path in chunk):
         # A worker died: each of its files gets a process of its own, and the one that kills it is named.
-        with ProcessPoolExecutor(1, context, _start_worker, (job,)) as pool:
+        with _pool(job, 1, context) as pool:
             try:
-                found.extend(pool.submit(_work, [path]).result())
+                _take(outcome, pool.submit(_work, [path]).result())
             except BrokenProcessPool:
-                found.append(_unreadable(job.shown(path), "the process that checked it was killed"))
-    return found
+                outcome.diagnostics.append(_unreadable(job.shown(path), "the process that checked it was killed"))
+
+
+def _take(outcome: Outcome, result: tuple[list[Diagnostic], list[str]]) -> None:
+    outcome.diagnostics.extend(result[0])
+    outcome.unread.extend(result[1])
+
+
+@contextlib.contextmanager
+def _pool(job: Job, size: int, context: Any) -> Iterator[ProcessPoolExecutor]:
+    """Worker processes, which are gone when the block is left, at once if an exception ends it."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(size, context, _start_worker, (job,))
+    try:
+        yield pool
+    except BaseException:
+        workers = [child for child in multiprocessing.active_children() if child not in others]
+        for worker in workers:
+            worker.terminate()
+        deadline = time.monotonic() + _PATIENCE
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+            worker.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def processors() -> int:

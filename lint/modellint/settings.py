@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -189,19 +190,19 @@ def find_config(folder: Path) -> Path | None:
     """The nearest settings file at or above a folder: modellint.toml, or a pyproject.toml with ``[tool.modellint]``."""
     for place in (folder, *folder.parents):
         own = place / "modellint.toml"
-        if own.is_file():
+        if os.path.isfile(own):  # noqa: PTH113
             return own
         shared = place / "pyproject.toml"
-        if shared.is_file() and b"tool.modellint" in _bytes(shared):
+        if os.path.isfile(shared) and b"tool.modellint" in _bytes(shared):  # noqa: PTH113
             return shared
     return None
 
 
 def find_root(target: Path) -> Path:
     """The root of a run: the nearest ancestor with modellint.toml, pyproject.toml or .git, else the folder given."""
-    folder = target if target.is_dir() else target.parent
+    folder = target if os.path.isdir(target) else target.parent  # noqa: PTH112
     for place in (folder, *folder.parents):
-        if any((place / name).exists() for name in ("modellint.toml", "pyproject.toml", ".git")):
+        if any(os.path.exists(place / name) for name in ("modellint.toml", "pyproject.toml", ".git")):  # noqa: PTH110
             return place
     return folder
 

@@ -89,7 +89,7 @@ def test_settings_file(project: Path) -> None:
     assert run("check").exit_code == 0
     assert run("check", "--isolated").exit_code == 1
     (project / "modellint.toml").write_text("exclude = ['net.py']\n", "utf-8")
-    assert run("check").exit_code == 0
+    assert run("check").exit_code == 2
     assert run("check", "net.py").exit_code == 1
     assert run("check", "--force-exclude", "net.py").exit_code == 0
     assert "exclude = ['net.py']" in run("config").stdout
@@ -98,9 +98,12 @@ def test_settings_file(project: Path) -> None:
 def test_gitignore(project: Path) -> None:
     (project / ".git").mkdir()
     (project / ".gitignore").write_text("net.py\n", "utf-8")
+    (project / "model.py").write_text("", "utf-8")
+    assert run("check").exit_code == 0
+    (project / "model.py").unlink()
     done = run("check")
-    assert done.exit_code == 0
-    assert "no Python files found" in done.stderr
+    assert done.exit_code == 2
+    assert "nothing was checked: there are no Python files in ." in done.stderr
 
 
 def test_never_fixes_site_packages(project: Path) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import errno
 import os
+import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -23,43 +27,147 @@ _COMMANDS = {
     "verify": "verify",
 }
 """Each command, and the module that holds it under the name ``<command>_command``."""
+_UNWRITTEN = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
+"""With which a stream refuses what is printed."""
+_BROKEN_PIPE = 13
+"""The number of SIGPIPE, also where there is none."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         # Source may hold what the terminal's encoding lacks; a file name may hold surrogates.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="backslashreplace")
+    _obey_signals()
+    status = _status(arguments)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        status = _failed(error)
+    if arguments is None:
+        _leave(status)
+    sys.exit(status)
+
+
+def _status(arguments: Sequence[str] | None) -> int:
+    """Run the command line, and say with which status to exit."""
     try:
         cli.main(args=list(arguments) if arguments is not None else None, prog_name="modellint")
-    except BrokenPipeError:
-        # The reader has seen enough. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except SystemExit as ended:
-        if arguments is None:
-            _leave(ended.code)
-        raise
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except Exception as error:
+        return _failed(error)
+    return 0
 
 
-def _leave(status: object) -> None:
+def _failed(error: Exception) -> int:
+    """Tell in a line what went wrong, where that can be told, and say with which status to exit."""
+    if isinstance(error, _ReaderGone):
+        _drop_output()
+        return 128 + _BROKEN_PIPE
+    if isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITTEN:
+        _drop_output()
+        told = f"the output cannot be written: {error.strerror}"
+    elif isinstance(error, FileNotFoundError) and error.filename is None:
+        told = "the folder that you are in is gone"
+    elif isinstance(error, OSError) and error.filename is not None:
+        told = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    else:
+        from modellint.own_rules import described, raised_at
+
+        told = f"modellint itself failed: {described(error)} ({raised_at(error)}); please report it, with what -v tells"
+    with contextlib.suppress(OSError):
+        if {"-v", "--verbose"} & {*sys.argv}:
+            import traceback
+
+            traceback.print_exception(error)
+        click.echo(f"error: {told}", err=True)
+    return 2
+
+
+def _drop_output() -> None:
+    """Forget what is printed and not written: Python would try once more at the end, and complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_streams() -> None:
+    """Let what was closed when Python began be something: the next file that is opened would take its place."""
+    for number, name, mode in ((0, "stdin", os.O_WRONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, mode), number)
+            # Nothing can be read from standard input, or written to standard output; errors nobody wants to hear.
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+
+
+def _obey_signals() -> None:
+    """End as a user expects who ends a program from outside, but after what was started is ended, and cleared up."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def leave(number: int, _: object) -> None:
+        for other in ("SIGINT", "SIGTERM", "SIGHUP"):
+            if hasattr(signal, other):
+                signal.signal(getattr(signal, other), signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + number)
+
+    for name, usual in (
+        ("SIGINT", signal.default_int_handler),
+        ("SIGTERM", signal.SIG_DFL),
+        ("SIGHUP", signal.SIG_DFL),
+    ):
+        # What is ignored, as below nohup, stays so.
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) == usual:
+            signal.signal(getattr(signal, name), leave)
+
+
+def _leave(status: int) -> None:
     """End the process, if all is said: taking every object apart, as Python does, costs a tenth of the check of a file."""
-    if not isinstance(status, int) or threading.active_count() > 1:
+    if threading.active_count() > 1 and status < 128:
         return
     atexit._run_exitfuncs()
     try:
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
+            stream.flush()
     except OSError:
         return
     os._exit(status)
 
 
+class _ReaderGone(Exception):
+    """Whoever read the output has seen enough."""
+
+
+@contextlib.contextmanager
+def _ended_from_outside() -> Iterator[None]:
+    """Keep click from making its own exit status, 1, of a reader that is gone, and of an interrupt."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGone from error
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(128 + signal.SIGINT)
+
+
 class _Commands(click.Group):
     """Commands that are imported by name, so that `check` waits for no other's modules."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments; `--help` prints here."""
+        with _ended_from_outside():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with _ended_from_outside():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order of the alphabet."""

@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint import __version__
-from modellint.cli.options import exit_with, file_of, may_be_live, resolve, with_capture, with_inputs, with_options
+from modellint.cli.options import (
+    exit_with,
+    fail,
+    file_of,
+    may_be_live,
+    resolve,
+    with_capture,
+    with_inputs,
+    with_options,
+)
 from modellint.cli.output import Progress, Texts, absolute, colored, write
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Diagnostic
+    from modellint.discover import Found
     from modellint.live_run import Wanted
     from modellint.run import Job, Outcome
     from modellint.settings import Resolver
@@ -71,6 +81,10 @@ def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
     from_stdin = "-" in targets
     if from_stdin and (len(targets) > 1 or options["models"]):
         raise click.UsageError("- (standard input) goes with no other target")
+    if options["stdin_filename"] is not None and not from_stdin:
+        raise click.UsageError("--stdin-filename needs the target - (standard input)")
+    if "" in targets:
+        raise click.UsageError("a target is empty: the folder that you are in is .")
     first = (options["stdin_filename"] or Path("stdin.py")) if from_stdin else Path(file_of(targets[0]))
     root, resolver, rules = resolve(first, options)
     cache = None if options["no_cache"] or from_stdin else _cache(root, resolver, options)
@@ -122,7 +136,11 @@ def _check_files(job: Job, targets: list[Path], live: list[Wanted], options: Map
     from modellint.run import Checker, Outcome, check_files, processors
 
     top = job.resolver.top
-    files = find_files(targets, Exclusion(top.base, top.exclude), options["force_exclude"])
+    discovered = find_files(targets, Exclusion(top.base, top.exclude), options["force_exclude"])
+    files = discovered.files
+    _spare(options["output_file"], files)
+    if not files and not live:
+        return _nothing(job, targets, discovered, options)
     # Every settings file is read before the first finding, so that a mistake in one is told at once.
     for folder in dict.fromkeys(path.parent for path in files):
         job.resolver.of_folder(folder)
@@ -131,18 +149,20 @@ def _check_files(job: Job, targets: list[Path], live: list[Wanted], options: Map
     if options["verbose"]:
         click.echo(f"root: {job.root}\nsettings: {top.config or 'defaults'}\nfiles: {len(files)}", err=True)
     outcome = Outcome(files=len(files))
+    outcome.unchecked = discovered.problems
     progress = Progress(len(files))
     if (options["fix"] or options["show_diff"]) and not (live and options["show_diff"]):
         checker = Checker(job)
         for count, path in enumerate(files, 1):
             checker.fix(path, options["unsafe_fixes"], not options["show_diff"], outcome)
             progress(count)
+        outcome.unread = checker.unread
     else:
         jobs = options["jobs"] or processors()
-        outcome.diagnostics = check_files(job, files, jobs, progress)
+        check_files(job, files, jobs, outcome, progress)
     progress.close()
-    if not files and not live:
-        click.echo("warning: no Python files found", err=True)
+    if discovered.notebooks and not options["quiet"]:
+        click.echo(f"warning: {_notebooks(discovered.notebooks)}", err=True)
     # A model's code may change or delete its own file: what it was is what the findings show.
     texts = Texts(job.folder, None)
     if live:
@@ -159,33 +179,92 @@ def _check_files(job: Job, targets: list[Path], live: list[Wanted], options: Map
     return _finish(job, outcome, options, None, texts=texts)
 
 
+def _spare(output: Path | None, files: Sequence[Path]) -> None:
+    """Refuse to write findings into what is checked."""
+    if output is not None and os.path.realpath(output) in map(os.path.realpath, files):
+        raise click.UsageError(f"--output-file {output} is one of the files that are checked")
+
+
+def _notebooks(found: Sequence[str]) -> str:
+    count = "1 notebook was" if len(found) == 1 else f"{len(found)} notebooks were"
+    such = "" if len(found) == 1 else "such as "
+    return f"{count} not checked, as none is read yet: {such}{os.path.relpath(min(found))}"
+
+
+def _nothing(job: Job, targets: Sequence[Path], found: Found, options: Mapping[str, Any]) -> int:
+    """Say that there is nothing to check, and why; a failure, unless somebody wanted it so."""
+    if found.problems:
+        for problem in found.problems:
+            click.echo(f"error: {problem}", err=True)
+        return 2
+    if options["force_exclude"] and found.excluded:
+        return _left_out(job, options)
+    reason = f"there are no Python files in {', '.join(map(str, targets))}"
+    if found.excluded or found.ignored:
+        reason += " but what `exclude` or .gitignore names"
+    if found.notebooks:
+        reason += f"; {_notebooks(found.notebooks)}"
+    click.echo(f"error: nothing was checked: {reason}", err=True)
+    return 2
+
+
+def _left_out(job: Job, options: Mapping[str, Any]) -> int:
+    """Say that ``--force-exclude`` left nothing to check, which a hook wants to be no failure."""
+    from modellint.run import Outcome
+
+    click.echo("warning: nothing was checked: `exclude` names all of it", err=True)
+    if job.resolver.top.output_format in ("json", "report") and not options["show_diff"]:
+        write(_rendered(job, Outcome(), options, Texts(job.folder, None), False), options, False)
+    return 0
+
+
+def _read_stdin(shown: str) -> bytes:
+    """What standard input holds, as far as it is read. Raises ``UsageError`` where it cannot be read."""
+    from modellint.run import UsageError
+    from modellint.source.text import LARGEST
+
+    if shown.endswith(".ipynb"):
+        raise UsageError(f"{shown}: not checked: notebooks are not read yet")
+    if sys.stdin is None:
+        raise UsageError("standard input is closed")
+    try:
+        return sys.stdin.buffer.read(LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
+
+
 def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     from modellint.discover import Exclusion
     from modellint.run import Checker, Outcome
-    from modellint.source.text import SourceText, Undecodable
+    from modellint.source.text import LARGEST, SourceText, Undecodable, too_large
 
     top = job.resolver.of_folder(path.parent)
     shown = str(options["stdin_filename"] or "-")
-    data = sys.stdin.buffer.read()
+    data = _read_stdin(shown)
     outcome = Outcome(files=1)
     rules = job.rules_for(path, top)
     checker = Checker(job)
     if options["force_exclude"] and Exclusion(top.base, top.exclude).covers(str(path)):
         if options["fix"]:
             sys.stdout.buffer.write(data)
-            return 0
-        return _finish(job, outcome, options, None)
+            sys.stdout.buffer.flush()
+        return _left_out(job, {**options, "show_diff": options["show_diff"] or options["fix"]})
     try:
+        if len(data) > LARGEST:
+            raise Undecodable(too_large(len(data)))
         source = SourceText.decode(data)
     except Undecodable as error:
         from modellint.own_rules import cannot_parse
 
-        outcome.diagnostics = [cannot_parse(shown, str(error))]
+        outcome.diagnostics = checker.kept([cannot_parse(shown, str(error))], rules)
+        outcome.unread = checker.unread
         return _finish(job, outcome, options, None)
 
     def found(text: SourceText) -> tuple[Diagnostic, ...]:
+        checker.unread.clear()
         checked = checker.check_text(text, path, shown, rules, top)
-        return tuple(finding for finding in checked.diagnostics if finding.code in rules)
+        outcome.unread = checker.unread
+        return tuple(checker.kept(checked.diagnostics, rules))
 
     if not (options["fix"] or options["show_diff"]):
         outcome.diagnostics = list(found(source))
@@ -219,13 +298,23 @@ def _finish(
     top = job.resolver.top
     for problem in outcome.problems:
         click.echo(f"warning: {problem}", err=True)
+    diffs = [text for text in outcome.diffs if text]
     if options["show_diff"]:
-        diffs = [text for text in outcome.diffs if text]
         write("".join(diffs), options, err)
         if diffs and not options["quiet"]:
             click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(diffs)} files.", err=True)
+    else:
+        write(_rendered(job, outcome, options, texts or Texts(job.folder, stdin), err), options, err)
+    for line in outcome.unread:
+        click.echo(f"warning: not checked, though LNT002 is ignored: {line}", err=True)
+    for problem in outcome.unchecked:
+        click.echo(f"error: {problem}", err=True)
+    if outcome.unchecked:
+        return 2
+    if len(outcome.unread) == outcome.files and not outcome.targets:
+        fail("nothing was checked: no file can be read")
+    if options["show_diff"]:
         return 0 if options["exit_zero"] or not diffs else 1
-    write(_rendered(job, outcome, options, texts or Texts(job.folder, stdin), err), options, err)
     if options["exit_zero"]:
         return 0
     if options["exit_non_zero_on_fix"] and outcome.fixed:
@@ -254,6 +343,8 @@ def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Tex
                 verdicts = [targets.verdict_of(target, verdict, found) for target, verdict in outcome.targets]
                 return json_format.render_report(found, top.docs_url, absolute, __version__, verdicts)
             return json_format.render(found, top.docs_url, absolute)
+        case _ if not found and not fixed and (outcome.unchecked or outcome.unread):
+            text = "" if len(outcome.unread) == outcome.files else "Nothing found in what was checked.\n"
         case "concise":
             from modellint.report import concise
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +24,15 @@ _MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
 
 def _codes(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
     words = tuple(word.strip() for item in value for word in item.split(",") if word.strip())
+    if value and not words and parameter.name == "select":
+        raise click.BadParameter("no rule is named")
     return words if value else None
+
+
+def _number(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is no time")
+    return value
 
 
 _SETTINGS = (
@@ -98,13 +108,22 @@ _INPUT_OPTIONS = (
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
+        callback=_number,
         metavar="S",
         help="Seconds for a live target (default: 120).",
     ),
     click.option(
-        "--memory", type=click.IntRange(min=1), metavar="MB", help="Memory for a live target (default: what there is)."
+        "--memory",
+        type=click.IntRange(1, 2**40),
+        metavar="MB",
+        help="Memory for a live target (default: what there is).",
     ),
-    click.option("--seed", type=int, metavar="N", help="Where random numbers of a live target start (default: 0)."),
+    click.option(
+        "--seed",
+        type=click.IntRange(-(2**63), 2**63 - 1),
+        metavar="N",
+        help="Where random numbers of a live target start (default: 0).",
+    ),
 )
 
 
@@ -162,7 +181,7 @@ def resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, d
 
 def may_be_live(target: str) -> bool:
     """Whether a target reads as a live one, such as `model.py:Net`."""
-    return _MAY_BE_LIVE.match(target) is not None and not Path(target).exists()
+    return _MAY_BE_LIVE.match(target) is not None and not os.path.exists(target)  # noqa: PTH110
 
 
 def file_of(target: str) -> str:
@@ -170,7 +189,7 @@ def file_of(target: str) -> str:
     if not may_be_live(target):
         return target
     place = target.rpartition(":")[0]
-    return place if Path(place).exists() else "."
+    return place if os.path.exists(place) else "."  # noqa: PTH110
 
 
 def limits(options: Mapping[str, Any]) -> Any:
@@ -182,17 +201,13 @@ def limits(options: Mapping[str, Any]) -> Any:
 
 
 def exit_with(work: Callable[[], int]) -> NoReturn:
-    """Exit with the status that a command's work ends in: 2, with one line, for what the user can mend; 130 when interrupted."""
-    from modellint.discover import NoSuchTarget
+    """Exit with the status that a command's work ends in: 2, with one line, for what the user can mend."""
     from modellint.rule import RuleError
     from modellint.run import UsageError
     from modellint.settings import SettingsError
 
     try:
         status = work()
-    except (NoSuchTarget, SettingsError, UsageError, RuleError) as error:
+    except (SettingsError, UsageError, RuleError) as error:
         fail(str(error))
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
     sys.exit(status)

@@ -86,7 +86,10 @@ def parse(text: str, folder: Path) -> InputSpec:
     shape = tuple(_dimension(text, part) for part in form["shape"].split("x"))
     if file is not None:
         _check_image(text, shape, dtype)
-    return InputSpec(text, name, shape, dtype, _range(text, dtype, form["range"]), file)
+    spec = InputSpec(text, name, shape, dtype, _range(text, dtype, form["range"]), file)
+    if max((spec.size, *(dimension.high for dimension in shape))) >= 2**63:
+        raise _wrong(text, "no tensor is as large as that")
+    return spec
 
 
 def parse_all(texts: Iterable[str], folder: Path) -> tuple[InputSpec, ...]:

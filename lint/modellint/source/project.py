@@ -28,7 +28,7 @@ from modellint.source.symbols import (
     collect_names,
     dotted_name,
 )
-from modellint.source.text import SourceText, Undecodable
+from modellint.source.text import SourceText, Undecodable, Unreadable, read_bytes
 
 _KEPT_TREES = 256
 _KEPT_CHECKED = 64
@@ -127,8 +127,8 @@ class Project:
         """The bytes of a file, or None when it cannot be read."""
         self.touched.add(path)
         try:
-            data = Path(path).read_bytes()
-        except OSError:
+            data = read_bytes(path)
+        except Unreadable:
             self._digests[path] = None
             return None
         if self.digesting:

@@ -6,12 +6,16 @@ Python's rule for line ends holds everywhere: LF, CRLF, and CR alone; form feeds
 from __future__ import annotations
 
 import codecs
+import os
 import re
+import stat
 from bisect import bisect_right
 from functools import cached_property
 
 from modellint.diagnostic import Edit, Span
 
+LARGEST = 16 * 1024**2
+"""The most bytes of a file that are read: a syntax tree takes a hundred times as many."""
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
 _BLANK = re.compile(rb"^[ \t\f]*(?:#[^\r\n]*)?$", re.ASCII)
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -19,6 +23,30 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 class Undecodable(Exception):
     """The bytes are not text of the encoding that the file declares."""
+
+
+class Unreadable(Exception):
+    """A file's bytes cannot be had; the message says why."""
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file of source. Raises ``Unreadable``, also for what is no file, and for what is too large."""
+    try:
+        status = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(status.st_mode):
+            # To open a pipe waits for somebody to write, and a device may never end.
+            raise Unreadable("cannot be read: it is no regular file")
+        if status.st_size > LARGEST:
+            raise Unreadable(too_large(status.st_size))
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+
+
+def too_large(size: int) -> str:
+    """What is said of a text of so many bytes."""
+    return f"not read: it holds {size / 1e6:.1f} MB, and more than {LARGEST / 1e6:.1f} MB of source are too many"
 
 
 class SourceText:
