@@ -195,7 +195,10 @@ def shapes(
 
     if not isinstance(model, nn.Module):
         raise TypeError(f"an nn.Module is needed, not {type(model).__name__}")
+    from modellint.live_session import ready
+
     inputs = Inputs.of(example_inputs)._replace(flexible=flexible or {})
+    model = ready(model, inputs)
     has_values = not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
     subject = Subject(model, inputs, Path.cwd(), Destination(), has_values=has_values)
     with undisturbed():

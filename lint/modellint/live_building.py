@@ -186,7 +186,27 @@ class Building:
         # Inputs of any size have a shape.
         without_values = on_meta or (self._request["shapes"] and inputs.total(specs) > LARGEST)
         given = self._inputs(specs, example, "meta" if without_values else next(iter(sorted(devices)), "cpu"))
+        self._give_shapes(model, given)
         return Built(model, given, not on_meta)
+
+    def _give_shapes(self, model: nn.Module, given: Inputs | None) -> None:
+        """Call a model once whose lazy modules wait for that. Raises ``lazy.Unshaped`` where that is not possible."""
+        from modellint.live import lazy
+
+        if not lazy.is_unshaped(model):
+            return
+        if given is None:
+            raise lazy.Unshaped(f"left {lazy.told(model)}", lazy.ADVICE)
+        self._enter("running forward of")
+        try:
+            lazy.shape(model, given)
+        except BaseException as error:
+            if self._request["on_meta"]:
+                # Only a run on real tensors tells whose fault it is.
+                raise Again from error
+            raise Failed from error
+        if lazy.is_unshaped(model):
+            raise lazy.Unshaped(f"left {lazy.told(model)}", lazy.UNREACHED)
 
     def _inputs(self, specs: tuple[inputs.InputSpec, ...], example: Any, device: str) -> Inputs | None:
         from modellint.live.subject import Inputs
@@ -246,6 +266,7 @@ class Building:
 def _size(subject: Subject) -> int:
     """The bytes of all parameters and buffers, also of modules that PyTorch does not know of; plain tensors do not count."""
     from torch import nn
+    from torch.nn.parameter import is_lazy
 
     tensors = {id(one.tensor): one.tensor for one in subject.state}
     for held in subject.hidden:
@@ -253,4 +274,6 @@ def _size(subject: Subject) -> int:
             tensors |= {id(one): one for one in (*held.value.parameters(), *held.value.buffers())}
         elif held.kind == "parameter":
             tensors[id(held.value)] = held.value
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    # A lazy module's have no size before the first call.
+    sized = (tensor for tensor in tensors.values() if not is_lazy(tensor))
+    return sum(tensor.numel() * tensor.element_size() for tensor in sized)

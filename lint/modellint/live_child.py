@@ -78,6 +78,8 @@ class Work(Building):
             return {"usage": f"PyTorch cannot be imported: {failed.described(error)}"}
         finally:
             gc.enable()
+        from modellint.live import lazy
+
         # What PyTorch has made so far is no garbage, and is too much to be gone through again and again.
         gc.freeze()
         if self._request["memory"] is not None:
@@ -94,6 +96,8 @@ class Work(Building):
             return {"usage": str(error)}
         except Again:
             return {"again": True}
+        except lazy.Unshaped as error:
+            return self._answer([self._lnt003(str(error), (), None, advice=error.advice)], failed=True)
         except Failed as error:
             return self._answer([self._cannot_run(error.__cause__ or error)], failed=True)
 

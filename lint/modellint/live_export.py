@@ -15,7 +15,7 @@ from modellint.diagnostic import Diagnostic
 from modellint.live.collector import undisturbed
 from modellint.live.place import Project
 from modellint.live.unchanged import unchanged
-from modellint.live_session import examine, job_of, prepared
+from modellint.live_session import examine, job_of, prepared, ready
 from modellint.staging import NotPlaced, place, staged
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def exported(
     job = job_of(model, root, chosen)
     destination = job.resolver.top.destination
     export_options.check(options, destination)
+    model = ready(model, inputs)
     with undisturbed(), unchanged(model, inputs, values=False):
         check(model, inputs, options, seed)
     found, _ = examine(model, example_inputs, None, None, None, root, chosen)

@@ -25,7 +25,7 @@ from modellint.coreml.verdict import to_json
 from modellint.diagnostic import Diagnostic
 from modellint.live import check as checks
 from modellint.live import checkpoint as checkpoints
-from modellint.live import class_source, failed, place
+from modellint.live import class_source, failed, lazy, place
 from modellint.live.collector import undisturbed
 from modellint.live.fix import FixedModel, fixed_copy
 from modellint.live.fixes.wrappers import inside
@@ -59,6 +59,12 @@ def examine(
     job = _job(_root(model, root), select, ignore, chosen)
     top = job.resolver.top
     rules = {code: rule for code, rule in job.rules.items() if top.enables(code, rule.default)}
+    try:
+        model = _shaped(model, inputs)
+    except lazy.Unshaped as error:
+        name, what = type(model).__name__, str(error)
+        finding = failed.cannot_run(name, "building", what, folder=Path.cwd(), advice=error.advice)
+        return [finding._replace(target=None)] if "LNT003" in rules else [], None
     with undisturbed(), unchanged(model, inputs, values=False):
         subject = Subject(
             model,
@@ -89,6 +95,7 @@ def fixed(
     inputs = _inputs(example_inputs)
     # A wrapper's class is not at home in the user's project.
     job = _job(_root(inside(model), root), None, None, chosen)
+    model = ready(model, inputs)
     with undisturbed():
         return fixed_copy(model, inputs, job.resolver.top.destination, place.Project(job.root), judge=judge), job.root
 
@@ -108,6 +115,7 @@ def verified(
     from modellint.coreml.verify import verify
 
     job = job_of(model, root, chosen)
+    model = ready(model, inputs)
     inputs = inputs._replace(flexible=flexible)
     with undisturbed(), unchanged(model, inputs, values=False):
         return verify(model, inputs, job.resolver.top.destination, place.Project(job.root), seed=seed, with_layers=True)
@@ -121,6 +129,21 @@ def prepared(model: nn.Module, example_inputs: Any) -> Inputs:
     if inputs is None:
         raise TypeError("example_inputs must hold what the model is called with")
     return inputs
+
+
+def ready(model: nn.Module, inputs: Inputs | None) -> nn.Module:
+    """A model whose parameters have shapes: itself, or a copy. Raises ``ValueError`` where a call does not give them."""
+    try:
+        return _shaped(model, inputs)
+    except lazy.Unshaped as error:
+        raise ValueError("; ".join((f"{type(model).__name__}: {error}", *error.advice))) from None
+
+
+def _shaped(model: nn.Module, inputs: Inputs | None) -> nn.Module:
+    if not lazy.is_unshaped(model):
+        return model
+    with undisturbed():
+        return lazy.shaped(model, inputs)
 
 
 def job_of(model: nn.Module, root: str | os.PathLike[str] | None, values: Mapping[str, str]) -> Job:
