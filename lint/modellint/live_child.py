@@ -152,6 +152,7 @@ class Work(Building):
         """The comparison of the converted model with the model, and the findings that it confirms."""
         model, given, specs = self._with_values("verify")
         from modellint.coreml import confirmed, verification
+        from modellint.coreml.package_layout import PackageError
         from modellint.coreml.saved import verify_package
         from modellint.coreml.verify import verify
         from modellint.settings import Destination
@@ -171,7 +172,10 @@ class Work(Building):
         if package is None:
             found = verify(model, given, destination, self._project, progress=self._enter, **options)
         else:
-            found = verify_package(model, given, package, self._project, **options)
+            try:
+                found = verify_package(model, given, package, self._project, **options)
+            except PackageError as error:
+                raise target.TargetError(str(error)) from None
         self._enter("checking")
         subject = self._subject(Built(model, given, True), execute=lambda _: found)
         rules = self._rules()

@@ -109,7 +109,7 @@ class Model(nn.Module):
 
 
 def test_from_python_the_model_stays_as_it_is() -> None:
-    model, x = Model(), torch.randn(4, 3)
+    model, x, short = Model(), torch.randn(4, 3), torch.randn(2)
     before = torch.get_rng_state()
     report = modellint.check_model(model.eval(), (x,), ignore="ENV")
     assert (report.diagnostics, report.convertible) == ((), True)
@@ -122,6 +122,6 @@ def test_from_python_the_model_stays_as_it_is() -> None:
     with pytest.raises(ValueError, match="call it once, or give example_inputs"):
         modellint.fix_model(model)
     with pytest.raises(ValueError, match="the call raised IndexError"):
-        modellint.verify(model, (torch.randn(2),))
+        modellint.verify(model, (short,))
     assert type(model.head) is nn.LazyLinear and model.head.has_uninitialized_params()
     assert torch.equal(torch.get_rng_state(), before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,15 +58,20 @@ def verify_command(target: str, **options: Any) -> None:
 
 def _verify(text: str, options: Mapping[str, Any]) -> int:
     from modellint import live_run
+    from modellint.coreml.package_layout import PackageError, check_layout
     from modellint.live.target import parse
-    from modellint.run import Job
+    from modellint.run import Job, UsageError
 
     package = None
     live = text
     if options["reference"] is not None:
         package, live = Path(text).absolute(), options["reference"]
-        if not package.exists():
+        if not os.path.lexists(package):
             raise click.UsageError(f"{text}: no such package")
+        try:
+            check_layout(text)
+        except PackageError as error:
+            raise UsageError(str(error)) from None
         given = [name for name in ("frontend", "precision", "deployment_target") if options[name] is not None]
         if given:
             raise click.UsageError(

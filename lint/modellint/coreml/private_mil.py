@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from modellint.coreml.package_layout import PackageError, check_layout
 from modellint.coreml.private import ct
 
 types = ct.converters.mil.mil.types
@@ -51,10 +51,6 @@ def declared_shape(variable: Any) -> tuple[int | None, ...] | None:
     return tuple(None if types.symbolic.is_symbolic(size) else int(size) for size in sizes)
 
 
-class PackageError(Exception):
-    """A saved model holds no program that could be read; the message says why."""
-
-
 def read_package(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     """The program of a saved ``.mlpackage``, and the model's specification (a protobuf message).
 
@@ -65,8 +61,7 @@ def read_package(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     """
     from coremltools.models.utils import _try_get_weights_dir_path
 
-    if not Path(path).exists():
-        raise PackageError(f"{os.fspath(path)} does not exist")
+    check_layout(path)
     try:
         spec = ct.utils.load_spec(os.fspath(path))
     except Exception as error:
@@ -91,13 +86,22 @@ def _program_of(spec: Any, weights: str | None, name: str) -> Any:
 
     kind = spec.WhichOneof("Type")
     if kind != "mlProgram":
-        raise PackageError(f"{name} is of kind {kind}, and no ML Program")
+        what = "holds no model" if kind is None else f"is of kind {kind}, and no ML Program"
+        raise PackageError(f"{name} {what}")
+    functions = list(spec.mlProgram.functions)
+    if not functions:
+        raise PackageError(f"{name} holds no function, so there is nothing to execute")
+    chosen = spec.description.defaultFunctionName
+    if chosen and chosen not in functions:
+        raise PackageError(
+            f"{name} has no function {chosen!r}, which it says to execute; it has {', '.join(functions)}"
+        )
     try:
         program = milproto.load(spec, spec.specificationVersion, weights or "")
     except Exception as error:
         raise PackageError(f"coremltools cannot read the program of {name}: {_first_line(error)}") from error
-    if spec.description.defaultFunctionName:
-        program.default_function_name = spec.description.defaultFunctionName
+    if chosen:
+        program.default_function_name = chosen
     return program
 
 

@@ -17,7 +17,7 @@ from modellint.coreml.locate import Locator
 from modellint.coreml.mil.compare import LIMIT
 from modellint.coreml.mil.executor import UnknownOperations
 from modellint.coreml.predictor import Predictor, is_half_in_states_alone
-from modellint.coreml.private_mil import Image, PackageError, images, is_rounded, read_package
+from modellint.coreml.private_mil import Image, images, is_rounded, read_package
 from modellint.coreml.reference import copied_inputs
 from modellint.coreml.verification import AGREES, DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
 from modellint.coreml.verify import BUDGET, RANDOM, so_far, told
@@ -51,6 +51,8 @@ def verify_package(
 
     What the package takes as an image is fed as pixels. The model is called with what the package's own scaling makes of them
     or, where it does not agree on that, with what a decoded photo is: numbers from 0 to 1.
+
+    Raises ``PackageError`` for a package that holds no program, or not all of it.
     """
     end = time.monotonic() + limit
     comparison = Comparison(model, inputs, specs, seed, budget, end=end)
@@ -72,7 +74,7 @@ def verify_package(
                 break
         assert found is not None
         return found
-    except (Undecided, PackageError) as error:
+    except Undecided as error:
         return told(comparison, UNDECIDED, str(error), "package")
 
 
