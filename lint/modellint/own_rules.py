@@ -78,8 +78,8 @@ class CannotParse(Rule):
     """A file cannot be read as Python, so nothing in it was checked.
 
     ## What it does
-    Reports a file with a syntax error, with bytes that do not fit its declared encoding, with NUL bytes (a binary
-    file, or UTF-16), or whose check takes longer than the limit for one file.
+    Reports a file that the system does not let be read, with a syntax error, with bytes that do not fit its declared
+    encoding, with NUL bytes (a binary file, or UTF-16), or with more than 16 MB.
 
     ## Why
     No finding in such a file means nothing. Without this report it would look as if the file were clean.
@@ -110,7 +110,8 @@ class CannotParse(Rule):
     ## Known limits
     Syntax that is newer than the running Python is read by libcst, as far as the installed version knows it. What
     only the compiler refuses, such as `return` outside a function, is not reported. No comment suppresses the
-    finding: comments are read from parsed files. Exclude the file instead.
+    finding: comments are read from parsed files. Exclude the file instead. Where `ignore` names the code, the file is
+    told of on standard error, and a run that could read none exits with 2.
 
     ## References
     - Source encodings, PEP 263: https://peps.python.org/pep-0263/
@@ -126,7 +127,8 @@ class CannotRun(Rule):
 
     ## What it does
     Reports a model whose code raises while its module is imported, while it is built or while its `forward` runs, whose
-    checkpoint cannot be loaded, or whose process takes longer than `--timeout`, more memory than `--memory` (without
+    lazy modules have no shape as no input is given, whose checkpoint cannot be loaded, or whose process takes longer
+    than `--timeout`, more memory than `--memory` (without
     that option: than there is), or ends by itself. The finding stands at the innermost frame of the project; the help lists
     the project's frames and the last lines that were printed.
 
@@ -230,7 +232,7 @@ class RuleFailed(Rule):
     `--ignore` its code.
 
     ## Known limits
-    A rule that never returns is not stopped here; the time limit for one file does that.
+    A rule that never returns is not stopped here.
 
     ## References
     - Python's exceptions: https://docs.python.org/3/library/exceptions.html

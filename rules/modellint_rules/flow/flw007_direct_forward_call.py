@@ -56,7 +56,7 @@ class DirectForwardCall(Rule):
     ```
 
     ## Fix safety
-    The fix is unsafe: hooks that never ran will run.
+    The fix is unsafe: hooks that never ran will run, and may change outputs.
 
     ## Known limits
     Only objects that are known to be modules, that the constructor was given, or whose `parameters()` or `state_dict()` the class
@@ -88,7 +88,7 @@ class DirectForwardCall(Rule):
                     self,
                     call.node,
                     "`forward` is called by name: hooks do not run",
-                    fix=Fix("Call the module", (edit,), Applicability.UNSAFE),
+                    fix=Fix("Call the module; outputs change where a hook changes them", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )
 

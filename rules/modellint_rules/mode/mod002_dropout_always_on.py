@@ -69,7 +69,8 @@ class DropoutAlwaysOn(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: in training mode nothing changes. In evaluation mode the dropout stops, which is what is reported.
+    The fix is safe: in training mode nothing changes. In evaluation mode the dropout stops, which is what is reported, and outputs change;
+    its title says so.
 
     ## Known limits
     Under `if self.training` the call is left alone, and so is one whose `training` is anything but a literal, or whose rate is a
@@ -166,4 +167,4 @@ def _fix(code: Code, call: Call) -> Fix | None:
         edit = code.rewriter.replace(given, f"{name}.training")
     else:
         edit = code.rewriter.add_argument(call.node, f"training={name}.training")
-    return Fix("Obey the module's mode", (edit,))
+    return Fix("Obey the module's mode; outputs in evaluation change, as nothing is dropped there any more", (edit,))

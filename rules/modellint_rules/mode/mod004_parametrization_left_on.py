@@ -60,7 +60,8 @@ class ParametrizationLeftOn(Rule):
     ```
 
     ## Fix safety
-    The fix makes the layer without the parametrization. It is unsafe: keys of `state_dict` change, and training goes another way.
+    The fix makes the layer without the parametrization. It is unsafe: keys of `state_dict` change, outputs where the
+    parametrization changes the weight, as a spectral norm does, and training goes another way.
     Where the model is trained with it, take it off before the export with `remove_parametrizations`, `remove_weight_norm`,
     `remove_spectral_norm` or `prune.remove`, which keep the weight that was learnt.
 
@@ -162,4 +163,5 @@ def _fix(code: Code, call: Call) -> Fix | None:
     if call.method == "register_parametrization" or not node.args or not isinstance(node.args[0], ast.Call):
         return None
     edit = code.rewriter.replace(node, code.rewriter.of(node.args[0]))
-    return Fix("Make the layer without it; keys of `state_dict` change", (edit,), Applicability.UNSAFE)
+    title = "Make the layer without it; keys of `state_dict` change, and outputs where it changes the weight"
+    return Fix(title, (edit,), Applicability.UNSAFE)

@@ -155,4 +155,5 @@ def _argument(write: Write, given: list[ast.arg]) -> str | None:
 
 def _fix(code: Code, forward: ast.FunctionDef, name: str) -> Fix | None:
     edit = code.rewriter.first_in_body(forward, f"{name} = {name}.clone()")
-    return Fix(f"Copy `{name}` first", (edit,), Applicability.UNSAFE) if edit is not None else None
+    title = f"Copy `{name}` first; the caller's tensor stays as it was"
+    return Fix(title, (edit,), Applicability.UNSAFE) if edit is not None else None

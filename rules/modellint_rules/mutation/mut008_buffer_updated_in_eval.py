@@ -68,7 +68,8 @@ class BufferUpdatedInEval(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: in training nothing changes. In evaluation the statistic stays as it is, which is what was reported. There is
+    The fix is safe: in training nothing changes. In evaluation the statistic stays as it is, which is what was reported, and
+    outputs that depend on it change; its title says so. There is
     no fix outside of methods, nor where a line holds more than the update.
 
     ## Known limits
@@ -128,7 +129,8 @@ def _fix(code: Code, write: Write) -> Fix | None:
         return None
     deeper = indent + ("\t" if indent.endswith("\t") else "    ")
     edit = code.rewriter.insert(code.rewriter.start(statement), f"if {module}.training:\n{deeper}")
-    return Fix(f"Update it under `if {module}.training:`", (edit,))
+    title = f"Update it under `if {module}.training:`; outputs in evaluation change, as it stays as training left it"
+    return Fix(title, (edit,))
 
 
 def _binds_a_variable(statement: ast.stmt) -> bool:

@@ -156,7 +156,8 @@ def _fix(code: Code, meeting: Meeting, numbers: list[int | float]) -> Fix | None
     if meeting.how == TERM or (meeting.how == FACTOR and not negative) or not _is_literal(written) or written is None:
         return None
     edit = code.rewriter.replace(written, "-1e4" if negative else "1e4")
-    return Fix("Write a number that float16 holds", (edit,), Applicability.UNSAFE)
+    title = "Write a number that float16 holds; outputs change where other numbers are as large as that"
+    return Fix(title, (edit,), Applicability.UNSAFE)
 
 
 def _is_literal(node: ast.expr | None) -> bool:

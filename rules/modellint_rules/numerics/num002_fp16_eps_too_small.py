@@ -108,7 +108,8 @@ class Fp16EpsTooSmall(Rule):
     ) -> Diagnostic:
         fix = None
         if isinstance(written, ast.Constant):
-            fix = Fix("Write 1e-07", (code.rewriter.replace(written, "1e-07"),), Applicability.UNSAFE)
+            edit = code.rewriter.replace(written, "1e-07")
+            fix = Fix("Write 1e-07; outputs change where they depend on it", (edit,), Applicability.UNSAFE)
         return code.finding(
             self,
             node,

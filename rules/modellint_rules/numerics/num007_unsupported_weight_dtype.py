@@ -121,7 +121,8 @@ class UnsupportedWeightDtype(Rule):
             fix = None
             if not kind.startswith("complex") and not isinstance(made, ast.Name):
                 edit = code.rewriter.insert(code.rewriter.end(made), ".float()")
-                fix = Fix("Make it float32", (edit,), Applicability.UNSAFE)
+                title = f"Make it float32; outputs change, as they are no longer computed from {kind}"
+                fix = Fix(title, (edit,), Applicability.UNSAFE)
             yield code.finding(
                 self,
                 binding.statement,

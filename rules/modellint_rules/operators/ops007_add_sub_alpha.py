@@ -163,7 +163,11 @@ def _fix(code: Code, call: records.Call) -> Fix | None:
     around = call.statement
     alone = isinstance(around, (ast.Assign, ast.Return, ast.AnnAssign)) and around.value is node
     edit = code.rewriter.replace(node, text if alone else f"({text})")
-    return Fix("Write the sum out", (edit,), Applicability.SAFE if exact else Applicability.UNSAFE)
+    if exact:
+        return Fix("Write the sum out", (edit,))
+    return Fix(
+        "Write the sum out; outputs change in their last digit, as it rounds twice", (edit,), Applicability.UNSAFE
+    )
 
 
 def _closed(code: Code, node: ast.expr) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from modellint.diagnostic import Applicability, Edit, Fix
 from modellint.source.nodes import walk
+from modellint.source.values import Instance
 
 if TYPE_CHECKING:
     from modellint.source.facts import Attribute, Hidden, ModuleClass
@@ -19,6 +20,8 @@ LIST_METHODS = frozenset({"index", "count", "remove", "copy", "clear", "reverse"
 
 DICT_METHODS = frozenset({"get", "setdefault", "copy", "popitem", "fromkeys"})
 """Methods of a dict that ``nn.ModuleDict`` lacks."""
+
+_WITH_A_MODE = re.compile(r"torch\.nn\.(?:\w*Dropout[123]?d?|RReLU|(?:Sync|Lazy)?BatchNorm[123]?d?)\Z")
 
 
 def hiding(
@@ -71,11 +74,25 @@ def wrapped(cls: ModuleClass, attribute: Attribute, kind: str, container: str, l
         done.update(map(id, (statement, *new)))
     certain = all(hidden.certain for hidden in found) and not attribute.uses.foreign_calls
     keys = "" if all(hidden.stateless for hidden in found) else "; adds `state_dict` keys"
+    mode = "; `eval()` then reaches them, which changes outputs" if any(map(_drops, found)) else ""
     return Fix(
-        f"Wrap `self.{attribute.name}` in `{text}`{keys}",
+        f"Wrap `self.{attribute.name}` in `{text}`{keys}{mode}",
         tuple(edits),
         Applicability.SAFE if certain else Applicability.UNSAFE,
     )
+
+
+def _drops(hidden: Hidden) -> bool:
+    """Whether a member is certainly one that computes something else in evaluation mode, alone or inside a `Sequential`."""
+    pending = list(hidden.members)
+    while pending:
+        member = pending.pop()
+        if isinstance(member, Instance):
+            if _WITH_A_MODE.match(member.name):
+                return True
+            if member.name == "torch.nn.Sequential":
+                pending.extend(member.held)
+    return False
 
 
 def _is_part_of(attribute: Attribute, expression: ast.expr | None) -> bool:

@@ -61,7 +61,8 @@ class ModuleInList(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: outputs do not change, and `state_dict` keys are only added. It is unsafe where the list is handed to
+    The fix is safe: outputs do not change, and `state_dict` keys are only added. In evaluation mode outputs change where a member
+    drops out or normalises batches: `eval()`, which did not reach it, now does. It is unsafe where the list is handed to
     code that cannot be seen, or where a member is a module by its use only. There is no fix where the attribute is
     used as only a list can be (`index`, `count`, `remove`, `copy`, `clear`, `reverse`, `sort`, `*`, slice
     assignment, `list + self.layers`, comparison, `isinstance(…, list)`), for lists that hold other things too,

@@ -56,7 +56,8 @@ class ModuleInDict(Rule):
     ```
 
     ## Fix safety
-    The fix is safe: outputs do not change, and `state_dict` keys are only added. It is unsafe where the dict is handed to code
+    The fix is safe: outputs do not change, and `state_dict` keys are only added. In evaluation mode outputs change where a member
+    drops out or normalises batches: `eval()`, which did not reach it, now does. It is unsafe where the dict is handed to code
     that cannot be seen. There is no fix where a key is not surely a string that `nn.ModuleDict` accepts (no dot, not
     empty, not the name of one of its attributes, such as `type` or `values`), where `get`, `setdefault`, `copy` or
     `popitem` is used, for dicts that hold other things too, nor for nested ones.

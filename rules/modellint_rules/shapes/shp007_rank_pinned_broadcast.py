@@ -313,7 +313,8 @@ def _fix(code: Code, call: Call, use: _Use) -> Fix | None:
     rewriter = code.rewriter
     start, end = rewriter.start(sizes[2]), rewriter.end(sizes[-1])
     edit = rewriter.source.replace(start, end, f"*([1] * ({name}.dim() - 2))")
-    return Fix(f"Give the parameter as many dimensions as `{name}` has", (edit,), Applicability.UNSAFE)
+    title = f"Give the parameter as many dimensions as `{name}` has; outputs of inputs of another rank change"
+    return Fix(title, (edit,), Applicability.UNSAFE)
 
 
 def _name(node: ast.expr) -> str | None:

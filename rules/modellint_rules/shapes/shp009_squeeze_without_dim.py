@@ -185,7 +185,8 @@ def _fix(code: Code, readings: list[Call]) -> Fix | None:
     if others:
         rest = "".join(f".squeeze({dim})" for dim in others)
         edits.append(code.rewriter.insert(code.rewriter.end(call.node), rest))
-    return Fix("Name the dimensions that have size 1", tuple(edits), Applicability.UNSAFE)
+    title = "Name the dimensions that have size 1; outputs change where another has that size, which stays then"
+    return Fix(title, tuple(edits), Applicability.UNSAFE)
 
 
 def _ones(layout: Layout | None) -> Iterator[int]:
