@@ -83,8 +83,9 @@ class Cache:
 
     def _prepare(self) -> None:
         top = self._folder.parent
-        if not (top / ".gitignore").exists():
-            top.mkdir(parents=True, exist_ok=True)
+        top.mkdir(parents=True, exist_ok=True)
+        if not any(top.iterdir()):
+            # A folder that holds something else is not ours to be ignored by git.
             (top / ".gitignore").write_text("*\n", "utf-8")
             (top / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", "utf-8")
 

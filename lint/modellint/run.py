@@ -47,6 +47,8 @@ def load_plugins(names: Iterable[str], base: Path) -> tuple[ModuleType, ...]:
     for name in names:
         path = base / name
         try:
+            if not name.strip():
+                raise UsageError("a plug-in without a name")
             if path.is_dir() or path.suffix == ".py":
                 for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
                     spec = importlib.util.spec_from_file_location(f"modellint_plugin_{file.stem}", file)

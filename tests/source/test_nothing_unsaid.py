@@ -209,6 +209,13 @@ def test_requests_that_mean_nothing(project: Path) -> None:
         (["check", "clean.py:Net", "--seed", "9" * 30], "not in the range"),
         (["check", "clean.py:Net", "--memory", "9" * 30], "not in the range"),
         (["check", "clean.py:Net", "--input", "9" * 30 + "x4"], "no tensor is as large as that"),
+        (["check", "clean.py", "--cache-dir", ""], "an empty name"),
+        (["check", "clean.py", "--output-file", ""], "an empty name"),
+        (["check", "clean.py", "--output-file", "none/found.txt"], "there is no folder"),
+        (["check", "clean.py", "--output-file", "."], "is a folder"),
+        (["check", "clean.py", "--plugin", ""], "a plug-in without a name"),
+        (["check", "-", "--stdin-filename", ""], "an empty name"),
+        (["config", ""], "an empty name"),
         (["check", "a" * 5000], "cannot be read: File name too long"),
         (["export", "clean.py:Net", "-o", "Net.mlpackage", "--labels", "/dev/zero"], "no regular file"),
     ):
@@ -221,3 +228,10 @@ def test_pipes_in_the_place_of_files_that_are_looked_for(project: Path) -> None:
         os.mkfifo(name)
     (project / "net.py").write_text("from base import Base\n\n\nclass Net(Base):\n    pass\n", "utf-8")
     assert run("check").exit_code == 0
+
+
+def test_a_folder_that_holds_something_is_no_cache(project: Path) -> None:
+    assert run("check", "--cache-dir", ".").exit_code == 0
+    assert not (project / ".gitignore").exists()
+    assert run("check", "--cache-dir", "cache").exit_code == 0
+    assert (project / "cache" / ".gitignore").read_text("utf-8") == "*\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modellint.cli.options import fail, resolve, with_options
+from modellint.cli.options import NamedPath, fail, resolve, with_options
 from modellint.cli.output import colored, write
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
 
 
 @click.command("config")
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.argument("path", required=False, type=NamedPath(path_type=Path))
 @with_options
 def config_command(path: Path | None, **options: Any) -> None:
     """Print the settings in force for a file or folder (default: the current one), and where each comes from."""

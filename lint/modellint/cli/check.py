@@ -12,6 +12,7 @@ import click
 
 from modellint import __version__
 from modellint.cli.options import (
+    NamedPath,
     exit_with,
     fail,
     file_of,
@@ -21,7 +22,7 @@ from modellint.cli.options import (
     with_inputs,
     with_options,
 )
-from modellint.cli.output import Progress, Texts, absolute, colored, write
+from modellint.cli.output import Progress, Texts, absolute, colored, expect_output, write
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Diagnostic
@@ -48,7 +49,7 @@ _LIVE_ONLY = {
 @click.option("--fix", is_flag=True, help="Apply safe fixes.")
 @click.option("--unsafe-fixes", is_flag=True, help="Apply unsafe fixes too.")
 @click.option("--diff", "show_diff", is_flag=True, help="Print what fixes would change, and write nothing.")
-@click.option("--output-file", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the findings there.")
+@click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the findings there.")
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
@@ -59,11 +60,11 @@ _LIVE_ONLY = {
     precision="What a live target computes in on Core ML (default: fp16).",
 )
 @click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
-@click.option("--stdin-filename", type=click.Path(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
+@click.option("--stdin-filename", type=NamedPath(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
 @click.option("--force-exclude", is_flag=True, help="Exclude files that are named on the command line too.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), metavar="N", help="How many processes to use.")
 @click.option("--no-cache", "-n", is_flag=True, help="Neither read nor write the cache.")
-@click.option("--cache-dir", type=click.Path(path_type=Path), metavar="FOLDER", help="Where the cache is.")
+@click.option("--cache-dir", type=NamedPath(path_type=Path), metavar="FOLDER", help="Where the cache is.")
 @click.option("--quiet", "-q", is_flag=True, help="Print findings only, no summary.")
 @click.option("--verbose", "-v", is_flag=True, help="Tell on stderr what is read.")
 def check_command(targets: tuple[str, ...], **options: Any) -> None:
@@ -78,6 +79,7 @@ def check_command(targets: tuple[str, ...], **options: Any) -> None:
 def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
     from modellint.run import Job
 
+    expect_output(options)
     from_stdin = "-" in targets
     if from_stdin and (len(targets) > 1 or options["models"]):
         raise click.UsageError("- (standard input) goes with no other target")

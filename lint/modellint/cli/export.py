@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint.cli.options import (
+    NamedPath,
     deployment_target,
     exit_with,
     file_of,
@@ -39,7 +40,7 @@ TIMEOUT = 1800.0
 @click.option(
     "--output",
     "-o",
-    type=click.Path(path_type=Path),
+    type=NamedPath(path_type=Path),
     required=True,
     metavar="OUT.mlpackage",
     help="The package that is to be written.",
@@ -59,7 +60,7 @@ TIMEOUT = 1800.0
     help="Take this input as an image: NAME[:rgb|bgr|grayscale][,scale=1/255][,bias=R,G,B]; the model gets scale * pixel + bias.",
 )
 @click.option(
-    "--labels", type=click.Path(path_type=Path), metavar="FILE", help="Make a classifier, with a label on each line."
+    "--labels", type=NamedPath(path_type=Path), metavar="FILE", help="Make a classifier, with a label on each line."
 )
 @click.option("--state", "states", is_flag=True, help="Keep buffers that forward updates as states (iOS18).")
 @click.option("--output-name", "output_names", multiple=True, metavar="NAME", help="Name the outputs, in their order.")

@@ -35,8 +35,18 @@ def _number(context: click.Context, parameter: click.Parameter, value: float | N
     return value
 
 
+class NamedPath(click.Path):
+    """A path; an empty name, as of a variable that is not set, is none, and not the folder that one is in."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or a usage error."""
+        if value == "":
+            self.fail("an empty name", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 _SETTINGS = (
-    click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take the settings from this file."),
+    click.option("--config", type=NamedPath(path_type=Path), metavar="FILE", help="Take the settings from this file."),
     click.option("--isolated", is_flag=True, help="Read no settings file."),
 )
 deployment_target = click.option(
@@ -90,7 +100,7 @@ def with_capture(*, checkpoint: str, frontend: str, precision: str) -> Decorator
     """Give a command the options of what captures a live target, with these helps."""
     return _all(
         (
-            click.option("--checkpoint", type=click.Path(path_type=Path), metavar="FILE", help=checkpoint),
+            click.option("--checkpoint", type=NamedPath(path_type=Path), metavar="FILE", help=checkpoint),
             click.option("--frontend", type=click.Choice(list(FRONTENDS)), help=frontend),
             click.option("--precision", type=click.Choice(list(PRECISIONS)), help=precision),
         )

@@ -41,6 +41,17 @@ def absolute(shown: str) -> str:
     return shown if shown == "-" else str(Path(shown).absolute())
 
 
+def expect_output(options: Mapping[str, Any]) -> None:
+    """Refuse an ``--output-file`` that cannot be, before the work of a run is lost with it. Raises ``click.UsageError``."""
+    target = options["output_file"]
+    if target is None:
+        return
+    if os.path.isdir(target):  # noqa: PTH112
+        raise click.UsageError(f"--output-file {target} is a folder")
+    if not os.path.isdir(target.absolute().parent):  # noqa: PTH112
+        raise click.UsageError(f"--output-file {target}: there is no folder {target.absolute().parent}")
+
+
 def write(text: str, options: Mapping[str, Any], err: bool) -> None:
     """Print a report, or write it where ``--output-file`` says."""
     target = options["output_file"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from modellint.cli.options import exit_with, file_of, limits, resolve, with_inputs
-from modellint.cli.output import Texts, Waiting, absolute, colored, write
+from modellint.cli.options import NamedPath, exit_with, file_of, limits, resolve, with_inputs
+from modellint.cli.output import Texts, Waiting, absolute, colored, expect_output, write
 
 
 @click.command("shapes")
@@ -26,7 +26,7 @@ from modellint.cli.output import Texts, Waiting, absolute, colored, write
     default="text",
     help="How the table is printed (default: text).",
 )
-@click.option("--output-file", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the table there.")
+@click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the table there.")
 def shapes_command(target: str, **options: Any) -> None:
     """Show what every layer of a live target takes and gives, its parameters and its memory; no tensor is allocated."""
     exit_with(lambda: _shapes(target, options))
@@ -38,6 +38,7 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
     from modellint.report import shapes as report
     from modellint.run import Job
 
+    expect_output(options)
     target = parse(text)
     if target is None:
         raise click.UsageError(f"{text}: not a live target, such as model.py:Net")

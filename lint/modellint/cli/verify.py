@@ -12,6 +12,7 @@ import click
 
 from modellint import __version__
 from modellint.cli.options import (
+    NamedPath,
     deployment_target,
     exit_with,
     file_of,
@@ -21,7 +22,7 @@ from modellint.cli.options import (
     with_inputs,
     with_settings,
 )
-from modellint.cli.output import Texts, Waiting, absolute, colored, write
+from modellint.cli.output import Texts, Waiting, absolute, colored, expect_output, write
 
 if TYPE_CHECKING:
     from modellint.coreml.verification import Verification
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     default="text",
     help="How the comparison is printed (default: text).",
 )
-@click.option("--output-file", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the report there.")
+@click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the report there.")
 def verify_command(target: str, **options: Any) -> None:
     """Convert a live target, execute the converted program here, and compare it with PyTorch.
 
@@ -62,6 +63,7 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     from modellint.live.target import parse
     from modellint.run import Job, UsageError
 
+    expect_output(options)
     package = None
     live = text
     if options["reference"] is not None:
