@@ -75,7 +75,7 @@ def exported(
                 seed=seed,
             )
         mlmodel = None
-        if summary.ok or (summary.converts and force):
+        if summary.writable or (summary.converts and force):
             made = folder / summary.package
             if output is None:
                 # With a copy of the weights that coremltools removes at the end of the process.
@@ -96,7 +96,7 @@ def exported(
 def _line(summary: Exported) -> str:
     if not summary.converts:
         return "Core ML: will not convert"
-    agrees = "agrees" if summary.ok else "does not agree"
+    agrees = "agrees" if summary.ok else f"{summary.verification.verdict}: {summary.verification.reason}".rstrip(": ")
     return f"Core ML: converts by {summary.route} · {agrees}"
 
 
