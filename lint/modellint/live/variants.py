@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from modellint.live.subject import Inputs
-
 if TYPE_CHECKING:
     from modellint.live.inputs import InputSpec
+    from modellint.live.subject import Inputs
 
 LARGE = 100.0
 """How much larger than the example's the floats of the case ``large`` are."""
@@ -62,7 +61,7 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
             change(leaf, ranges.get(at), at) if isinstance(leaf, Tensor) else leaf for at, leaf in enumerate(leaves)
         ]
         args, kwargs = pytree.tree_unflatten(changed, tree)
-        return Case(label, Inputs(args, kwargs, inputs.flexible), usual, masks)
+        return Case(label, inputs._replace(args=args, kwargs=kwargs), usual, masks)
 
     def of_floats(label: str, change: Callable[[Tensor], Tensor], only: int | None = None) -> Iterator[Case]:
         def changed(leaf: Tensor, bounds: tuple[float, float] | None, at: int) -> Tensor:
@@ -156,6 +155,10 @@ def _ranges(inputs: Inputs, specs: Sequence[InputSpec]) -> dict[int, tuple[float
     leaves, _ = _flat(inputs)
     by_identity = {id(leaf): at for at, leaf in enumerate(leaves)}
     found: dict[int, tuple[float, float]] = {}
+    for key, value in _keyed(inputs):
+        given = inputs.ranges.get(key)
+        if given is not None and id(value) in by_identity:
+            found[by_identity[id(value)]] = given
     position = 0
     for spec in specs:
         value = None
@@ -255,7 +258,7 @@ def lengths(
         args = tuple(resized(at, value) for at, value in enumerate(inputs.args))
         kwargs = {name: resized(name, value) for name, value in inputs.kwargs.items()}
         masks = any(isinstance(leaf, Tensor) and not leaf.is_floating_point() for leaf in leaves)
-        yield Case(text, Inputs(args, kwargs, inputs.flexible), True, masks, True)
+        yield Case(text, inputs._replace(args=args, kwargs=kwargs), True, masks, True)
 
 
 _MOST_ELEMENTS = 2**21
