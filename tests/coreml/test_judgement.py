@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 import modellint
 
@@ -158,7 +158,7 @@ def test_nan_of_the_model_on_inputs_that_are_drawn_says_nothing() -> None:
     ("function", "inputs"),
     [
         (lambda x, y: x // y, (torch.full((4, 3), 2**30 - 5), torch.tensor([[3, 7, 1]]).expand(4, 3).contiguous())),
-        (lambda x: F.pad(x, (1, 1), value=2**25 + 1), (torch.arange(8).reshape(2, 4),)),
+        (lambda x: functional.pad(x, (1, 1), value=2**25 + 1), (torch.arange(8).reshape(2, 4),)),
     ],
     ids=["quotient", "padding"],
 )

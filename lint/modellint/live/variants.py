@@ -88,6 +88,8 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
                 yield from of_floats(f"zeros in float argument {number} alone", torch.zeros_like, at)
         yield from of_floats("negative", lambda leaf: -leaf.abs())
         yield from of_floats("large", lambda leaf: leaf * LARGE)
+        if wide:
+            yield from of_floats("larger", lambda leaf: leaf * LARGE**2)
         for size in _SMALL if wide else ():
             yield from of_floats(f"{size:g}", lambda leaf, size=size: leaf * (size / _largest(leaf)))  # type: ignore[misc]
         if wide:
