@@ -50,9 +50,10 @@ def run(ledger: Ledger, share: str, names: list[str]) -> int:
             return MORE
         done += 1
         ledger.begin(name)
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         row = {"name": name, **_exported(text)}
-        ledger.finish({**row, "seconds": round(time.perf_counter() - start, 1)})
+        spent = {"seconds": round(time.perf_counter() - start, 1), "cpu": round(time.process_time() - cpu, 1)}
+        ledger.finish({**row, **spent})
         print(f"{name:44} {row.get('route') or row.get('lost') or row.get('why')}"[:200], file=sys.stderr, flush=True)
     return 0
 
@@ -86,8 +87,10 @@ def exported(model: Any, args: Any, seconds: int) -> dict[str, Any]:
             return {"route": None, "why": f"{type(error).__name__}: {error}"[:1500]}
     return {
         "route": made.frontend,
-        "error": max((one.error for one in made.verification.outputs), default=0.0),
-        "inputs": len(made.verification.cases),
+        "error": max((one.error for one in made.verification.outputs), default=None),
+        "inputs": sum(one.error is not None for one in made.verification.cases),
+        "verdict": made.verification.verdict,
+        "notes": list(made.verification.notes),
         "changes": [[one.kind, one.what, one.exactness] for one in made.summary.changes],
     }
 
@@ -114,8 +117,12 @@ def report(rows: dict[str, dict[str, Any]]) -> bool:
     for name, row in rows.items():
         if not row["route"]:
             print(f"  {name}: {row['why']}")
-    good = sum(bool(row["route"]) for row in rows.values())
-    print(f"\n{good} of {len(rows)}: {good / max(1, len(rows)):.3f}")
+    for name, row in rows.items():
+        if row["route"] and row["error"] is None:
+            print(f"  {name}: said to agree, and no float32 program was compared")
+    good = sum(bool(row["route"]) and row["error"] is not None for row in rows.values())
+    print(f"\n{good} of {len(rows)} with a float32 comparison: {good / max(1, len(rows)):.3f}")
+    print(f"CPU seconds in all: {sum(row.get('cpu', 0.0) for row in rows.values()):.0f}")
     return good >= WANTED * len(rows) and len(rows) >= LEAST
 
 

@@ -80,6 +80,8 @@ def check_model(
     model: nn.Module,
     example_inputs: Any = None,
     *,
+    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+    ranges: Mapping[str | int, tuple[float, float]] | None = None,
     checkpoint: str | PathLike[str] | Mapping[str, Any] | None = None,
     select: str | Sequence[str] | None = None,
     ignore: str | Sequence[str] | None = None,
@@ -91,7 +93,8 @@ def check_model(
     """Check a model as it stands in memory, and leave it exactly as it was.
 
     ``example_inputs`` is what the model is called with, once, in evaluation mode, on tensors without values: a tuple of
-    arguments, a dict of keyword arguments, or the one argument. Without it what needs a run is not checked. ``checkpoint`` is a
+    arguments, a dict of keyword arguments, or the one argument. Without it what needs a run is not checked.
+    ``flexible`` and ``ranges`` are those of ``verify``. ``checkpoint`` is a
     file (``.pt``, ``.pth``, ``.safetensors``) or a dict that is to fit the model. ``select`` and ``ignore`` are codes or the
     beginnings of codes, such as ``"REG"``; without them the settings of the project hold, which is the one of the model's class,
     or the folder ``root``. So it is with ``frontend`` (``auto``, ``trace`` or ``export``), ``deployment_target`` (as in
@@ -100,10 +103,11 @@ def check_model(
     Raises ``TypeError`` for what is no model, ``ValueError`` for unknown codes and words, and for a checkpoint that cannot be read, which
     is refused where it holds anything but tensors, and ``OSError`` for one that cannot be opened.
     """
-    from modellint.live_session import examine
+    from modellint.live_session import Varying, examine
 
     words = chosen(frontend, deployment_target, precision)
-    return _report(*examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, words))
+    varying = Varying(flexible or {}, ranges or {})
+    return _report(*examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, words, varying))
 
 
 def fix_model(
@@ -210,6 +214,7 @@ def verify(
     example_inputs: Any,
     *,
     flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+    ranges: Mapping[str | int, tuple[float, float]] | None = None,
     root: str | PathLike[str] | None = None,
     frontend: str | None = None,
     deployment_target: str | None = None,
@@ -220,19 +225,21 @@ def verify(
 
     ``example_inputs`` is a tuple of arguments, a dict of keyword arguments, or the one argument; more inputs are made of its shapes
     and kinds, from ``seed``. ``flexible`` gives, for arguments by position or name, the bounds of dimensions whose size may vary:
-    ``{0: {0: (1, 8)}}``. ``frontend``, ``deployment_target`` and ``precision`` are those of ``check_model``.
+    ``{0: {0: (1, 8)}}``, and ``ranges`` the values that arguments take, as in ``{"ids": (0, 1000)}``, the end excluded. ``frontend``,
+    ``deployment_target`` and ``precision`` are those of ``check_model``.
 
-    The result's ``ok`` says whether the model converts and agrees: in float32 within rounding (``outputs``, each with its
-    ``max_abs_error`` in the output's own units), and in float16 (``half``) well enough. ``first_difference`` is where it first does
+    The result's ``ok`` says whether the model converts and agrees: in float32 within ten times PyTorch's own rounding,
+    element by element (``outputs``, each with its ``max_abs_error`` in the output's own units), and in float16 (``half``) well
+    enough; ``verdict`` is ``undecided`` where either cannot be said. ``first_difference`` is where it first does
     not. What is executed is the meaning of an ML Program as this package reads it, not Apple's hardware.
 
     Raises ``TypeError`` for what is no model or without inputs, ``ValueError`` for unknown words, ``ImportError`` without
     coremltools. A model that does not convert raises nothing: its ``verdict`` says so.
     """
-    from modellint.live_session import verified
+    from modellint.live_session import Varying, verified
 
     words = chosen(frontend, deployment_target, precision)
-    return verified(model, example_inputs, flexible or {}, root, words, seed)
+    return verified(model, example_inputs, Varying(flexible or {}, ranges or {}), root, words, seed)
 
 
 def check_source(text: str, filename: str = "model.py") -> Report:

@@ -82,6 +82,7 @@ def export(
     output: str | PathLike[str] | None = None,
     force: bool = False,
     flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+    ranges: Mapping[str | int, tuple[float, float]] | None = None,
     images: Mapping[str, Mapping[str, Any] | None] | None = None,
     labels: Sequence[str] | str | PathLike[str] | None = None,
     states: bool = False,
@@ -100,7 +101,7 @@ def export(
 ) -> ExportResult:
     """Fix a copy of a model, convert it, execute what is saved, compare it with the model, and keep the package if it agrees.
 
-    ``example_inputs``, ``flexible``, ``frontend``, ``deployment_target``, ``precision`` and ``seed`` are those of ``verify``.
+    ``example_inputs``, ``flexible``, ``ranges``, ``frontend``, ``deployment_target``, ``precision`` and ``seed`` are those of ``verify``.
 
     Args:
         model: It is left as it was.
@@ -108,6 +109,7 @@ def export(
         output: The ``.mlpackage`` to write; None keeps the model in memory.
         force: Replace what is at ``output``, and keep a package that does not agree too; the result's ``verification`` tells.
         flexible: For arguments by position or name the bounds of dimensions whose size may vary: ``{0: {0: (1, 8)}}``.
+        ranges: The values that arguments take, as in ``{"ids": (0, 1000)}``, the end excluded; they are compared on such alone.
         images: Arguments, of shape 1 x channels x height x width, that Core ML is to take as images, each with ``layout`` (``rgb``,
             ``bgr`` or ``grayscale``), ``scale`` and ``bias``: the model gets ``scale * pixel + bias`` of pixels from 0 to 255.
         labels: Of a classifier's outputs, in their order, or a file with one on each line.
@@ -134,6 +136,7 @@ def export(
         ImportError: Without PyTorch or coremltools.
     """
     from modellint.live_export import exported
+    from modellint.live_session import Varying
 
     destination = chosen(frontend, deployment_target, precision)
     path = None if output is None else Path(output)
@@ -157,7 +160,8 @@ def export(
                 tuple((output_descriptions or {}).items()),
             ),
         )
-        made = exported(model, example_inputs, flexible or {}, root, destination, options, path, force, seed)
+        varying = Varying(flexible or {}, ranges or {})
+        made = exported(model, example_inputs, varying, root, destination, options, path, force, seed)
     except OptionError as error:
         raise ValueError(str(error)) from None
     report = Report(

@@ -15,7 +15,7 @@ from modellint.diagnostic import Diagnostic
 from modellint.live.collector import undisturbed
 from modellint.live.place import Project
 from modellint.live.unchanged import unchanged
-from modellint.live_session import examine, job_of, prepared, ready
+from modellint.live_session import Varying, examine, job_of, prepared, ready
 from modellint.staging import NotPlaced, place, staged
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Made(NamedTuple):
 def exported(
     model: nn.Module,
     example_inputs: Any,
-    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]],
+    varying: Varying,
     root: str | os.PathLike[str] | None,
     chosen: Mapping[str, str],
     options: Options,
@@ -50,7 +50,7 @@ def exported(
     seed: int,
 ) -> Made:
     """What ``modellint.export`` gives. Raises ``OptionError``, and ``OSError`` where the package cannot be written."""
-    inputs = prepared(model, example_inputs)._replace(flexible=flexible)
+    inputs = varying.of(prepared(model, example_inputs))
     if importlib.util.find_spec("coremltools") is None:
         raise ImportError("modellint.export needs coremltools: pip install 'modellint[coreml]'")
     from modellint.coreml.export import check, export
@@ -62,7 +62,7 @@ def exported(
     model = ready(model, inputs)
     with undisturbed(), unchanged(model, inputs, values=False):
         check(model, inputs, options, seed)
-    found, _ = examine(model, example_inputs, None, None, None, root, chosen)
+    found, _ = examine(model, example_inputs, None, None, None, root, chosen, varying)
     with _folder(output) as folder, undisturbed():
         with _temporaries_in(folder), unchanged(model, inputs, values=False):
             summary = export(
@@ -76,7 +76,7 @@ def exported(
                 seed=seed,
             )
         mlmodel = None
-        if summary.ok or (summary.converts and force):
+        if summary.writable or (summary.converts and force):
             made = folder / summary.package
             if output is None:
                 # With a copy of the weights that coremltools removes at the end of the process.
@@ -97,7 +97,7 @@ def exported(
 def _line(summary: Exported) -> str:
     if not summary.converts:
         return "Core ML: will not convert"
-    agrees = "agrees" if summary.ok else "does not agree"
+    agrees = "agrees" if summary.ok else f"{summary.verification.verdict}: {summary.verification.reason}".rstrip(": ")
     return f"Core ML: converts by {summary.route} · {agrees}"
 
 

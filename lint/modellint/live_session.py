@@ -6,7 +6,7 @@ import importlib.util
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 try:
     import torch
@@ -39,6 +39,35 @@ if TYPE_CHECKING:
     from modellint.coreml.verification import Verification
 
 
+class Varying(NamedTuple):
+    """What inputs like an example may be, for arguments by position or name."""
+
+    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] = {}
+    """The dimensions whose size may vary, each with its bounds; both count."""
+    ranges: Mapping[str | int, tuple[float, float]] = {}
+    """The values, from the first up to the second, which is not among them."""
+
+    def of(self, inputs: Inputs) -> Inputs:
+        """An example that varies so. Raises ``ValueError`` for arguments that it does not have, and for values outside of a range."""
+        known = dict(enumerate(inputs.args)) | dict(inputs.kwargs)
+        for name, keys in (("flexible", self.flexible), ("ranges", self.ranges)):
+            unknown = next((key for key in keys if key not in known), None)
+            if unknown is not None:
+                there = ", ".join(map(repr, known))
+                raise ValueError(f"{name}: there is no argument {unknown!r} in example_inputs, but {there}")
+        for key, (low, high) in self.ranges.items():
+            value = known[key]
+            if not low < high:
+                raise ValueError(f"ranges: that of {key!r} is empty: [{low}, {high})")
+            if _has_values(value) and not (low <= float(value.min()) and float(value.max()) < high):
+                raise ValueError(f"ranges: the example of {key!r} has values outside of [{low}, {high})")
+        return inputs._replace(flexible=self.flexible, ranges=self.ranges)
+
+
+def _has_values(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and bool(value.numel()) and not value.is_complex() and not value.is_meta
+
+
 def examine(
     model: nn.Module,
     example_inputs: Any,
@@ -47,6 +76,7 @@ def examine(
     ignore: tuple[str, ...] | None,
     root: str | os.PathLike[str] | None,
     chosen: Mapping[str, str],
+    varying: Varying | None = None,
 ) -> tuple[list[Diagnostic], Mapping[str, Any] | None]:
     """What ``modellint.check_model`` finds, sorted, and the verdict on the conversion, if one was asked for.
 
@@ -55,6 +85,8 @@ def examine(
     if not isinstance(model, nn.Module):
         raise TypeError(_no_model(model))
     inputs = _inputs(example_inputs)
+    if inputs is not None and varying is not None:
+        inputs = varying.of(inputs)
     held = _checkpoint(checkpoint)
     job = _job(_root(model, root), select, ignore, chosen)
     top = job.resolver.top
@@ -103,20 +135,19 @@ def fixed(
 def verified(
     model: nn.Module,
     example_inputs: Any,
-    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]],
+    varying: Varying,
     root: str | os.PathLike[str] | None,
     chosen: Mapping[str, str],
     seed: int,
 ) -> Verification:
     """What ``modellint.verify`` shows."""
-    inputs = prepared(model, example_inputs)
+    inputs = varying.of(prepared(model, example_inputs))
     if importlib.util.find_spec("coremltools") is None:
         raise ImportError("modellint.verify needs coremltools: pip install 'modellint[coreml]'")
     from modellint.coreml.verify import verify
 
     job = job_of(model, root, chosen)
     model = ready(model, inputs)
-    inputs = inputs._replace(flexible=flexible)
     with undisturbed(), unchanged(model, inputs, values=False):
         return verify(model, inputs, job.resolver.top.destination, place.Project(job.root), seed=seed, with_layers=True)
 

@@ -108,7 +108,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
             finally:
                 waiting.close()
             exported = answer.exported
-            written = exported is not None and (exported.ok or (exported.converts and options["force"]))
+            written = exported is not None and (exported.writable or (exported.converts and options["force"]))
             if written:
                 place(made, output, options["force"])
     except NotPlaced as error:
@@ -118,7 +118,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
     for note in answer.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(_shown(job, text, answer, output, written), nl=False, color=True)
-    return 0 if exported is not None and exported.ok else 1
+    return 0 if exported is not None and exported.writable else 1
 
 
 def _check_output(output: Path, force: bool) -> None:
@@ -171,7 +171,7 @@ def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -
     if found is None:
         return full.render(findings, texts, color) + f"\n{output}: not exported\n"
     told = report.render(found, str(output), written, color, shown=name, line=line)
-    if found.ok:
+    if found.writable:
         return told + _findings(findings, target)
     return (full.render(findings, texts, color) + "\n" if findings else "") + told
 

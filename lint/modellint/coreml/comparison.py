@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -14,12 +15,14 @@ from modellint.coreml.capture_routes import arguments
 from modellint.coreml.mil.compare import LIMIT, SNR, Difference, compare
 from modellint.coreml.mil.executor import ExecutionError
 from modellint.coreml.predictor import Misfit, Predictor
-from modellint.coreml.reference import NUDGE, STEPS, Raised, Reference, copied
+from modellint.coreml.program_sizes import in_program
+from modellint.coreml.reference import STEPS, Raised, Reference, copied
 from modellint.coreml.untrained import untrained
-from modellint.coreml.verification import Case, Output, worst
-from modellint.coreml.where import ABOVE_NOISE
+from modellint.coreml.verification import AGREES, DIFFERS, UNDECIDED, Case, Output, worst
+from modellint.coreml.yardstick import Judgement, Yardstick
+from modellint.live.thresholds import sizes, thresholds
 from modellint.live.variants import Case as Given
-from modellint.live.variants import variants
+from modellint.live.variants import lengths, variants
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,11 +31,9 @@ if TYPE_CHECKING:
     from modellint.live.subject import Inputs
 
 EXAMPLE = "the example"
-_NEARLY_ZERO = 1e-7
 _OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"
-_DRAWS = 6
-_WIDE = 10 * NUDGE
-"""What rounding may become on inputs that are nothing like the example: there a softmax is a choice, and any step may tip it."""
+MOST_UNEQUAL = 0.1
+"""The share of integers or truth values that float16 may turn before it is thought not to be precise enough."""
 
 
 class Undecided(Exception):
@@ -84,18 +85,24 @@ class Comparison:
         """The first."""
         self.failure = ""
         """What is wrong with a program that has no outputs to compare."""
-        self.limit = LIMIT
-        """The error over the scale at which an output is looked at again."""
-        self._given = variants(inputs, specs, seed) if cases is None else cases
+        self.doubts: list[str] = []
+        """Why outputs that do not differ cannot be said to agree."""
+        self.weights_rounded = False
+        """Whether the weights of the program are kept in float16, so that outputs are held against what that does to them."""
+        self._given = variants(inputs, specs, seed, wide=True) if cases is None else cases
+        self._fixed_sizes = cases is not None
+        self._specs = specs
         self._budget = budget
         self._end = end
+        self.half_doubt = ""
+        """Why float16 cannot be judged."""
         self.after: Callable[[], None] | None = None
         """Called after each set of inputs."""
         self._longest = 0.0
         self._outputs: dict[int, Output] = {}
         self._half: dict[int, Output] = {}
-        self._scales: list[float] = []
-        self._magnified: set[int] = set()
+        self._undefined: dict[int, tuple[int, str]] = {}
+        self._scaled: dict[int, str] = {}
         self._first: list[Tensor] = []
         self._varied: set[int] = set()
 
@@ -142,11 +149,18 @@ class Comparison:
         leaves: list[Any] = copied(arguments(self.model, inputs, "trace" if route == "trace" else "export"))
         return leaves
 
-    def over_cases(self, predictor: Predictor, halved: Predictor | None, route: str) -> None:
-        """Compare on the example and on inputs like it. Raises ``Undecided`` where the program takes others."""
+    def over_cases(self, predictor: Predictor | None, halved: Predictor | None, route: str) -> None:
+        """Compare on the example, on inputs like it, and on other sizes. Raises ``Undecided`` where the program takes others.
+
+        ``predictor`` is of the float32 program, ``halved`` of the float16 one; the latter alone is run on usual inputs only.
+        """
+        program = (predictor or halved or _nothing()).program
         deadline = time.monotonic() + self._budget
-        for case in self._given:
+        left: list[str] = []
+        for case in chain(self._given, self._other_sizes(program, left)) if self._budget else self._given:
             began = time.monotonic()
+            if predictor is None and not case.usual:
+                continue
             if self.cases and (began > deadline or not self._has_time_for(1)):
                 if self._budget:
                     self.notes.append(f"only {_counted(len(self.cases))} compared, for want of time")
@@ -155,17 +169,31 @@ class Comparison:
                 expected = self.reference(case.inputs)
             except Raised as error:
                 self.cases.append(Case(case.label, None, note=str(error)))
+                if case.resized:
+                    self.doubts.append(f"the model raises at {case.label} ({error}): give sizes that it takes")
                 continue
             self._look(expected)
             leaves = self.leaves(case.inputs, route)
-            largest, note = self._compared(predictor, leaves, case, expected)
-            half = None
+            largest, note, half = None, "", None
+            if predictor is not None:
+                largest, note = self._compared(predictor, leaves, case, expected)
             if halved is not None and case.usual:
                 half = self._half_compared(halved, leaves, case, expected)
             self.cases.append(Case(case.label, largest, half, note))
             self._longest = max(self._longest, time.monotonic() - began)
             if self.after is not None:
                 self.after()
+        if left:
+            self.notes.append(
+                f"not run, as too large for a comparison here: {', '.join(left)}; what is said is about the sizes that were run"
+            )
+
+    def _other_sizes(self, program: Any, left: list[str]) -> Iterator[Given]:
+        """Other sizes of what is flexible, chosen by what the model and the program hold sizes against."""
+        if not self.inputs.flexible or self._fixed_sizes:
+            return
+        known = thresholds(self.model).joined(in_program(program))
+        yield from lengths(self.inputs, self._specs, self.seed, lambda low, high: sizes(low, high, known), left)
 
     def _look(self, expected: list[Tensor]) -> None:
         self._first = self._first or expected
@@ -175,10 +203,22 @@ class Comparison:
     def remarks(self) -> list[str]:
         """What is to be known about outputs that agree."""
         found = [
-            f"{self._named(at)} on {self._outputs[at].case}: the error is that of rounding, which the model magnifies; "
-            "on inputs changed by rounding PyTorch is as far from itself"
-            for at in sorted(self._magnified)
-            if at in self._outputs and self._outputs[at].ok
+            f"{self._named(at)} on {one.case}: the error is that of rounding, which the model magnifies; PyTorch's own float32 is as "
+            "far from its float64"
+            for at, one in sorted(self._outputs.items())
+            if one.ok and not one.ties and LIMIT < one.error < math.inf
+        ]
+        found += [
+            f"{self._named(at)} on {case}: PyTorch itself gives nan for {count} elements where the program does not: "
+            "that says nothing of either"
+            for at, (count, case) in sorted(self._undefined.items())
+            if at in self._outputs
+        ]
+        found += [
+            f"{self._named(at)} on {case}: the model does not run in float64, so that errors are held against {LIMIT:g} of the "
+            "largest element of their row"
+            for at, case in sorted(self._scaled.items())
+            if at in self._outputs
         ]
         if sum(one.error is not None for one in self.cases) > 1:
             found += [
@@ -203,6 +243,8 @@ class Comparison:
         except Misfit as error:
             if case.inputs is self.inputs:
                 raise Undecided(str(error)) from None
+            if case.resized:
+                self.doubts.append(f"at {case.label} nothing is compared: {error}")
             return None, str(error)
         except ExecutionError as error:
             self._fail(case, expected, str(error))
@@ -239,32 +281,40 @@ class Comparison:
         case: Given,
         count: int = 1,
     ) -> Iterator[Output]:
-        differences = [compare(value, right) for value, right in zip(found, expected, strict=False)]
-        if not self._scales:
-            self._scales = [one.scale for one in differences]
-        noises: list[list[float]] = []
-        for at, one in enumerate(differences):
-            ok = one.agrees(self.limit) or (
-                at < len(self._scales) and one.max_abs_error <= _NEARLY_ZERO * self._scales[at]
-            )
-            if not ok and one.got is None and not math.isinf(one.max_abs_error):
-                ok = self._is_rounding(at, one, expected, case, count, noises)
-            yield output(predictor.output_names[at], one, ok, case.label)._replace(path=self._path(at))
+        yardstick = Yardstick(self.reference, case.inputs, list(expected), count, self.weights_rounded)
+        for at, (value, right) in enumerate(zip(found, expected, strict=False)):
+            one = compare(value, right)
+            name = predictor.output_names[at]
+            seen = Judgement() if one.got is not None else yardstick.judge(at, value)
+            wrong = seen.wrong
+            if self._is_evidence(case):
+                wrong += seen.undefined
+            elif seen.undefined:
+                self._undefined.setdefault(at, (seen.undefined, case.label))
+            if yardstick.is_scaled:
+                self._scaled.setdefault(at, case.label)
+            shown = output(name, one, one.got is None and not wrong, case.label)
+            yield shown._replace(path=self._path(at), wrong=wrong, ties=seen.ties)
+            if one.got is None and not wrong:
+                self._doubt(at, seen, case, right.numel())
 
-    def _is_rounding(
-        self, at: int, one: Difference, expected: Sequence[Tensor], case: Given, count: int, noises: list[list[float]]
-    ) -> bool:
-        """Whether the model itself is no surer of its output ``at``; ``noises`` keeps what was found about all of them."""
-        size = NUDGE if case.usual else _WIDE
-        for level, (draws, wide) in enumerate(((1, NUDGE), (_DRAWS, size))):
-            if level == len(noises):
-                noises.append(self.reference.noise(case.inputs, expected, count, draws, wide))
-            noise = noises[level][at]
-            # Of indices that rounding moves, the distance says nothing.
-            if noise > 0 if one.discrete else one.max_abs_error <= ABOVE_NOISE * noise:
-                self._magnified.add(at)
-                return True
-        return False
+    @staticmethod
+    def _is_evidence(case: Given) -> bool:
+        """Whether a NaN of PyTorch's has to be the program's too: not on inputs that we drew, of a kind the model may not be for."""
+        return case.label.partition(",")[0] == EXAMPLE or (case.usual and not case.masks)
+
+    def _doubt(self, at: int, seen: Judgement, case: Given, size: int) -> None:
+        path = self._path(at)
+        name = f"the output {path}" if path else "the output"
+        if seen.ties:
+            self.doubts.append(
+                f"{name} on {case.label}: {seen.ties} of {size} integers or truth values differ, which rounding decides in "
+                "PyTorch too"
+            )
+        if seen.unsure and case.usual:
+            self.doubts.append(
+                f"{name} on {case.label}: the model magnifies rounding, so that PyTorch's own float32 is as far from its float64"
+            )
 
     def _half_compared(
         self, predictor: Predictor, leaves: Sequence[Any], case: Given, expected: Sequence[Tensor], count: int = 1
@@ -279,7 +329,7 @@ class Comparison:
                 self.notes.append(note)
             return math.inf
         outputs = [
-            coarse(name, value, right, case.label)._replace(path=self._path(at))
+            coarse(name, compare(value, right), case.label)._replace(path=self._path(at))
             for at, (name, value, right) in enumerate(zip(predictor.output_names, found, expected, strict=False))
         ]
         for at, one in enumerate(outputs):
@@ -288,7 +338,7 @@ class Comparison:
                 self._half[at] = one
         return worst(outputs)
 
-    def over_steps(self, predictor: Predictor, halved: Predictor | None, route: str) -> None:
+    def over_steps(self, predictor: Predictor | None, halved: Predictor | None, route: str) -> None:
         """Compare several predictions in a row, where the model or the program keeps a state."""
         if self.mismatch is not None or not self._budget:
             return
@@ -301,26 +351,28 @@ class Comparison:
             self.notes.append(f"a second run in a row raises {error}")
             return
         varies = any(not _same(a, b) for run in runs[1:] for a, b in zip(runs[0], run, strict=False))
-        if not varies and not predictor.is_stateful:
+        if not varies and not (predictor or halved or _nothing()).is_stateful:
             return
         case = Given(EXAMPLE, self.inputs, True)
         leaves = self.leaves(self.inputs, route)
-        try:
-            found = predictor(leaves, STEPS)
-        except ExecutionError as error:
-            self._fail(case, runs[0], str(error))
-            return
+        found: Sequence[list[Tensor] | None] = [None] * STEPS
+        if predictor is not None:
+            try:
+                found = predictor(leaves, STEPS)
+            except ExecutionError as error:
+                self._fail(case, runs[0], str(error))
+                return
         for count, (values, expected) in enumerate(zip(found, runs, strict=True), 1):
-            label = f"{EXAMPLE}, prediction {count}"
-            outputs = list(self._judged(predictor, values, expected, case._replace(label=label), count))
-            self._keep(self._outputs, outputs)
-            half = None
-            if halved is not None:
-                half = self._half_compared(halved, leaves, case._replace(label=label), expected, count)
-            self.cases.append(Case(label, worst(outputs), half))
+            step = case._replace(label=f"{EXAMPLE}, prediction {count}")
+            outputs: list[Output] = []
+            if values is not None and predictor is not None:
+                outputs = list(self._judged(predictor, values, expected, step, count))
+                self._keep(self._outputs, outputs)
+            half = None if halved is None else self._half_compared(halved, leaves, step, expected, count)
+            self.cases.append(Case(step.label, None if values is None else worst(outputs), half))
             bad = tuple(at for at, one in enumerate(outputs) if not one.ok)
             if bad:
-                self.mismatch = Mismatch(case, label, count, bad, expected)
+                self.mismatch = Mismatch(case, step.label, count, bad, expected)
                 return
 
     def judged_half(self) -> bool | None:
@@ -331,22 +383,50 @@ class Comparison:
             return True
         why = untrained(self.model)
         if why:
-            self.notes.append(
-                f"float16 is not precise enough here, but the weights look untrained ({why}): ask again with trained ones"
-            )
+            self.half_doubt = f"float16 is not precise enough here, but the weights look untrained ({why}): ask again with trained ones"
             return None
         return False
 
-    def forget_single(self) -> None:
-        """What was compared is a float16 program: there is no float32 one."""
-        self._outputs.clear()
+    def verdict(self, half_ok: bool | None, half_missing: str = "") -> tuple[str, str, str]:
+        """The verdict, its reason, and the verdict without regard to float16.
+
+        Args:
+            half_ok: Whether float16 is precise enough; None where it cannot be said.
+            half_missing: Why it was not compared although it was asked for.
+        """
+        single, reason = self._single()
+        if single != AGREES:
+            return single, reason, single
+        if half_ok is False:
+            return DIFFERS, "float16 is not precise enough", single
+        if half_ok is None and (self.half_doubt or half_missing):
+            return UNDECIDED, self.half_doubt or half_missing, single
+        return AGREES, "", single
+
+    def _single(self) -> tuple[str, str]:
+        if self.mismatch is not None:
+            return DIFFERS, self.failure
+        if all(one.error is None and one.half is None for one in self.cases):
+            return UNDECIDED, next((one.note for one in self.cases if one.note), "nothing was compared")
+        if self.doubts:
+            more = f", and {len(self.doubts) - 1} more such" if len(self.doubts) > 1 else ""
+            return UNDECIDED, self.doubts[0] + more
+        return AGREES, ""
+
+    def turned(self) -> list[str]:
+        """What is to be known of integers and truth values that float16 turns."""
+        return [
+            f"in float16 {one.unequal:.2g} of the integers or truth values of {one.path or one.name} are others on {one.case}"
+            for one in self.half
+            if one.unequal
+        ]
 
 
-def coarse(name: str, value: Tensor, right: Tensor, case: str) -> Output:
+def coarse(name: str, one: Difference, case: str) -> Output:
     """An output of a program that does not compute in float32, judged by its ratio of signal to noise."""
-    one = compare(value, right)
     # A class that is as likely as another may change with the precision.
-    return output(name, one, one.got is None and (one.discrete or one.snr >= SNR), case)
+    enough = one.unequal <= MOST_UNEQUAL if one.discrete else one.snr >= SNR
+    return output(name, one, one.got is None and enough, case)
 
 
 def output(name: str, one: Difference, ok: bool, case: str) -> Output:
@@ -365,11 +445,16 @@ def output(name: str, one: Difference, ok: bool, case: str) -> Output:
         ok,
         case,
         one.got,
+        unequal=one.unequal,
     )
 
 
 def _counted(count: int) -> str:
     return "one set of inputs was" if count == 1 else f"{count} sets of inputs were"
+
+
+def _nothing() -> Predictor:
+    raise Undecided("there is no program to run")
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -13,12 +13,15 @@ from torch import Tensor
 from modellint.coreml import interface
 from modellint.coreml.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.coreml.exported import Attempt, Change, Exported
+from modellint.coreml.locate import first_line
+from modellint.coreml.package_layout import PackageError
 from modellint.coreml.private import ct, silence
 from modellint.coreml.readable import as_tensors, taking_pixels
 from modellint.coreml.reference import Raised, Reference, copied
 from modellint.coreml.saved import verify_package
 from modellint.coreml.verification import AGREES, UNDECIDED, Verification
 from modellint.coreml.verify import BUDGET
+from modellint.export_options import STATES_SINCE, OptionError
 from modellint.live.fix import fixed_copy
 
 if TYPE_CHECKING:
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from modellint.settings import Destination
 
 Progress = Callable[[str], None]
-_HALF = "float16 is not precise enough"
 
 
 class Fixed(NamedTuple):
@@ -100,9 +102,49 @@ def export(
     The result says under which name the package is in ``folder``; it is there too where it does not agree, if any route converts.
     Raises ``OptionError`` for options that do not fit the model.
     """
-    return _Export(
-        model, inputs, destination, project, options, folder, name, specs, seed, budget, progress or _silent
-    ).result()
+
+    def made(destination: Destination, options: Options, folder: Path, budget: float) -> Exported:
+        told = progress or _silent
+        return _Export(model, inputs, destination, project, options, folder, name, specs, seed, budget, told).result()
+
+    found = made(destination, options, folder, budget)
+    if found.writable:
+        return found
+    if found.converts and found.verification.single == AGREES:
+        return replace(found, advice=("--precision fp32: the float32 package agrees",))
+    tried = folder / "tried"
+    for words, other, wanted in _ways_on(found, destination, options):
+        if progress is not None:
+            progress(f"trying {words}")
+        tried.mkdir()
+        try:
+            result = made(other, wanted, tried, min(budget, _TRIED))
+        except OptionError:
+            continue
+        finally:
+            shutil.rmtree(tried)
+        if result.writable:
+            outcome = "it agrees" if result.ok else "it agrees in float32, and is undecided in float16"
+            return replace(found, advice=(f"{words}: tried, {outcome}",))
+        if result.converts and result.verification.single == AGREES and destination.precision == "fp16":
+            return replace(found, advice=(f"{words} --precision fp32: tried, it agrees in float32",))
+    return found
+
+
+_TRIED = 20.0
+"""Seconds after which no further inputs are begun in the comparison of what is tried as advice."""
+
+
+def _ways_on(found: Exported, destination: Destination, options: Options) -> Iterator[tuple[str, Destination, Options]]:
+    """Options under which a model may be exported that is not with those given."""
+    if destination.frontend != "auto":
+        yield "--frontend auto", destination._replace(frontend="auto"), options
+    newer = destination._replace(target=f"iOS{STATES_SINCE}", frontend="auto")
+    if found.updates and not options.states:
+        words = "--state" if destination.ios >= STATES_SINCE else f"--state --deployment-target {newer.target}"
+        yield words, newer if destination.ios < STATES_SINCE else destination, options._replace(states=True)
+    if destination.ios < STATES_SINCE:
+        yield f"--deployment-target {newer.target}", newer, options
 
 
 def check(model: nn.Module, inputs: Inputs, options: Options, seed: int = 0) -> list[str]:
@@ -173,13 +215,14 @@ class _Export:
             made = self._made(fixed.model, captured)
             if made is None:
                 continue
-            if best is None or made.exported.ok or made.exported.verification.verdict == AGREES:
+            agrees = made.exported.verification.single == AGREES
+            if best is None or agrees:
                 best = made
-            if made.exported.verification.verdict == AGREES:
+            if agrees:
                 # Where float16 alone is not enough, it is not by another route.
                 break
             self._attempts.append(_compared(captured.route, made.exported.verification))
-        if self._states and not self._options.states and (best is None or not best.exported.ok):
+        if self._states and not self._options.states and (best is None or not best.exported.writable):
             self._notes.append(
                 f"forward updates {', '.join(self._states)}: --state makes such buffers states, from iOS18 on"
             )
@@ -189,7 +232,13 @@ class _Export:
         others = tuple(one for one in self._attempts if one.route != best.exported.route)
         target = self._folder / self._name
         best.path.rename(target)
-        return replace(best.exported, attempts=others, notes=(*self._notes, *best.exported.notes), package=self._name)
+        return replace(
+            best.exported,
+            attempts=others,
+            notes=(*self._notes, *best.exported.notes),
+            package=self._name,
+            updates=tuple(self._states),
+        )
 
     def _told(self, route: str = "", **rest: Any) -> Exported:
         return Exported(
@@ -199,6 +248,7 @@ class _Export:
             rest.pop("changes", self._changes),
             tuple(self._attempts),
             notes=tuple(self._notes) if not route else (),
+            updates=tuple(self._states),
             **rest,
         )
 
@@ -209,7 +259,7 @@ class _Export:
     def _updated(self, model: nn.Module) -> dict[str, Tensor]:
         """The buffers that `forward` updates; what else it updates is told."""
         try:
-            changed = Reference(model, self._seed).changed(self._inputs)
+            changed = Reference(model, self._seed).written(self._inputs)
         except Raised:
             return {}
         buffers = dict(model.named_buffers())
@@ -262,7 +312,7 @@ class _Export:
                 return None
             compared = self._verified(single.path, folder)
             made = single
-            if self._destination.precision == "fp16" and compared.verdict == AGREES:
+            if self._destination.precision == "fp16" and compared.single == AGREES:
                 half = self._saved(model, captured, "fp16", folder)
                 if half is None:
                     return None
@@ -287,8 +337,12 @@ class _Export:
             return None
         interface.describe(found.mlmodel, self._options.metadata)
         path = folder / f"{precision}.mlpackage"
-        with silence():
-            found.mlmodel.save(str(path))
+        try:
+            with silence():
+                found.mlmodel.save(str(path))
+        except Exception as error:
+            # A program of several blocks, and whatever else the writer of packages does not take.
+            raise NotConverted(captured.route, "saving", first_line(error)) from error
         # What coremltools keeps it in until the process ends.
         shutil.rmtree(found.mlmodel.package_path, ignore_errors=True)
         spec = ct.utils.load_spec(str(path))
@@ -308,15 +362,19 @@ class _Export:
         """The package against the model as it was given."""
         self._progress(f"comparing ({package.stem})")
         with taking_pixels(self._model, self._inputs, self._options.images, self._specs) as (inputs, specs):
-            return verify_package(
-                self._model,
-                inputs,
-                str(as_tensors(package, folder)),
-                self._project,
-                specs=specs,
-                seed=self._seed,
-                budget=self._budget,
-            )
+            try:
+                return verify_package(
+                    self._model,
+                    inputs,
+                    str(as_tensors(package, folder)),
+                    self._project,
+                    specs=specs,
+                    seed=self._seed,
+                    budget=self._budget,
+                    precision=package.stem,
+                )
+            except PackageError as error:
+                return Verification(UNDECIDED, str(error))
 
 
 def _compared(route: str, found: Verification) -> Attempt:
@@ -329,18 +387,14 @@ def _compared(route: str, found: Verification) -> Attempt:
 def _joined(single: Verification, package: Verification) -> Verification:
     """The comparison of a package in float16, with that of the same conversion in float32."""
     errors = {one.label: one.half for one in package.cases}
-    if package.half:
-        # On numbers a hundred times the example's nothing is asked of float16, and the conversion is known to be right.
-        verdict, reason = AGREES, _HALF if package.half_ok is False else ""
-    else:
-        verdict, reason = package.verdict, package.reason
+    # On numbers a hundred times the example's nothing is asked of float16, and the conversion is known to be right.
     return replace(
         single,
-        verdict=verdict,
-        reason=reason,
+        verdict=package.verdict,
+        reason=package.reason,
         half=package.half,
         half_ok=package.half_ok,
-        first_difference=None if verdict == AGREES and package.half_ok is not False else package.first_difference,
+        first_difference=None if package.half_ok is not False else package.first_difference,
         cases=tuple(one._replace(half=errors.get(one.label)) for one in single.cases),
         notes=tuple(dict.fromkeys((*single.notes, *package.notes))),
     )

@@ -30,7 +30,7 @@ class Attempt(NamedTuple):
 
     route: str
     stage: str
-    """``capture``, ``conversion`` or ``comparison``."""
+    """``capture``, ``conversion``, ``saving`` or ``comparison``."""
     reason: str
 
 
@@ -66,6 +66,10 @@ class Exported:
     size: int = 0
     """Bytes on disk."""
     notes: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    """The buffers that ``forward`` writes to."""
+    advice: tuple[str, ...] = ()
+    """Options that were tried because these do not lead to a package, and that do."""
     package: str = ""
     """The name of the package in the folder that it was made in; empty where there is none."""
 
@@ -78,6 +82,11 @@ class Exported:
     def ok(self) -> bool:
         """Whether the model converts, and its package agrees with it."""
         return self.converts and self.verification.ok
+
+    @property
+    def writable(self) -> bool:
+        """Whether the package is written unasked: it agrees, or does so in float32 and cannot be judged in float16."""
+        return self.ok or (self.converts and self.verification.is_half_open)
 
 
 def to_json(found: Exported) -> dict[str, Any]:
@@ -94,6 +103,8 @@ def to_json(found: Exported) -> dict[str, Any]:
         "states": [list(one) for one in found.states],
         "size": found.size,
         "notes": list(found.notes),
+        "updates": list(found.updates),
+        "advice": list(found.advice),
         "package": found.package,
     }
 
@@ -116,5 +127,7 @@ def from_json(given: Mapping[str, Any]) -> Exported:
         features["states"],
         int(given["size"]),
         tuple(map(str, given["notes"])),
+        tuple(map(str, given["updates"])),
+        tuple(map(str, given["advice"])),
         str(given["package"]),
     )

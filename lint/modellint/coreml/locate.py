@@ -68,7 +68,7 @@ class Locator:
         except _NO_RUN as error:
             comparison.notes.append(f"the captured program was not run node by node: {first_line(error)}")
             return (None if found is None else self._of_capture(found)), []
-        seen = compared(predictor, leaves, recorded, self._places, count, noise, comparison.limit)
+        seen = compared(predictor, leaves, recorded, self._places, count, noise)
         layers = seen.layers
         if halved is not None:
             rounded = compared(halved, leaves, recorded, self._places, count, limit=math.inf)
@@ -122,7 +122,7 @@ class Locator:
     def _of_capture(self, found: Mismatch) -> FirstDifference | None:
         comparison = self._comparison
         try:
-            changed = comparison.reference.changed(found.case.inputs)
+            changed = comparison.reference.written(found.case.inputs)
         except Raised:
             changed = []
         of_values = self._captured.taken if found.case.inputs is not comparison.inputs or not changed else ()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from modellint.coreml.graph_run import sanitized
@@ -86,6 +87,10 @@ class Predictor:
                 given[name] = self._prepared[name](given[name])
         return given
 
+    def decompressed(self) -> list[Tensor]:
+        """The weights that compressed ones stand for."""
+        return self.executor.expanded
+
     def unrounded(self) -> Predictor:
         """The same, with fp16 numbers that are not rounded."""
         twin = copy(self)
@@ -93,21 +98,61 @@ class Predictor:
         return twin
 
 
-def is_half_in_states_alone(program: Any) -> bool:
-    """Whether a program has states and computes in float32: Core ML keeps states in float16 whatever the program computes in."""
+def keeps_states(program: Any) -> bool:
+    """Whether a program has states, which Core ML keeps in float16 whatever the program computes in."""
+    return any(is_state(one) for function in program.functions.values() for one in function.inputs.values())
+
+
+def is_compressed(program: Any) -> bool:
+    """Whether a program has compressed weights."""
+    return any(one.op_type.startswith("constexpr_") for one in _operations(program))
+
+
+def computes_in_half(program: Any) -> bool:
+    """Whether a program does arithmetic in float16.
+
+    Operations that move numbers or cast them do none, nor is it rounded where truth values or integers are added up in float16,
+    as coremltools has them gathered.
+    """
     known = operations()
-    has_states = False
-    for function in program.functions.values():
-        has_states = has_states or any(is_state(one) for one in function.inputs.values())
-        for one in function.operations:
-            moves = one.op_type in _OF_STATES or (one.op_type in known and known[one.op_type].moves)
-            if one.op_type.startswith("constexpr_") or (
-                not moves and any(dtype_name(variable) == "fp16" for variable in one.outputs)
-            ):
-                return False
-    return has_states
+    exact: set[Any] = set()
+    for one in _operations(program):
+        given = [variable for held in one.inputs.values() for variable in _variables(held)]
+        if one.op_type == "const":
+            if _is_whole(one.outputs[0].val):
+                exact.update(one.outputs)
+            continue
+        is_exact = all(variable in exact or dtype_name(variable) not in _FLOATS for variable in given)
+        if is_exact:
+            exact.update(one.outputs)
+        moves = one.op_type in _OF_STATES or (one.op_type in known and known[one.op_type].moves)
+        if not is_exact and not moves and any(dtype_name(variable) == "fp16" for variable in one.outputs):
+            return True
+    return False
 
 
+def _operations(program: Any) -> Iterator[Any]:
+    pending = [block for function in program.functions.values() for block in (function,)]
+    while pending:
+        for one in pending.pop().operations:
+            yield one
+            pending.extend(one.blocks)
+
+
+def _variables(held: Any) -> Iterator[Any]:
+    if isinstance(held, (list, tuple)):
+        yield from held
+    elif held is not None:
+        yield held
+
+
+def _is_whole(value: Any) -> bool:
+    if not isinstance(value, (np.ndarray, np.generic)) or not np.issubdtype(np.asarray(value).dtype, np.floating):
+        return True
+    return value.size == 1 and bool(value == np.round(value))
+
+
+_FLOATS = frozenset({"fp16", "fp32"})
 _OF_STATES = frozenset({"const", "cast", "read_state", "coreml_update_state"})
 
 

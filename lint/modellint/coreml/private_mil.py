@@ -188,12 +188,3 @@ def made_from(operation: Any) -> tuple[str | None, int | None]:
 def is_top_level(operation: Any, program: Any, function: str = "main") -> bool:
     """Whether an operation stands in the function itself, and not in a branch or the body of a loop."""
     return operation.enclosing_block is program.functions[function]
-
-
-def is_rounded(program: Any) -> bool:
-    """Whether a program computes in float16 anywhere, or has compressed weights, so that it is no float32 program."""
-    return any(
-        one.op_type.startswith("constexpr_") or any(dtype_name(variable) == "fp16" for variable in one.outputs)
-        for function in program.functions.values()
-        for one in function.operations
-    )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from modellint.coreml.dryrun import at_rest
+from modellint.coreml.rounding import UNITS, InDouble, Stochastic, portable_kernels
 
 if TYPE_CHECKING:
     from torch import nn
@@ -53,6 +56,8 @@ class Reference:
         self.seed = seed
         self.drops = True
         """Whether dropout that is on in evaluation mode drops."""
+        self.weights: dict[str, Tensor] = {}
+        """Parameters and buffers that runs have in the place of the model's own, by name."""
         self.paths: tuple[str, ...] = ()
         """Where each output was in what the last run returned."""
 
@@ -60,13 +65,45 @@ class Reference:
         """The outputs of one run, flat. Raises ``Raised``."""
         return self.steps(inputs, 1, seed)[0]
 
-    def steps(self, inputs: Inputs, count: int, seed: int = 0) -> list[list[Tensor]]:
+    def steps(
+        self, inputs: Inputs, count: int, seed: int = 0, mode: TorchDispatchMode | None = None
+    ) -> list[list[Tensor]]:
         """The outputs of several runs in a row, each of which finds what the one before left. Raises ``Raised``."""
         found: list[list[Tensor]] = []
-        with self.restored(inputs), _Without() if not self.drops else _nothing():
+        with self.restored(inputs), _Without() if not self.drops else nullcontext(), mode or nullcontext():
             self._sow(seed)
             found.extend(self._run(inputs) for _ in range(count))
         return found
+
+    def in_double(self, inputs: Inputs, count: int = 1) -> list[Tensor] | None:
+        """The last of several runs in a row, computed in double precision; None where the model does not run so."""
+        with portable_kernels():
+            return self._under(InDouble(), inputs, count)
+
+    def in_stochastic_arithmetic(
+        self, inputs: Inputs, count: int = 1, seed: int = 0, size: float = 1.0
+    ) -> list[Tensor] | None:
+        """The last of several runs in a row, each result changed by ``size`` unit roundoffs; None where that is not possible."""
+        return self._under(Stochastic(seed, size), inputs, count)
+
+    def with_rounded_weights(self, inputs: Inputs, count: int = 1, seed: int = 0) -> list[Tensor] | None:
+        """The last of several runs in a row, each weight changed by as much as float16 may round it."""
+        before = self.weights
+        rounding = Stochastic(seed, UNITS[torch.float16] / UNITS[torch.float32])
+        own = dict((*self.model.named_parameters(), *self.model.named_buffers()))
+        self.weights = {name: rounding.changed(before.get(name, tensor).detach()) for name, tensor in own.items()}
+        try:
+            return self.steps(inputs, count)[-1]
+        except Raised:
+            return None
+        finally:
+            self.weights = before
+
+    def _under(self, mode: TorchDispatchMode, inputs: Inputs, count: int) -> list[Tensor] | None:
+        try:
+            return self.steps(inputs, count, mode=mode)[-1]
+        except Raised:
+            return None
 
     @contextmanager
     def restored(self, inputs: Inputs) -> Iterator[None]:
@@ -81,7 +118,8 @@ class Reference:
     def _run(self, inputs: Inputs) -> list[Tensor]:
         args, kwargs = copied((inputs.args, dict(inputs.kwargs)))
         try:
-            made = self.model(*args, **kwargs)
+            call = partial(torch.func.functional_call, self.model, self.weights) if self.weights else self._called
+            made = call(args, kwargs)
         except Exception as error:
             text = " ".join(str(error).split())[:200]
             raise Raised(f"{type(error).__name__}: {text}" if text else type(error).__name__) from error
@@ -90,12 +128,15 @@ class Reference:
         # What is returned may be a buffer that the next run writes to.
         return [leaf.detach().clone() for _, leaf in found]
 
-    def changed(self, inputs: Inputs) -> list[Changed]:
-        """The attributes, of registered modules, that a run leaves other than it found them. Raises ``Raised``."""
+    def _called(self, args: Any, kwargs: Any) -> Any:
+        return self.model(*args, **kwargs)
+
+    def written(self, inputs: Inputs) -> list[Changed]:
+        """The attributes, of registered modules, that a run writes to, also where it writes what was there. Raises ``Raised``."""
         found = []
         with self.restored(inputs):
             before = {
-                (path, name): (value, value.clone() if isinstance(value, Tensor) else None)
+                (path, name): (value, _version(value))
                 for path, module in self.model.named_modules()
                 for name, value in _attributes(module)
             }
@@ -103,54 +144,13 @@ class Reference:
             self._run(inputs)
             for path, module in self.model.named_modules():
                 for name, value in _attributes(module):
-                    known, kept = before.get((path, name), (None, None))
-                    if isinstance(value, Tensor) and kept is not None:
-                        if value.shape != kept.shape or not torch.equal(value, kept):
+                    known, version = before.get((path, name), (None, 0))
+                    if isinstance(value, Tensor):
+                        if value is not known or _version(value) != version:
                             found.append(Changed(path, name))
                     elif type(value) is not type(known) or value != known:
                         found.append(Changed(path, name))
         return found
-
-    def noise(
-        self, inputs: Inputs, outputs: Sequence[Tensor], count: int = 1, draws: int = 1, size: float = NUDGE
-    ) -> list[float]:
-        """For each output of the last of ``count`` runs how far float32 itself is from the truth.
-
-        That is its largest change in ``draws`` runs whose inputs change by about ``size`` of their numbers, and its distance
-        from the model in float64, where that can be run.
-        """
-        found = [0.0] * len(outputs)
-        for draw in range(draws + 1):
-            try:
-                others = self._in_double(inputs, count) if draw == draws else self._nudged(inputs, count, draw, size)
-            except Exception:
-                continue
-            if len(others) == len(outputs):
-                for at, (one, other) in enumerate(zip(outputs, others, strict=True)):
-                    if one.shape == other.shape and one.numel():
-                        both = one.isfinite() & other.isfinite()
-                        errors = (one.to(torch.float64) - other.to(torch.float64)).abs()[both]
-                        found[at] = max(found[at], float(errors.max()) if errors.numel() else 0.0)
-        return found
-
-    def _nudged(self, inputs: Inputs, count: int, draw: int, size: float) -> list[Tensor]:
-        return self.steps(nudged(inputs, draw, size), count)[-1]
-
-    def _in_double(self, inputs: Inputs, count: int) -> list[Tensor]:
-        if count > 1:
-            # What is written to the state would be lost.
-            return []
-        state = {
-            name: tensor.double() if tensor.is_floating_point() else tensor.clone()
-            for name, tensor in (*self.model.named_parameters(), *self.model.named_buffers())
-        }
-        args, kwargs = mapped(
-            (inputs.args, dict(inputs.kwargs)), lambda leaf: leaf.double() if leaf.is_floating_point() else leaf.clone()
-        )
-        with self.restored(inputs), _Without() if not self.drops else _nothing():
-            self._sow(0)
-            made = torch.func.functional_call(self.model, state, args, kwargs)
-            return [leaf.detach().clone() for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
 
 
 def nudged(inputs: Inputs, seed: int = 0, size: float = NUDGE) -> Inputs:
@@ -188,9 +188,9 @@ def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
+def _version(value: Any) -> int:
+    """How many writes a tensor has seen; tensors of inference mode do not count them."""
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
 class _Without(TorchFunctionMode):

@@ -14,12 +14,12 @@ from modellint.coreml import pixels
 from modellint.coreml.comparison import Comparison, Undecided
 from modellint.coreml.conversion import NotConverted, captures
 from modellint.coreml.locate import Locator
-from modellint.coreml.mil.compare import LIMIT
+from modellint.coreml.mil.compare import compare
 from modellint.coreml.mil.executor import UnknownOperations
-from modellint.coreml.predictor import Predictor, is_half_in_states_alone
-from modellint.coreml.private_mil import Image, images, is_rounded, read_package
+from modellint.coreml.predictor import Predictor, computes_in_half, is_compressed, keeps_states
+from modellint.coreml.private_mil import Image, images, read_package
 from modellint.coreml.reference import copied_inputs
-from modellint.coreml.verification import AGREES, DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
+from modellint.coreml.verification import DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
 from modellint.coreml.verify import BUDGET, RANDOM, so_far, told
 from modellint.settings import Destination
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from modellint.live.place import Project
     from modellint.live.subject import Inputs
 
-_HALF_ERROR = 0.03
-"""The error over the scale at which a package that computes in float16, or has compressed weights, is looked at."""
+_ALIKE = 0.9
+"""The distance over the norm up to which a compressed weight is taken for that of a parameter of the same shape."""
 
 
 def verify_package(
@@ -46,8 +46,14 @@ def verify_package(
     budget: float = BUDGET,
     limit: float = math.inf,
     partly: Callable[[Verification], None] | None = None,
+    precision: str = "",
 ) -> Verification:
     """Compare a saved package with the model that it is said to be of; the rest is as for ``verify``.
+
+    A package that computes in float16 is run twice: with numbers that are not rounded, where it is held against what rounding
+    its weights to float16 does to the model, and as it is. Compressed weights are put into the model first, so that what
+    compression loses is told apart. ``precision`` is that of the conversion where it is known: a package of ``fp32`` is judged
+    as one whatever the model's own types make of it; the conversion of one of ``fp16`` is not judged again.
 
     What the package takes as an image is fed as pixels. The model is called with what the package's own scaling makes of them
     or, where it does not agree on that, with what a decoded photo is: numbers from 0 to 1.
@@ -61,13 +67,13 @@ def verify_package(
         taken = images(spec)
         if not taken:
             _tell(comparison, partly)
-            return _compared(comparison, _predictor(program, model, inputs), project, with_layers)
+            return _compared(comparison, _predictor(program, model, inputs), project, with_layers, precision)
         found = None
         for feed, predictor, said in _fed(program, taken, model, inputs, specs):
             comparison = Comparison(model, feed.inputs, specs, seed, budget, feed.cases(seed), end)
             _tell(comparison, partly)
             comparison.notes += said
-            one = _compared(comparison, predictor, project, with_layers)
+            one = _compared(comparison, predictor, project, with_layers, precision)
             if one.ok or found is None:
                 found = one
             if one.ok:
@@ -129,33 +135,80 @@ def _told_of(name: str, image: Image, scaling: pixels.Scaling, is_own: bool) -> 
     return f"the package takes {name} as an image ({image.layout}); the model is called {called}"
 
 
-def _compared(comparison: Comparison, predictor: Predictor, project: Project, with_layers: bool) -> Verification:
+def _compared(
+    comparison: Comparison, predictor: Predictor, project: Project, with_layers: bool, precision: str
+) -> Verification:
     if comparison.is_random() and comparison.reference.drops:
         raise Undecided(RANDOM)
-    halved = predictor if is_rounded(predictor.program) else None
-    if is_half_in_states_alone(predictor.program):
+    is_half = precision == "fp16" or (not precision and computes_in_half(predictor.program))
+    halved = predictor if is_half or keeps_states(predictor.program) else None
+    if halved is not None:
         predictor = predictor.unrounded()
-    is_half = predictor is halved
-    comparison.limit = _HALF_ERROR if is_half else LIMIT
-    comparison.over_cases(predictor, halved, "trace")
-    comparison.over_steps(predictor, halved, "trace")
+    if is_compressed(predictor.program):
+        _decompress(comparison, predictor)
+    comparison.weights_rounded = is_half
+    single_run = None if precision == "fp16" else predictor
+    comparison.over_cases(single_run, halved, "trace")
+    comparison.over_steps(single_run, halved, "trace")
+    if is_half and not precision:
+        comparison.notes.append(
+            "the package computes in float16: the figures of float32 are those of its operations and weights without any further "
+            "rounding, held against what float16 weights do to the model"
+        )
     half_ok = comparison.judged_half()
-    if half_ok is None and is_half and not comparison.failure:
-        comparison.mismatch = None
     first, layers = _located(comparison, predictor, project, with_layers)
-    if is_half:
-        comparison.forget_single()
     if first is None and comparison.mismatch is not None:
         comparison.notes.append(
             "where they first differ is not known: the package's names are not those of a conversion"
         )
-    verdict, reason = AGREES, ""
-    if comparison.mismatch is not None or half_ok is False:
-        verdict, reason = DIFFERS, comparison.failure or "the package computes something else"
+    verdict, reason, single = comparison.verdict(half_ok)
+    if verdict == DIFFERS:
+        reason = reason or "the package computes something else"
         if comparison.mismatch is None and not is_half:
             reason = "float16, which Core ML keeps states in, is not precise enough"
     shown = tuple(layers) if with_layers else ()
-    return told(comparison, verdict, reason, "package", half_ok=half_ok, first_difference=first, layers=shown)
+    return told(
+        comparison, verdict, reason, "package", half_ok=half_ok, single=single, first_difference=first, layers=shown
+    )
+
+
+def _decompress(comparison: Comparison, predictor: Predictor) -> None:
+    """Put what compressed weights stand for into the model, and tell what compression loses. Raises ``Undecided``."""
+    model = comparison.model
+    own = {
+        name: tensor.detach()
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+        if tensor.is_floating_point()
+    }
+    taken: dict[str, Tensor] = {}
+    for weight in predictor.decompressed():
+        near = {
+            name: float(
+                (tensor.float().reshape(-1) - weight.float().reshape(-1)).norm() / (tensor.float().norm() or 1.0)
+            )
+            for name, tensor in own.items()
+            if name not in taken and _plain(tensor.shape) == _plain(weight.shape)
+        }
+        name = min(near, key=lambda name: near[name], default="")
+        if not name or not near[name] <= _ALIKE:
+            shape = "x".join(map(str, weight.shape))
+            raise Undecided(
+                f"a compressed weight of the package, {shape}, is that of no parameter: compare the package before it is compressed"
+            )
+        taken[name] = weight.reshape(own[name].shape).to(own[name].dtype)
+    before = comparison.reference(comparison.inputs)
+    comparison.reference.weights = taken
+    after = comparison.reference(comparison.inputs)
+    lost = min((compare(one, other).snr for one, other in zip(after, before, strict=True)), default=math.inf)
+    far = "nothing" if lost == math.inf else f"{lost:.0f} dB of signal to noise remain"
+    comparison.notes.append(
+        f"{len(taken)} weights are compressed, and the package is compared with the model that has the decompressed ones; on the "
+        f"example compression itself loses: {far}"
+    )
+
+
+def _plain(shape: Sequence[int]) -> list[int]:
+    return [size for size in shape if size != 1]
 
 
 def _names(model: nn.Module, inputs: Inputs) -> list[str]:

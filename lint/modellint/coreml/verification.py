@@ -39,6 +39,12 @@ class Output(NamedTuple):
     """The program's shape, where it is another."""
     path: str = ""
     """Where it is in what the model returns, as in ``['logits']`` or ``[1]``; empty where that is one tensor."""
+    wrong: int = 0
+    """Elements that are off by more than rounding explains."""
+    ties: int = 0
+    """Integers and truth values that differ, and that rounding decides in PyTorch too."""
+    unequal: float = 0.0
+    """The share of integers or truth values that differ."""
 
 
 class Lost(NamedTuple):
@@ -119,6 +125,8 @@ class Verification:
     """Of Core ML itself on the example, on macOS."""
     half_ok: bool | None = None
     """Whether float16 is precise enough; None where it was not asked for, or cannot be judged."""
+    single: str = ""
+    """The verdict on the float32 program alone, or on the package's conversion where that is apart from its precision."""
     first_difference: FirstDifference | None = None
     cases: tuple[Case, ...] = ()
     layers: tuple[Layer, ...] = ()
@@ -129,7 +137,12 @@ class Verification:
     @property
     def ok(self) -> bool:
         """Whether the model converts and its programs agree with it."""
-        return self.verdict == AGREES and self.half_ok is not False
+        return self.verdict == AGREES
+
+    @property
+    def is_half_open(self) -> bool:
+        """Whether the float32 program agrees, and it cannot be said whether float16 is precise enough."""
+        return self.single == AGREES and self.verdict == UNDECIDED
 
     def __repr__(self) -> str:
         from modellint.report import verification
@@ -154,6 +167,7 @@ def to_json(found: Verification) -> dict[str, Any]:
         "half": [_plain(one._asdict()) for one in found.half],
         "runtime": [_plain(one._asdict()) for one in found.runtime],
         "half_ok": found.half_ok,
+        "single": found.single,
         "first_difference": None
         if first is None
         else _plain(first._asdict()) | {"lost": [_plain(one._asdict()) for one in first.lost]},
@@ -198,6 +212,7 @@ def from_json(given: Mapping[str, Any]) -> Verification:
         tuple(Output(**_read(one)) for one in given["half"]),
         tuple(Output(**_read(one)) for one in given["runtime"]),
         given["half_ok"],
+        str(given["single"]),
         first,
         tuple(Case(**_read(one)) for one in given["cases"]),
         tuple(Layer(**_read(one)) for one in given["layers"]),
@@ -206,7 +221,7 @@ def from_json(given: Mapping[str, Any]) -> Verification:
     )
 
 
-_FLOATS = frozenset({"max_abs_error", "max_rel_error", "error", "scale", "snr", "cosine", "half", "largest"})
+_FLOATS = frozenset({"max_abs_error", "max_rel_error", "error", "scale", "snr", "cosine", "half", "largest", "unequal"})
 
 
 def _read(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from modellint.coreml.capture_fault import left_in_training
 from modellint.coreml.comparison import EXAMPLE, Comparison, Undecided, coarse
 from modellint.coreml.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.coreml.locate import Locator, first_line
+from modellint.coreml.mil.compare import compare
 from modellint.coreml.mil.executor import UnknownOperations
-from modellint.coreml.predictor import is_half_in_states_alone
+from modellint.coreml.predictor import computes_in_half, keeps_states
 from modellint.coreml.reference import copied_inputs
 from modellint.coreml.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, Output, Verification
 from modellint.coreml.where import of_precision
@@ -72,7 +73,7 @@ def verify(
         comparison.after = lambda: partly(so_far(comparison, work.route))
     found = work.result()
     took = time.monotonic() - began
-    if destination.frontend == "auto" and (found.route, found.verdict) == ("trace", DIFFERS) and budget:
+    if destination.frontend == "auto" and (found.route, found.single) == ("trace", DIFFERS) and budget:
         if 2 * took > limit:
             return found
         if partly is not None:
@@ -94,7 +95,7 @@ def told(comparison: Comparison, verdict: str, reason: str, route: str, **rest: 
         comparison.outputs,
         comparison.half,
         cases=tuple(comparison.cases),
-        notes=(*comparison.notes, *comparison.remarks()),
+        notes=(*comparison.notes, *comparison.remarks(), *comparison.turned()),
         **rest,
     )
 
@@ -124,6 +125,7 @@ class _Verifier:
         self._with_layers = with_layers
         self._end = end
         self._progress = progress or _silent
+        self._half_missing = ""
         self.route = ""
         """How the model was captured, once that is known."""
 
@@ -149,7 +151,7 @@ class _Verifier:
         try:
             predictor = comparison.predictor(single.program)
             halved = None if half is None else comparison.predictor(half.program)
-            if is_half_in_states_alone(single.program):
+            if keeps_states(single.program) and not computes_in_half(single.program):
                 halved = halved or predictor
                 predictor = predictor.unrounded()
         except UnknownOperations as error:
@@ -161,26 +163,31 @@ class _Verifier:
         comparison.over_steps(predictor, halved, captured.route)
         first, layers = locator.located(predictor, halved, self._with_layers)
         spilled = locator.overflows(predictor, halved)
-        verdict, reason = AGREES, ""
-        if comparison.mismatch is not None:
-            verdict, reason = DIFFERS, comparison.failure or _DIFFERS
+        half_ok = comparison.judged_half()
+        verdict, reason, alone = comparison.verdict(half_ok, self._half_missing)
+        if verdict == DIFFERS and comparison.mismatch is not None:
+            reason = reason or _DIFFERS
         elif is_random:
-            first, verdict = locator.random_step(), DIFFERS
+            first, verdict, alone = locator.random_step(), DIFFERS, DIFFERS
             reason = "dropout is on in evaluation mode, and coremltools leaves it out; without it the program agrees"
         elif (hidden := left_in_training(comparison.model, comparison.inputs, self._project)) is not None:
-            first, verdict, reason = hidden, DIFFERS, "a part of the model is converted in training mode"
-        half_ok = comparison.judged_half()
+            first, verdict, alone, reason = (
+                hidden,
+                DIFFERS,
+                DIFFERS,
+                "a part of the model is converted in training mode",
+            )
         by_core_ml = self._by_core_ml(single if half is None else half, predictor)
         if any(not one.ok for one in by_core_ml) and verdict == AGREES:
             verdict, reason = DIFFERS, "Core ML computes something else"
         if first is None and half_ok is False:
             first = of_precision(spilled, layers)
-            reason = reason or "float16 is not precise enough"
         return self._told(
             verdict,
             reason,
             runtime=tuple(by_core_ml),
             half_ok=half_ok,
+            single=alone,
             first_difference=first,
             layers=tuple(layers) if self._with_layers else (),
             overflows=tuple(spilled),
@@ -214,8 +221,8 @@ class _Verifier:
         if self._destination.precision == "fp32":
             return single, None
         if time.monotonic() + _AND_COMPARE * took > self._end:
-            self._comparison.notes.append(
-                f"float16 is left out for want of time, as the float32 conversion took {took:.0f} s: "
+            self._half_missing = (
+                f"float16 was not compared for want of time, as the float32 conversion took {took:.0f} s: "
                 "give more with --timeout"
             )
             return single, None
@@ -236,7 +243,7 @@ class _Verifier:
             comparison.notes.append(f"Core ML did not run the model: {first_line(error)}")
             return []
         return [
-            coarse(name, value, right, EXAMPLE)
+            coarse(name, compare(value, right), EXAMPLE)
             for name, value, right in zip(predictor.output_names, found, expected, strict=False)
         ]
 

@@ -34,6 +34,8 @@ class Inputs(NamedTuple):
     kwargs: Mapping[str, Any] = {}
     flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] = {}
     """For arguments by position or name, the dimensions whose size may vary, each with its bounds; both count."""
+    ranges: Mapping[str | int, tuple[float, float]] = {}
+    """For arguments by position or name, the values that they take, from the first up to the second, which is not among them."""
 
     @classmethod
     def of(cls, example: Any) -> Inputs:

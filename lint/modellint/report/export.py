@@ -37,11 +37,14 @@ def render(
     width = max((len(title) for title, _ in rows), default=0)
     lines = [_head(found, name, written, color)]
     lines += [f"  {title.ljust(width)}  {text}".rstrip() for title, text in rows]
-    if found.converts and not found.ok:
+    if found.converts and not found.writable:
         lines += ["", verification.render(found.verification, color, shown=shown, line=line).rstrip("\n")]
     elif found.converts:
+        if not found.ok:
+            lines += [f"float16: {visible(found.verification.reason)}"]
         lines += [f"note: {visible(note)}" for note in found.verification.notes]
     lines += [f"note: {visible(note)}" for note in found.notes]
+    lines += [f"go on with {visible(one)}" for one in found.advice]
     return "\n".join(lines) + "\n"
 
 
@@ -51,13 +54,16 @@ def _head(found: Exported, name: str, written: bool, color: bool) -> str:
         return f"{head}{paint('the model does not convert', 'error', color)}"
     if found.ok:
         return f"{head}{paint('exported, and agrees with PyTorch', 'good', color)}"
-    verdict = {"agrees": "float16 is not precise enough", "differs": "it differs from PyTorch"}.get(
-        found.verification.verdict, "whether it agrees with PyTorch cannot be said"
-    )
+    if found.writable and (written or not name):
+        return f"{head}{paint('exported: agrees with PyTorch in float32, undecided in float16', 'warning', color)}"
+    verdict = "whether it agrees with PyTorch cannot be said"
+    if found.verification.verdict == "differs":
+        verdict = (
+            "float16 is not precise enough" if found.verification.single == "agrees" else "it differs from PyTorch"
+        )
     if written:
         return f"{head}{paint(f'exported by force, though {verdict}', 'warning', color)}"
-    advice = " (--precision fp32, or --force)" if found.verification.verdict == "agrees" else " (--force writes it)"
-    return f"{head}{paint(f'not exported: {verdict}', 'error', color)}{advice}"
+    return f"{head}{paint(f'not exported: {verdict}', 'error', color)} (--force writes it)"
 
 
 def _rows(found: Exported) -> Iterator[tuple[str, str]]:
@@ -65,7 +71,7 @@ def _rows(found: Exported) -> Iterator[tuple[str, str]]:
     yield from _not_taken(found)
     for change in found.changes:
         yield _ABOUT.get(change.kind, change.kind), _change(change)
-    if found.ok:
+    if found.writable:
         yield (
             "verified",
             _verified(found.verification, "float16" if found.precision == "fp16" else "with float16 states"),

@@ -52,10 +52,12 @@ def render(
 def judgement(found: Verification) -> tuple[str, str]:
     """The verdict in words, and how it looks."""
     match found.verdict:
-        case "agrees" if found.half_ok is False:
-            return "agrees in float32, but float16 is not enough", "warning"
         case "agrees":
             return "agrees with PyTorch", "good"
+        case "differs" if found.single == "agrees":
+            return "agrees in float32, and differs in float16", "error"
+        case "undecided" if found.single == "agrees":
+            return "agrees in float32, undecided in float16", "warning"
         case "differs":
             return "differs from PyTorch", "error"
         case "not converted":

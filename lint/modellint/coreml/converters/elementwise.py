@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 from modellint.coreml import private_converters as private
 from modellint.coreml.converters.registration import Call, adapts, builds, expresses, within
-from modellint.coreml.private_converters import cast_to, is_integral, mb
+from modellint.coreml.private_converters import cast_to, is_boolean, is_integral, mb
 
 if TYPE_CHECKING:
     from modellint.coreml.converters.arguments import Number, Operand, Tensor
@@ -63,6 +64,70 @@ def rsub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
 def reciprocal(x: Tensor) -> Any:
     """One over each element; coremltools adds 1e-4 to it."""
     return mb.real_div(x=1.0, y=cast_to(x, torch.float32) if is_integral(x) else x)
+
+
+def _as_float(x: Any) -> Any:
+    return cast_to(x, torch.float32) if is_integral(x) or is_boolean(x) else x
+
+
+@builds("log")
+def log(x: Tensor) -> Any:
+    """The natural logarithm; coremltools adds 1e-45 to the argument, so that zero gives -103.28."""
+    return mb.log(x=_as_float(x), epsilon=0.0)
+
+
+@builds("log2", exactness=within(2))
+def log2(x: Tensor) -> Any:
+    """The logarithm of base two."""
+    return mb.mul(x=mb.log(x=_as_float(x), epsilon=0.0), y=np.float32(1 / np.log(2.0)))
+
+
+@builds("log10", exactness=within(2))
+def log10(x: Tensor) -> Any:
+    """The logarithm of base ten."""
+    return mb.mul(x=mb.log(x=_as_float(x), epsilon=0.0), y=np.float32(1 / np.log(10.0)))
+
+
+@builds("rsqrt")
+def rsqrt(x: Tensor) -> Any:
+    """One over the square root; coremltools adds 1e-12 to the argument."""
+    return mb.rsqrt(x=_as_float(x), epsilon=0.0)
+
+
+@expresses("expm1", exactness=within(4))
+def expm1(x: Tensor) -> Any:
+    """The exponential less one, exact near zero (W. Kahan's way); coremltools subtracts, which loses all digits there."""
+    x = x if x.is_floating_point() else x.float()
+    grown = torch.exp(x)
+    less = grown - 1
+    near = torch.abs(x) < 0.5
+    inner = torch.where(torch.logical_and(near, less != 0), grown, 2.0)
+    return torch.where(near, torch.where(less == 0, x, (inner - 1) * (x / torch.log(inner))), less)
+
+
+@expresses("log1p", exactness=within(4))
+def log1p(x: Tensor) -> Any:
+    """The logarithm of one more, exact near zero; coremltools adds first, which loses all digits there."""
+    x = x if x.is_floating_point() else x.float()
+    far = torch.abs(x) > 1e6
+    return torch.where(far, torch.log(1 + x), _log1p(torch.where(far, 0.0, x)))
+
+
+@expresses("atan2", exactness=within(4))
+def atan2(x: Tensor, other: Tensor) -> Any:
+    """The angle of a point, on the axes too, where coremltools gives 0 for pi."""
+    x, other = _tensors(x, other)
+    x = x if x.is_floating_point() else x.float()
+    other = other if other.is_floating_point() else other.float()
+    up, along = torch.abs(x), torch.abs(other)
+    large, small = torch.maximum(up, along), torch.minimum(up, along)
+    ratio = torch.where(large == 0, 0.0, torch.where(up == along, 1.0, small / large))
+    angle = torch.atan(ratio)
+    angle = torch.where(up > along, math.pi / 2 - angle, angle)
+    # A zero may be a negative one.
+    angle = torch.where(torch.where(other == 0, 1 / other, other) < 0, math.pi - angle, angle)
+    angle = torch.where(torch.where(x == 0, 1 / x, x) < 0, -angle, angle)
+    return torch.where(torch.logical_or(torch.isnan(x), torch.isnan(other)), x + other, angle)
 
 
 @adapts("gelu", exactness=within(4))

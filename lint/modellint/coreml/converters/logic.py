@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from modellint.coreml.converters.arguments import Unfit
-from modellint.coreml.converters.registration import builds
+from modellint.coreml.converters.registration import builds, expresses
 from modellint.coreml.private_converters import Var, cast_to, is_boolean, mb
 
 if TYPE_CHECKING:
-    from modellint.coreml.converters.arguments import Operand
+    from modellint.coreml.converters.arguments import Operand, Tensor
 
 _HALF = 2**16
 _POWERS = np.array([2**at for at in range(16)], np.int32)
@@ -116,3 +116,27 @@ def bitwise_right_shift(x: Operand, other: Operand) -> Any:
     """Divided by a power of two, of 31 places at most, and rounded down."""
     one, two = _factors(_integer(other))
     return mb.floor_div(x=mb.floor_div(x=_integer(x), y=one), y=two)
+
+
+@expresses("any")
+def any_of_all(x: Tensor) -> Any:
+    """Whether any element is not zero; coremltools makes integers of floats first, which lose their fractions."""
+    return any_of_axes(x.reshape(-1), [0])
+
+
+@expresses("any", ".dim", ".dims")
+def any_of_axes(x: Tensor, dim: list[int], keepdim: bool = False) -> Any:
+    """Whether any element along axes is not zero."""
+    return torch.amax((x != 0).float(), dim, keepdim) > 0
+
+
+@expresses("all")
+def all_of_all(x: Tensor) -> Any:
+    """Whether no element is zero."""
+    return all_of_axes(x.reshape(-1), [0])
+
+
+@expresses("all", ".dim", ".dims")
+def all_of_axes(x: Tensor, dim: list[int], keepdim: bool = False) -> Any:
+    """Whether no element along axes is zero."""
+    return torch.amin((x != 0).float(), dim, keepdim) > 0

@@ -91,3 +91,34 @@ def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str
     if include_self:
         return (total + x) / (count + 1)
     return torch.where(count == 0, x, total / torch.clamp(count, min=1))
+
+
+def _is_additive(given: dict[str, Any]) -> bool:
+    """Whether no mask of truth values takes part."""
+    return not given["is_causal"] and (given["attn_mask"] is None or not is_boolean(given["attn_mask"]))
+
+
+@expresses("scaled_dot_product_attention", exactness=within(16), unless=_is_additive)
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Attention that a mask keeps from keys, however large their scores; a query without any gives zeros.
+
+    coremltools adds -30000 to the scores of other keys, so that larger ones outweigh it, and gives such a query the mean.
+    """
+    if is_causal:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    else:
+        assert attn_mask is not None
+        mask = attn_mask
+    found = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, torch.where(mask, 0.0, -3e38), dropout_p, False, scale=scale, enable_gqa=enable_gqa
+    )
+    return found if is_causal else torch.where(torch.amax(mask.float(), -1, keepdim=True) > 0, found, 0.0)

@@ -16,13 +16,16 @@ SNR = 30.0
 
 
 class Difference(NamedTuple):
-    """A tensor against its reference. Elements that are not finite in the reference count in ``non_finite`` only."""
+    """A tensor against its reference, in figures over the elements that are finite in both.
+
+    An element that is infinite or NaN in one of them has to be the same in the other, else the error is infinite.
+    """
 
     shape: tuple[int, ...]
     """The reference's."""
     dtype: str
     max_abs_error: float
-    """Infinite where the tensor is not finite and the reference is, or where the shapes differ."""
+    """Infinite where what is not finite is not the same, or where the shapes differ."""
     max_rel_error: float
     """The largest error of an element over that element; elements below a millionth of the scale do not count."""
     scale: float
@@ -37,6 +40,8 @@ class Difference(NamedTuple):
     """The tensor's own shape, where it is another."""
     discrete: bool = False
     """Whether these are integers or truth values, which have to be equal."""
+    unequal: float = 0.0
+    """The share of integers or truth values that are not equal."""
 
     @property
     def error(self) -> float:
@@ -63,16 +68,18 @@ def compare(value: Tensor, reference: Tensor) -> Difference:
         return Difference(shape, dtype, *nothing, (bad, 0), tuple(value.shape), discrete)
     right = reference.detach().to(torch.float64).reshape(-1)
     left = value.detach().to(torch.float64).reshape(-1)
-    finite = right.isfinite()
-    lost = ~left.isfinite()
-    counts = int((~finite).sum()), int(lost.sum())
-    if counts[0]:
-        # Core ML holds an infinite constant as the largest number of its type.
-        left, right, lost = left[finite], right[finite], lost[finite]
+    strange = ~(right.isfinite() & left.isfinite())
+    same = (left == right) | (left.isnan() & right.isnan())
+    lost = bool((strange & ~same).any())
+    unequal = float((~same).to(torch.float64).mean()) if discrete and right.numel() else 0.0
+    counts = int((~right.isfinite()).sum()), int((~left.isfinite()).sum())
+    if bool(strange.any()):
+        left, right = left[~strange], right[~strange]
     if not right.numel():
-        return Difference(shape, dtype, 0.0, 0.0, 0.0, math.inf, 1.0, counts, None, discrete)
+        error = (math.inf, math.inf, 0.0, -math.inf, math.nan) if lost else (0.0, 0.0, 0.0, math.inf, 1.0)
+        return Difference(shape, dtype, *error, counts, None, discrete, unequal)
     scale = float(right.abs().max())
-    if bool(lost.any()):
+    if lost:
         return Difference(shape, dtype, math.inf, math.inf, scale, -math.inf, math.nan, counts, None, discrete)
     errors = (left - right).abs()
     largest = float(errors.max())
@@ -91,6 +98,7 @@ def compare(value: Tensor, reference: Tensor) -> Difference:
         counts,
         None,
         discrete,
+        unequal,
     )
 
 

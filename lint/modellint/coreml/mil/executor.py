@@ -84,6 +84,8 @@ class Executor:
         self._rounds = rounds
         self._constants: dict[Any, Any] = {}
         self._fixed: set[Any] = set()
+        self.expanded: list[Tensor] = []
+        """What compressed weights stand for."""
         unknown = sorted(set(_unknown(self._function)))
         if unknown:
             raise UnknownOperations(unknown)
@@ -175,8 +177,12 @@ class Executor:
             for variable, declared, result in zip(
                 step.outputs, step.declared, self._results(step, {}, None), strict=True
             ):
-                self._constants[variable] = self._settled(step, declared, result)
+                self._constants[variable] = settled = self._settled(step, declared, result)
                 self._fixed.add(variable)
+                if isinstance(settled, Tensor) and not all(
+                    reader.op_type.startswith("constexpr_") for reader in variable.child_ops
+                ):
+                    self.expanded.append(settled)
         for variable in set(self._constants) - before - set(step.outputs):
             del self._constants[variable]
 

@@ -1,0 +1,143 @@
+"""Rounding error of PyTorch itself: a model evaluated in double precision, and in stochastic arithmetic.
+
+Stochastic arithmetic (Monte Carlo arithmetic; D. S. Parker, 1997) changes each result by a random amount of the size of its last
+rounding. What differs between runs is what rounding decides, whatever the order in which a device adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
+UNITS = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24, torch.float64: 2.0**-53}
+"""The unit roundoff of each type: the largest relative error of one rounding to nearest."""
+_WHOLE = 2.0**24
+"""Integers up to here are exact in float32."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Double precision: every operator computes in float64 where the model computes in a narrower type.
+
+    Tensors from outside, such as parameters, buffers and tensors in plain lists, are widened when they are first read; what is
+    written to them goes to the wide copy alone, which later operators read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._wide: dict[tuple[int, torch.dtype], tuple[Tensor, Tensor]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one operator on widened tensors."""
+        args, kwargs = pytree.tree_map(self._widened, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def _widened(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.wide(value) if value.dtype in _NARROW else value
+        return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+
+    def wide(self, tensor: Tensor) -> Tensor:
+        """The float64 counterpart of a tensor; tensors that share memory have counterparts that do."""
+        held = tensor.untyped_storage()
+        key = held._cdata, tensor.dtype
+        if key not in self._wide:
+            with torch.no_grad():
+                flat = tensor.detach().as_strided((held.nbytes() // tensor.element_size(),), (1,), 0)
+                # The tensor is kept too: its address stands for it.
+                self._wide[key] = tensor, flat.double()
+        return self._wide[key][1].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Stochastic arithmetic in the model's own types.
+
+    Args:
+        seed: Of the random amounts.
+        size: Their standard deviation, in unit roundoffs of the result's type.
+    """
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._draw = torch.Generator().manual_seed(seed)
+        self._size = size
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one operator, and change what it rounds."""
+        name = func._schema.name.removeprefix("aten::").rstrip("_")
+        if name in _SUMS:
+            args = pytree.tree_map(self.changed, args)
+        result = func(*args, **(kwargs or {}))
+        if name in _EXACT or not _rounds(func):
+            return result
+        if func._schema.is_mutable:
+            for one in pytree.tree_leaves(result):
+                if isinstance(one, Tensor) and one.dtype in _NARROW:
+                    one.copy_(self.changed(one))
+            return result
+        return pytree.tree_map(self.changed, result)
+
+    def changed(self, value: Any) -> Any:
+        """A tensor changed by rounding; whole numbers, zeros, and what is not finite stay, as arithmetic on them is exact."""
+        if not isinstance(value, Tensor) or value.dtype not in _NARROW:
+            return value
+        noise = torch.randn(value.shape, generator=self._draw, dtype=torch.float32).mul_(
+            self._size * UNITS[value.dtype]
+        )
+        other = value * (1 + noise) if value.dtype is torch.float32 else (value.float() * (1 + noise)).to(value.dtype)
+        exact = (value == value.round()) & (value.abs() < _WHOLE) | ~value.isfinite()
+        return torch.where(exact, value, other)
+
+
+def _rounds(func: Any) -> bool:
+    """Whether an operator makes new numbers: a view, or what returns nothing, does not."""
+    returns = func._schema.returns
+    return bool(returns) and not any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
+
+
+_SUMS = _words(
+    "mm addmm bmm baddbmm addmv mv dot linear convolution _convolution sum mean var std var_mean std_mean cumsum logcumsumexp "
+    "norm linalg_vector_norm native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit_no_training "
+    "cumprod prod avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d "
+    "_scaled_dot_product_flash_attention_for_cpu logsumexp mkldnn_rnn_layer "
+)
+"""Operators that add up products: how far the sum is off depends on its terms, which are changed instead of it alone."""
+_EXACT = _words(
+    "clone copy _to_copy lift_fresh lift_fresh_copy cat stack where masked_fill masked_scatter index index_select gather take "
+    "index_put _unsafe_index _index_put_impl index_copy scatter embedding fill zero relu clamp clamp_min clamp_max hardtanh "
+    "maximum minimum max min amax amin aminmax abs neg sign floor ceil round trunc sort topk kthvalue median nanmedian mode "
+    "cummax cummin max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d "
+    "adaptive_max_pool3d flip roll constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
+    "replication_pad2d replication_pad3d zeros ones full full_like zeros_like ones_like new_zeros new_ones new_full new_empty "
+    "empty empty_like empty_strided new_empty_strided arange eye tril triu repeat im2col upsample_nearest1d "
+    "upsample_nearest2d upsample_nearest3d pixel_shuffle pixel_unshuffle channel_shuffle one_hot scalar_tensor contiguous "
+    "nan_to_num threshold diag_embed unfold_copy slice_scatter select_scatter diagonal_scatter repeat_interleave bernoulli "
+    "rand randn randint randperm glu_jvp fmax fmin unique unique2 _unique2 select_backward alias_copy masked_select nonzero "
+    "set resize "
+)
+"""Operators that move numbers or choose among them."""
+
+
+@contextmanager
+def portable_kernels() -> Iterator[None]:
+    """Without oneDNN, whose recurrent layers take float32 alone."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
