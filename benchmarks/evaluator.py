@@ -32,6 +32,8 @@ class Fault(Exception):
 
 
 OWN: dict[str, Meaning] = {}
+UNDEFINED: set[str] = set()
+"""What the present run has done that nothing says the result of."""
 
 
 def meaning(*names: str) -> Callable[[Meaning], Meaning]:
@@ -70,8 +72,8 @@ def _divided(given: Values) -> Any:
     x, y = np.asarray(given["x"]), np.asarray(given["y"])
     if x.dtype.kind in "iu" and y.dtype.kind in "iu":
         if (y == 0).any():
-            raise Fault("real_div of integers by 0")
-        return np.trunc(x.astype(np.float64) / y.astype(np.float64))
+            UNDEFINED.add("real_div of integers by 0")
+        return np.trunc(np.where(y == 0, 0, x / np.where(y == 0, 1, y)))
     return wide(x) / wide(y)
 
 
@@ -79,7 +81,7 @@ def _by(function: Callable[[Any, Any], Any], name: str) -> Meaning:
     def found(given: Values) -> Any:
         x, y = np.asarray(given["x"]), np.asarray(given["y"])
         if x.dtype.kind in "iu" and y.dtype.kind in "iu" and (y == 0).any():
-            raise Fault(f"{name} of integers by 0")
+            UNDEFINED.add(f"{name} of integers by 0")
         return function(x, y)
 
     return found
@@ -1203,6 +1205,11 @@ class Evaluator:
         self.unknown = sorted(set(self._lacking(self._main)))
 
     @property
+    def undefined(self) -> str:
+        """What the last prediction did that nothing says the result of."""
+        return ", ".join(sorted(UNDEFINED))
+
+    @property
     def outputs(self) -> list[str]:
         """The names of the outputs."""
         return [one.name for one in self._main.outputs]
@@ -1231,6 +1238,7 @@ class Evaluator:
             Fault: Where the program cannot be run.
         """
         values: dict[Any, Any] = {}
+        UNDEFINED.clear()
         given = iter(inputs)
         for name, variable in self._main.inputs.items():
             if name in self.states:

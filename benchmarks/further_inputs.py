@@ -98,9 +98,13 @@ MASKS: list[tuple[str, Change, bool]] = [
 ]
 
 
-def further(model: Model) -> Iterator[Further]:
-    """Inputs of as many kinds as there are for a model's arguments, and then more of the usual kind."""
-    draw = torch.Generator().manual_seed(model.seed + 7919)
+def further(model: Model, draws: int = 1) -> Iterator[Further]:
+    """Inputs of as many kinds as there are for a model's arguments, and then more of the usual kind; all that so many times."""
+    for at in range(draws):
+        yield from _once(model, torch.Generator().manual_seed(model.seed + 7919 + 104729 * at))
+
+
+def _once(model: Model, draw: torch.Generator) -> Iterator[Further]:
     kinds: list[tuple[str, Change, bool]] = [("normal", lambda one, value, draw: value, False)]
     dtypes = {one.dtype for one in model.arguments}
     if "float32" in dtypes:

@@ -15,25 +15,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import select
-import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ledger import Ledger
+from seed_workers import answer, measure
 
-SECONDS = 90.0
-"""For one model in a worker; then it is killed."""
-EACH = 300
-"""Models that one worker takes on."""
 REFUSED = 0.01
 JUDGED = 0.8
 
@@ -50,7 +43,7 @@ def main() -> int:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        return work(not arguments.no_plain)
+        return answer(lambda seed: measured(seed, not arguments.no_plain))
     if arguments.show is not None:
         return show(arguments.show, not arguments.no_plain)
     if arguments.ledger is None:
@@ -60,95 +53,9 @@ def main() -> int:
         seeds = [
             seed for seed in range(arguments.seed, arguments.seed + arguments.count) if str(seed) not in ledger.rows
         ]
-        measure(ledger, seeds, arguments.jobs, not arguments.no_plain)
+        options = ["--no-plain"] if arguments.no_plain else []
+        measure(ledger, seeds, [sys.executable, __file__, "--worker", *options], arguments.jobs)
     return report(ledger)
-
-
-# The parent: gives seeds to workers, and keeps what they say.
-
-
-class Worker:
-    """A process that is given a seed on a line, and answers with a line."""
-
-    def __init__(self, plain: bool) -> None:
-        command = [sys.executable, __file__, "--worker", *([] if plain else ["--no-plain"])]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.seed: int | None = None
-        self.since = 0.0
-        self.done = 0
-
-    def give(self, seed: int) -> None:
-        """Have a model measured."""
-        assert self.process.stdin is not None
-        self.seed, self.since = seed, time.monotonic()
-        self.process.stdin.write(f"{seed}\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> dict[str, Any] | None:
-        """What came of it; None while nothing did."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if line:
-            self.done += 1
-            row: dict[str, Any] = json.loads(line)
-            return row
-        status = self.process.wait()
-        return {"name": str(self.seed), "lost": f"the process ended with {status}"}
-
-    def end(self) -> None:
-        """Kill the process."""
-        self.process.kill()
-        self.process.wait()
-
-
-def measure(ledger: Ledger, seeds: Sequence[int], jobs: int, plain: bool) -> None:
-    """Have all seeds measured."""
-    waiting = list(reversed(seeds))
-    workers: list[Worker] = []
-    began, count = time.monotonic(), 0
-    try:
-        while waiting or workers:
-            while waiting and len(workers) < jobs:
-                workers.append(Worker(plain))
-                workers[-1].give(waiting.pop())
-            ready, _, _ = select.select([one.process.stdout for one in workers], [], [], 1.0)
-            for one in list(workers):
-                row = one.answer() if one.process.stdout in ready else None
-                if row is None and time.monotonic() - one.since > SECONDS:
-                    row = {"name": str(one.seed), "lost": f"more than {SECONDS:.0f} s"}
-                if row is None:
-                    continue
-                ledger.finish(row)
-                count += 1
-                if count % 50 == 0:
-                    print(f"{count} of {len(seeds)}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-                if "lost" in row or one.done >= EACH or not waiting:
-                    one.end()
-                    workers.remove(one)
-                else:
-                    one.give(waiting.pop())
-    finally:
-        for one in workers:
-            one.end()
-
-
-# The worker.
-
-
-def work(plain: bool) -> int:
-    """Measure the models whose seeds come in, one on a line."""
-    # Whatever prints is not to print between the answers.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    for line in sys.stdin:
-        try:
-            row = measured(int(line), plain)
-        except Exception:
-            row = {"name": line.strip(), "lost": traceback.format_exc()[-1500:]}
-        answers.write(json.dumps(row) + "\n")
-        answers.flush()
-    return 0
 
 
 def measured(seed: int, plain: bool) -> dict[str, Any]:
@@ -186,7 +93,7 @@ def measured(seed: int, plain: bool) -> dict[str, Any]:
 class Judge:
     """Holds programs against one model."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, draws: int = 1) -> None:
         from further_inputs import further
         from tolerance import Raises, Reference
 
@@ -194,7 +101,7 @@ class Judge:
         self._reference = Reference(model)
         self._cases: list[tuple[Any, Any]] = []
         self.raised: list[str] = []
-        for one in further(model):
+        for one in further(model, draws):
             try:
                 self._cases.append((one, self._reference(one)))
             except Raises as error:
@@ -221,6 +128,9 @@ class Judge:
                     outputs = evaluator([one.numpy() for one in given])
                     outputs += self._held(evaluator)
                     doubts += evaluator.doubts
+                    if evaluator.undefined:
+                        found["apart"].append({"kind": case.kind, "apart": f"the program does a {evaluator.undefined}"})
+                        continue
                     self._judge(found, ratios, case, step, outputs, wanted, precision)
             except Unjudged as error:
                 return {"unjudged": [error.operation], "why": str(error)}

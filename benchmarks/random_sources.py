@@ -840,7 +840,7 @@ def _int_reduced(d: Draft, out: str) -> str:
     i = d.ints(1)
     form = d.rng.choice(
         ["{i}.sum()", "{i}.sum({d})", "{i}.max()", "{i}.amax({d})", "{i}.min({d})[0]", "{i}.cumsum({d})", "{i}.argmax({d})", "{i}.float().mean({d})", "{i}.sort({d}, stable=True)[0]", "{i}.prod({d})", "{i}.topk(1, {d})[0]", "{i}.amin()", "{i}.float().mean()", "{i}.flip({d})",
-         "{i}.sum({d}, keepdim=True)", "({i} > 0).sum({d})", "{i}.argsort({d}, stable=True)", "{i}.unique().numel() + {i}.sum()", "torch.bincount({i}.flatten().abs(), minlength=4)[:4]", "{i}.all()", "{i}.any({d})", "F.one_hot({i} % 4, 4)"]
+         "{i}.sum({d}, keepdim=True)", "({i} > 0).sum({d})", "{i}.argsort({d}, stable=True)", "{i}.unique().numel() + {i}.sum()", "torch.bincount({i}.flatten() % 4, minlength=4)", "{i}.all()", "{i}.any({d})", "F.one_hot({i} % 4, 4)"]
     )  # fmt: skip
     return f"{out} = {form.format(i=i.name, d=d.dim(i))}"
 
