@@ -31,7 +31,6 @@ TINY = 2e-38
 RUNS = 5
 NUDGED = 2
 """Of those, the runs in which inputs and weights are moved."""
-UNIT = 2.0**-23
 LEAP = 1e-3
 """Of the scale: what moving exact inputs by a rounding changes by more is a choice, and none of rounding's doing."""
 
@@ -76,8 +75,7 @@ class Rounding(TorchDispatchMode):
             if one.dtype == torch.float32 and exact is not None and exact[at].dtype == torch.float64:
                 off = exact[at] != one.double()
                 if bool(off.any()):
-                    steps = torch.randint(-1, 2, one.shape, generator=self._draw)
-                    one.copy_(torch.where(off, one * (1 + steps * UNIT), one))
+                    one.copy_(torch.where(off, _beside(one, self._draw), one))
             elif one.dtype == torch.int64 and one.numel() and int(one.abs().max()) >= 2**31:
                 self.notes.add("beyond int32")
         return result
@@ -207,7 +205,13 @@ def _doubled(further: Further) -> Further:
 
 
 def _moved(value: Tensor, draw: torch.Generator) -> Tensor:
-    return value * (1 + torch.randint(-1, 2, value.shape, generator=draw) * UNIT / 2)
+    return torch.where(value == 0, value, _beside(value, draw))
+
+
+def _beside(value: Tensor, draw: torch.Generator) -> Tensor:
+    """The next number above or below."""
+    sides = torch.randint(0, 2, value.shape, generator=draw) * 2.0 - 1
+    return torch.nextafter(value, sides * torch.inf)
 
 
 def _nudged(further: Further, seed: int) -> Further:
