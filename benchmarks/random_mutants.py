@@ -28,7 +28,7 @@ from seed_workers import answer, measure
 EACH = 8
 """Mutants of one package, at most."""
 DRAWS = 3
-SECONDS = 180.0
+SECONDS = 400.0
 FIRST = ("index", "mask", "state", "cast", "integer", "comparison", "axis", "mode", "slice mask")
 """Kinds of mutation of which each package gives one if it can."""
 

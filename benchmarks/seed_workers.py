@@ -14,7 +14,7 @@ from typing import Any
 
 from ledger import Ledger
 
-SECONDS = 90.0
+SECONDS = 240.0
 """For one seed in a worker; then it is killed."""
 EACH = 300
 """Seeds that one worker takes on."""
