@@ -34,22 +34,13 @@ NUDGED = 2
 LEAP = 1e-3
 """Of the scale: what moving exact inputs by a rounding changes by more is a choice, and none of rounding's doing."""
 
-_TIED = {"aten::topk", "aten::sort", "aten::kthvalue", "aten::median", "aten::argsort", "aten::mode"}
-_WRITES = {
-    "aten::scatter",
-    "aten::scatter_",
-    "aten::index_put",
-    "aten::index_put_",
-    "aten::_index_put_impl_",
-    "aten::index_copy",
-    "aten::index_copy_",
-}
+_TIED = {"aten::topk", "aten::sort", "aten::kthvalue", "aten::median", "aten::nanmedian", "aten::argsort", "aten::mode"}
 
 
 class Rounding(TorchDispatchMode):
-    """Gives, where an operation rounds, one of the numbers beside the result at random.
+    """Gives, where an operation rounds, one of the numbers beside the result at random, and orders what is equal at random.
 
-    ``notes`` says what PyTorch leaves open on these inputs: ``order`` of what is equal, and ``beyond int32``.
+    ``notes`` says what else is left open on these inputs: which of several ``writes to one place`` holds, and ``beyond int32``.
     """
 
     def __init__(self, seed: int) -> None:
@@ -58,15 +49,18 @@ class Rounding(TorchDispatchMode):
         self.notes: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name = func._schema.name
+        name, kwargs = func._schema.name, kwargs or {}
         flat = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
-        self._note(name, func, args)
+        given = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | kwargs
+        if _meets(name, given):
+            self.notes.add("writes to one place")
+        if name in _TIED and "dim" in {one.name for one in func._schema.arguments} and not given.get("stable"):
+            return self._ordered(func, given)
         exact = None
         if any(one.dtype == torch.float32 for one in flat):
             try:
-                given, named = pytree.tree_map_only(Tensor, _widened, (args, kwargs))
-                exact = [one for one in pytree.tree_leaves(func(*given, **named)) if isinstance(one, Tensor)]
+                wide, named = pytree.tree_map_only(Tensor, _widened, (args, kwargs))
+                exact = [one for one in pytree.tree_leaves(func(*wide, **named)) if isinstance(one, Tensor)]
             except (RuntimeError, NotImplementedError, TypeError, IndexError):
                 exact = None
         result = func(*args, **kwargs)
@@ -80,20 +74,34 @@ class Rounding(TorchDispatchMode):
                 self.notes.add("beyond int32")
         return result
 
-    def _note(self, name: str, func: Any, args: Any) -> None:
-        if name in _TIED and "stable" not in func._overloadname and isinstance(args[0], Tensor) and args[0].numel() > 1:
-            flat = args[0].flatten()
-            if flat.unique().numel() < flat.numel():
-                self.notes.add("order")
-        if name in _WRITES:
-            for one in pytree.tree_leaves(args[1:]):
-                if (
-                    isinstance(one, Tensor)
-                    and not one.is_floating_point()
-                    and one.numel() > 1
-                    and one.unique().numel() < one.numel()
-                ):
-                    self.notes.add("order")
+    def _ordered(self, func: Any, given: dict[str, Any]) -> Any:
+        """What sorts, run on its elements in another order: which of two that are equal comes first is not said."""
+        value, which = given["self"], given.get("dim", -1)
+        if not value.dim():
+            return func(**given)
+        order = torch.randperm(value.shape[which], generator=self._draw)
+        found = func(**{**given, "self": value.index_select(which, order)})
+        if isinstance(found, Tensor):
+            return order[found]
+        values, places = found
+        return values, order[places]
+
+
+def _meets(name: str, given: dict[str, Any]) -> bool:
+    """Whether different values are written to one place."""
+    match name:
+        case "aten::scatter" | "aten::scatter_" if isinstance(given.get("src"), Tensor) and given["index"].dim():
+            places = given["index"].sort(given["dim"])[0]
+            return bool((places.diff(dim=given["dim"]) == 0).any())
+        case "aten::index_copy" | "aten::index_copy_":
+            return bool(given["index"].unique().numel() < given["index"].numel())
+        case "aten::index_put" | "aten::index_put_" | "aten::_index_put_impl_" if not given.get("accumulate"):
+            held = [one for one in given["indices"] if isinstance(one, Tensor)]
+            if given["values"].numel() < 2 or any(one.dtype == torch.bool for one in held):
+                return False
+            rows = torch.stack([one.flatten() for one in torch.broadcast_tensors(*held)], 1)
+            return rows.unique(dim=0).shape[0] < rows.shape[0]
+    return False
 
 
 def _widened(value: Tensor) -> Tensor:
