@@ -686,9 +686,9 @@ def _gathered(d: Draft, out: str) -> str:
     x = d.floats(1, 4)
     dim = d.dim(x)
     form = d.rng.choice(
-        ["{x}.gather({d}, {x}.argsort({d}))", "{x}.gather({d}, {x}.argmax({d}, keepdim=True))", "{x}.sort({d}, stable=True)[0]", "{x}.sort({d}, descending=True)[1]", "{x}.topk(2, {d})[0]",
-         "{x}.topk(1, {d})[1]", "{x}.topk(2, {d}, largest=False)[0]", "{x}.argsort({d}, stable=True)", "torch.zeros_like({x}).scatter({d}, {x}.argmax({d}, keepdim=True), 1.0)",
-         "torch.zeros_like({x}).scatter_add({d}, ({x} > 0).long(), {x})", "{x}.scatter({d}, {x}.argmin({d}, keepdim=True), -1.0)", "{x}.max({d})[1]", "{x}.min({d})[1]", "torch.sort({x}, {d}, descending=True, stable=True)[1]",
+        ["{x}.gather({d}, {x}.argsort({d}))", "{x}.gather({d}, {x}.argmax({d}, keepdim=True))", "{x}.sort(dim={d}, stable=True)[0]", "{x}.sort({d}, descending=True)[1]", "{x}.topk(2, {d})[0]",
+         "{x}.topk(1, {d})[1]", "{x}.topk(2, {d}, largest=False)[0]", "{x}.argsort(dim={d}, stable=True)", "torch.zeros_like({x}).scatter({d}, {x}.argmax({d}, keepdim=True), 1.0)",
+         "torch.zeros_like({x}).scatter_add({d}, ({x} > 0).long(), {x})", "{x}.scatter({d}, {x}.argmin({d}, keepdim=True), -1.0)", "{x}.max({d})[1]", "{x}.min({d})[1]", "torch.sort({x}, dim={d}, descending=True, stable=True)[1]",
          "{x}.kthvalue(1, {d})[0]", "{x}.index_add({d}, torch.tensor([0]), {x}.narrow({d}, 0, 1))", "{x}.scatter_reduce({d}, {x}.argmax({d}, keepdim=True), {x}, 'amax')",
          "{x}.index_copy({d}, torch.tensor([0]), {x}.narrow({d}, -1, 1))", "torch.searchsorted({x}.flatten().sort()[0], {x})", "torch.bucketize({x}, torch.tensor([-1.0, 0.0, 0.5]))"]
     )  # fmt: skip
@@ -839,8 +839,8 @@ def _int_compared(d: Draft, out: str) -> str:
 def _int_reduced(d: Draft, out: str) -> str:
     i = d.ints(1)
     form = d.rng.choice(
-        ["{i}.sum()", "{i}.sum({d})", "{i}.max()", "{i}.amax({d})", "{i}.min({d})[0]", "{i}.cumsum({d})", "{i}.argmax({d})", "{i}.float().mean({d})", "{i}.sort({d}, stable=True)[0]", "{i}.prod({d})", "{i}.topk(1, {d})[0]", "{i}.amin()", "{i}.float().mean()", "{i}.flip({d})",
-         "{i}.sum({d}, keepdim=True)", "({i} > 0).sum({d})", "{i}.argsort({d}, stable=True)", "{i}.unique().numel() + {i}.sum()", "torch.bincount({i}.flatten() % 4, minlength=4)", "{i}.all()", "{i}.any({d})", "F.one_hot({i} % 4, 4)"]
+        ["{i}.sum()", "{i}.sum({d})", "{i}.max()", "{i}.amax({d})", "{i}.min({d})[0]", "{i}.cumsum({d})", "{i}.argmax({d})", "{i}.float().mean({d})", "{i}.sort(dim={d}, stable=True)[0]", "{i}.prod({d})", "{i}.topk(1, {d})[0]", "{i}.amin()", "{i}.float().mean()", "{i}.flip({d})",
+         "{i}.sum({d}, keepdim=True)", "({i} > 0).sum({d})", "{i}.argsort(dim={d}, stable=True)", "{i}.unique().numel() + {i}.sum()", "torch.bincount({i}.flatten() % 4, minlength=4)", "{i}.all()", "{i}.any({d})", "F.one_hot({i} % 4, 4)"]
     )  # fmt: skip
     return f"{out} = {form.format(i=i.name, d=d.dim(i))}"
 
@@ -1091,7 +1091,7 @@ def _arguments(rng: random.Random, theme: str) -> tuple[Argument, ...]:
             found.append(Argument("x1", (rng.randint(2, 4),), "int64", 0, rng.randint(2, 9)))
         return tuple(found)
     if theme == "ints":
-        low, high = rng.choice([(0, 5), (0, 2), (-6, 7), (0, 100), (-1000, 1001), (1, 9), (0, 40000), (0, 2**24 + 9)])
+        low, high = rng.choice([(0, 5), (0, 2), (-6, 7), (0, 100), (-1000, 1001), (1, 9), (0, 40000), (0, 2**24 + 10)])
         found.append(Argument("x0", shape[: rng.randint(1, rank)], rng.choice(["int64", "int64", "int32"]), low, high))
         if rng.random() < 0.6:
             found.append(Argument("x1", shape, "float32"))
