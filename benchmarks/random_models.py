@@ -50,9 +50,9 @@ def main() -> int:
         parser.error("a ledger is needed")
     ledger = Ledger(arguments.ledger)
     if not arguments.report:
-        seeds = [
-            seed for seed in range(arguments.seed, arguments.seed + arguments.count) if str(seed) not in ledger.rows
-        ]
+        # What was lost is tried again.
+        done = {name for name, row in ledger.rows.items() if "lost" not in row}
+        seeds = [one for one in range(arguments.seed, arguments.seed + arguments.count) if str(one) not in done]
         options = ["--no-plain"] if arguments.no_plain else []
         measure(ledger, seeds, [sys.executable, __file__, "--worker", *options], arguments.jobs)
     return report(ledger)
@@ -213,15 +213,13 @@ def exported(model: Any, judge: Judge, path: Path) -> dict[str, Any]:
     try:
         result = modellint.export(model.build(), model.example(), **options)
     except modellint.ExportError as error:
-        verdict = error.verification.verdict if error.verification is not None else "not converted"
-        # A package may be written that is not known to agree; the reason is what was said.
-        return {"outcome": "refused", "verdict": verdict, "why": _reason(str(error)), "said": str(error)[:1500]}
+        codes = sorted({one.code for one in error.report.diagnostics if one.severity.label == "error"})
+        compared = None if error.verification is None else error.verification.verdict
+        why = compared or f"not converted, {' '.join(codes) or 'no error told'}"
+        return {"outcome": "refused", "why": why, "said": str(error)[:1500]}
     except Exception as error:
-        return {
-            "outcome": "raised",
-            "why": f"{type(error).__name__}",
-            "said": f"{type(error).__name__}: {error}"[:1500],
-        }
+        said = f"{type(error).__name__}: {error}"[:1500]
+        return {"outcome": "raised", "why": type(error).__name__, "said": said}
     verdict = result.verification.verdict
     found = {"outcome": "exported", "verdict": verdict, "ok": result.verification.ok, "route": result.frontend}
     if verdict != "agrees" or not result.verification.ok:
@@ -235,22 +233,6 @@ def _ranges(export: Any, model: Any) -> dict[str, Any]:
 
     ranges = {at: (one.low, one.high) for at, one in enumerate(model.arguments) if one.dtype.startswith("int")}
     return {"ranges": ranges} if ranges and "ranges" in inspect.signature(export).parameters else {}
-
-
-def _reason(text: str) -> str:
-    """The class of a refusal."""
-    for pattern, name in (
-        (
-            r"no converter|not implemented|cannot convert|does not convert|OPS001|unsupported",
-            "an operator does not convert",
-        ),
-        (r"undecided", "undecided"),
-        (r"does not agree|differs|computes something else", "differs"),
-        (r"does not run", "the model does not run"),
-    ):
-        if re.search(pattern, text):
-            return name
-    return "other"
 
 
 def converted(model: Any, judge: Judge, route: str) -> dict[str, Any]:
@@ -283,11 +265,10 @@ def converted(model: Any, judge: Judge, route: str) -> dict[str, Any]:
     except (Exception, TooSlow) as error:
         return {"outcome": "not converted", "why": f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]}
     program = made._mil_program
-    names = list(program.functions["main"].inputs)
     found = judge(program, "fp32")
     found = {key: value for key, value in found.items() if key in ("wrong", "unjudged", "apart")}
     found["wrong"] = found.get("wrong", [])[:3]
-    return {"outcome": "converted", "inputs": len(names), **found}
+    return {"outcome": "converted", **found}
 
 
 def _line(text: str, name: str) -> str:
@@ -305,7 +286,7 @@ def report(ledger: Ledger) -> int:
     written = [row for row in whole if row["export"]["outcome"] == "exported"]
     single = [row for row in written if row["precision"] == "fp32"]
     judged = [row for row in written if "kinds" in row["export"]]
-    wrong = [row for row in judged if row["export"]["wrong"] and row["precision"] == "fp32"]
+    wrong = [row for row in judged if row["export"]["wrong"]]
     print(
         f"{len(rows)} models of {_mean(whole, 'operators'):.1f} operators; {len(lost)} lost; {_mean(whole, 'seconds'):.1f} s each"
     )
@@ -357,7 +338,7 @@ def report(ledger: Ledger) -> int:
 def _outcome(found: dict[str, Any]) -> str:
     if found["outcome"] == "exported":
         return f"exported, {found['verdict']}" + ("" if found["ok"] else ", not ok")
-    return f"{found['outcome']}, {found.get('verdict', '')}: {found['why']}"
+    return f"{found['outcome']}: {found['why']}"
 
 
 def _apart(one: dict[str, Any]) -> str:
