@@ -142,6 +142,22 @@ class Judge:
             found["snr"] = [round(ratios[0], 1), round(min(ratios), 1)]
         return found
 
+    def outputs(self, program: Any) -> list[Any] | str:
+        """What a program gives on all inputs; or why it gives nothing."""
+        from evaluator import Evaluator, Fault, Unjudged
+
+        found: list[Any] = []
+        for case, _ in self._cases:
+            try:
+                evaluator = Evaluator(program, rounds=not self._model.states)
+                self._begin(evaluator)
+                for given in case.steps:
+                    found += evaluator([one.numpy() for one in given])
+                    found += self._held(evaluator)
+            except (Fault, Unjudged) as error:
+                return str(error)
+        return found
+
     def _judge(
         self,
         found: dict[str, Any],
