@@ -201,15 +201,15 @@ def _of_operation(one: Any, block: Any, kinds: dict[str, bytes], made: dict[str,
         held = one.inputs["values"].arguments
         if held[0].name != held[1].name:
             yield Site("operands", f"{said}: the first two values exchanged", lambda: _exchange_names(held))
-    if one.type == "coreml_update_state":
-        yield Site("state", f"{said}: not written", lambda: _forget(one, block))
+    if one.type == "write_state":
+        yield Site("state", f"{said}: {named['data']} is not written to {named['input']}", lambda: _forget(one, block))
         for name, kind in kinds.items():
-            if name != named.get("value") and kind == kinds.get(named.get("value", "")) and name in made:
-                yield Site("state", f"{said}: {name} is written", lambda n=name: _rewire(one, "value", n))
+            if name != named["data"] and kind == kinds[named["data"]] and _comes_before(block, name, one, made):
+                yield Site("state", f"{said}: {name} is written", lambda n=name: _rewire(one, "data", n))
                 break
     before = [name for name in made if made[name] is one]
     for name in ("x", "data", "a", "y", "value"):
-        if name in named and out and kinds.get(named[name]) == kinds[out] and one.type != "coreml_update_state":
+        if name in named and out and kinds.get(named[name]) == kinds[out]:
             kind = "cast" if one.type in ("round", "floor", "ceil") else "dropped"
             yield Site(
                 kind, f"{said}: its {name}, {named[name]}, in its place", lambda n=named[name]: _drop(block, out, n)
@@ -287,14 +287,9 @@ def _rewire(one: Any, name: str, other: str) -> None:
 
 
 def _forget(one: Any, block: Any) -> None:
-    """Leave a write to a state out; what it returns is what was to be written."""
-    out = one.outputs[0].name if one.outputs else ""
-    if out:
-        _drop(block, out, one.inputs["value"].arguments[0].name)
+    """Leave an operation out that has no outputs."""
     for at, other in enumerate(block.operations):
-        if other is one or (
-            other.type == one.type and other.inputs["value"] == one.inputs["value"] and other.outputs == one.outputs
-        ):
+        if other == one:
             del block.operations[at]
             return
 
