@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint import export_options
+from modellint.api import withheld
+from modellint.coreml.verification import AGREES, DIFFERS
 from modellint.diagnostic import Diagnostic
 from modellint.live.collector import undisturbed
 from modellint.live.place import Project
@@ -34,7 +37,8 @@ class Made(NamedTuple):
     """None where there is no package, or none that agrees."""
     summary: Exported
     diagnostics: Sequence[Diagnostic]
-    convertible: bool
+    convertible: bool | None
+    """Whether plain `ct.convert` takes the model."""
     verdict: str
 
 
@@ -61,7 +65,8 @@ def exported(
     export_options.check(options, destination)
     with undisturbed(), unchanged(model, inputs, values=False):
         check(model, inputs, options, seed)
-    found, _ = examine(model, example_inputs, None, None, None, root, chosen)
+    # What else converts it, the export itself tells.
+    found, plain = examine(model, example_inputs, None, None, None, root, chosen, spare=-math.inf)
     with _folder(output) as folder, undisturbed():
         with _temporaries_in(folder), unchanged(model, inputs, values=False):
             summary = export(
@@ -90,14 +95,23 @@ def exported(
                 except NotPlaced as error:
                     raise OSError(str(error)) from None
                 mlmodel = ct.models.MLModel(str(output), skip_model_load=True)
-    return Made(mlmodel, summary, found, summary.converts, _line(summary))
+    convertible = None if plain is None else withheld(plain["convertible"], found)
+    return Made(mlmodel, summary, found, convertible, _line(summary, convertible))
 
 
-def _line(summary: Exported) -> str:
+def _line(summary: Exported, plain: bool | None) -> str:
+    """What became of it, in a line; ``plain`` says whether `ct.convert` takes the model by itself."""
     if not summary.converts:
         return "Core ML: will not convert"
-    agrees = "agrees" if summary.ok else "does not agree"
-    return f"Core ML: converts by {summary.route} · {agrees}"
+    parts = []
+    for kind, verb in (("fixed", "fixes"), ("supplied", "supplies"), ("mended", "mends")):
+        told = [one.code or f"{one.what}, {one.exactness}" for one in summary.changes if one.kind == kind]
+        if told:
+            parts.append(f"{verb} {'; '.join(dict.fromkeys(told))}")
+    by = "" if plain else f" with modellint export ({'; '.join(parts)})" if parts else " with modellint export"
+    words = {AGREES: "agrees" if summary.ok else "float16 is not precise enough", DIFFERS: "computes something else"}
+    agrees = words.get(summary.verification.verdict, "whether it agrees is undecided")
+    return f"Core ML: converts{by} by {summary.route} · {agrees}"
 
 
 @contextmanager

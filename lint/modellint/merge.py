@@ -66,6 +66,25 @@ def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mappi
     return sorted(_most_specific(found, rules), key=lambda one: (one.sort_key, one.target or ""))
 
 
+def wrong(found: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[dict[str, Any]]:
+    """The findings by which a model converts to something else, each with the routes by which it does."""
+    told = []
+    for one in found:
+        routes = rules[one.code].silent_by(one) if one.code in rules else ()
+        if routes:
+            place = None if one.span is None else {"row": one.span.row, "column": one.span.column}
+            told.append({"code": one.code, "filename": one.path, "location": place, "routes": list(routes)})
+    return told
+
+
+def about(found: Iterable[Diagnostic], result: LiveResult) -> Iterator[Diagnostic]:
+    """The findings that are about a live target: its own, and those of source about lines that it ran."""
+    for one in found:
+        ran = result.executed.get(one.path, frozenset()) if one.target is None and one.path is not None else frozenset()
+        if one.target == result.target or not ran.isdisjoint(_rows(one)):
+            yield one
+
+
 def is_same(guess: Diagnostic, seen: Diagnostic) -> bool:
     """Whether a finding of source and a live one are about the same defect, their codes aside.
 
