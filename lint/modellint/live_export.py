@@ -96,22 +96,34 @@ def exported(
                     raise OSError(str(error)) from None
                 mlmodel = ct.models.MLModel(str(output), skip_model_load=True)
     convertible = None if plain is None else withheld(plain["convertible"], found)
-    return Made(mlmodel, summary, found, convertible, _line(summary, convertible))
+    return Made(mlmodel, summary, found, convertible, _line(summary, plain))
 
 
-def _line(summary: Exported, plain: bool | None) -> str:
-    """What became of it, in a line; ``plain`` says whether `ct.convert` takes the model by itself."""
+def _line(summary: Exported, plain: Mapping[str, Any] | None) -> str:
+    """What became of it, in a line; ``plain`` is the verdict on `ct.convert` by itself."""
     if not summary.converts:
         return "Core ML: will not convert"
-    parts = []
-    for kind, verb in (("fixed", "fixes"), ("supplied", "supplies"), ("mended", "mends")):
-        told = [one.code or f"{one.what}, {one.exactness}" for one in summary.changes if one.kind == kind]
-        if told:
-            parts.append(f"{verb} {'; '.join(dict.fromkeys(told))}")
-    by = "" if plain else f" with modellint export ({'; '.join(parts)})" if parts else " with modellint export"
+    by = (
+        "" if plain is None or plain["convertible"] is not False else f" with modellint export{_needed(summary, plain)}"
+    )
     words = {AGREES: "agrees" if summary.ok else "float16 is not precise enough", DIFFERS: "computes something else"}
     agrees = words.get(summary.verification.verdict, "whether it agrees is undecided")
     return f"Core ML: converts{by} by {summary.route} · {agrees}"
+
+
+def _needed(summary: Exported, plain: Mapping[str, Any]) -> str:
+    """What an export had to do where `ct.convert` refuses the model, as the check of the model tells it."""
+    refused = {one["operator"] for one in plain["routes"][plain["frontend"]]["blockers"]}
+    parts = []
+    for kind, verb in (("supplied", "supplies"), ("mended", "mends")):
+        told = [(one.what.partition(" at ")[0], one.exactness) for one in summary.changes if one.kind == kind]
+        needed = [f"{what}, {exact}" for what, exact in told if kind == "supplied" or what in refused]
+        if needed:
+            parts.append(f"{verb} {'; '.join(needed)}")
+    codes = dict.fromkeys(one.code for one in summary.changes if one.kind == "fixed" and one.code)
+    if codes and not parts:
+        parts.append(f"fixes {', '.join(codes)}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 @contextmanager

@@ -69,7 +69,7 @@ class _Search:
         others = list(self._routes())
         if not (others and self._chosen.convertible):
             others += self._newer()
-        if exported is None:
+        if exported is None or (self._chosen.convertible and not exported.supplied):
             return Ways(tuple(others))
         return exported._replace(options=(EXPORT, *others))
 
