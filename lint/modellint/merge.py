@@ -50,7 +50,7 @@ def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mappi
     found: list[Diagnostic] = []
     for result in live:
         for seen in result.diagnostics:
-            twins = [index for index in by_code.get(seen.code, ()) if is_same(source[index], seen)]
+            twins = _worst([index for index in by_code.get(seen.code, ()) if is_same(source[index], seen)], source)
             for index in twins:
                 confirmed.setdefault(index, {}).setdefault(result.target, []).append(seen)
             if not twins:
@@ -64,6 +64,14 @@ def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mappi
         elif not _is_withdrawn(guess, live, rules):
             found.append(guess)
     return sorted(_most_specific(found, rules), key=lambda one: (one.sort_key, one.target or ""))
+
+
+def _worst(twins: list[int], source: Sequence[Diagnostic]) -> list[int]:
+    """Of several guesses about one statement those that say the most: what a run shows there, it shows once."""
+    if len(twins) < 2 or any(source[index].attribute is not None for index in twins):
+        return twins
+    worst = max(source[index].severity for index in twins)
+    return [index for index in twins if source[index].severity is worst]
 
 
 def wrong(found: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[dict[str, Any]]:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
 
+EXPORT = "modellint export"
+"""What supplies them."""
 FILE = "supplied.json"
 
 

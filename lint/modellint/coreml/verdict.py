@@ -100,7 +100,6 @@ class Ways(NamedTuple):
     """Codes of the findings that it fixes before."""
 
 
-EXPORT = "modellint export"
 NO_WAYS = Ways()
 
 

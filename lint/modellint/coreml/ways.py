@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.coreml.verdict import EXPORT, NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
+from modellint.coreml.supplied import EXPORT
+from modellint.coreml.verdict import NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
 from modellint.settings import TARGETS
 
 if TYPE_CHECKING:

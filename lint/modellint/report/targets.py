@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from modellint.coreml.verdict import EXPORT
+from modellint.coreml.supplied import EXPORT
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.report.style import visible
 
