@@ -145,11 +145,14 @@ def _report(found: Sequence[Diagnostic], verdict: Mapping[str, Any] | None) -> R
         return Report(tuple(found))
     from modellint.report import targets
 
-    convertible = verdict["convertible"]
+    return Report(tuple(found), withheld(verdict["convertible"], found), targets.line_of(verdict, found))
+
+
+def withheld(convertible: bool | None, found: Sequence[Diagnostic]) -> bool | None:
+    """A verdict, or None where it is no and no error stands for it: what is in the way was not asked for, or is excused."""
     if convertible is False and all(finding.severity < Severity.ERROR for finding in found):
-        # What stands in the way was not asked for, or is excused.
-        convertible = None
-    return Report(tuple(found), convertible, targets.line_of(verdict, found))
+        return None
+    return convertible
 
 
 def chosen(frontend: str | None, deployment_target: str | None, precision: str | None) -> dict[str, str]:

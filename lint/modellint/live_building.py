@@ -106,13 +106,18 @@ class Building:
         checkpoint = self._checkpoint()
         built = self._build(True)
         if built.inputs is None:
-            raise inputs.InputError(f"{self._target.text}: give its inputs, as in --input 1x3x224x224")
+            raise self._without_inputs(built)
         if not built.has_values:
             raise target.TargetError(f"{self._target.text}: its parameters have no values")
         if checkpoint is not None:
             self._load(built.model, checkpoint)
         specs = inputs.parse_all(self._request["inputs"], Path(self._request["input_folder"]))
         return built.model, built.inputs, specs
+
+    def _without_inputs(self, built: Built) -> inputs.InputError:
+        from modellint.live.wanted import wanted
+
+        return inputs.InputError(f"{self._target.text}: {wanted(built.model)}")
 
     def _load(self, model: nn.Module, checkpoint: Any) -> None:
         from modellint.live import checkpoint as checkpoints

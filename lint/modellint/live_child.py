@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import gc
 import json
+import math
 import os
 import signal
 import sys
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from modellint.live.subject import Subject
     from modellint.rule import Rule
 
+_SPARE = 0.5
+"""How much of the time-out a check may have taken when it is through with what else converts the model."""
 _SHARE = 0.95
 """How much of the time-out a verification plans with; the rest goes to the start and the end of the process."""
 
@@ -102,7 +105,7 @@ class Work(Building):
             return self._answer([self._cannot_run(error.__cause__ or error)], failed=True)
 
     def _checked(self) -> dict[str, Any]:
-        from modellint.coreml import verdict
+        from modellint.coreml.judge import told
         from modellint.live.check import examine, needs_of
         from modellint.live.executed import Executed
         from modellint.live.undecided import undecided
@@ -122,9 +125,12 @@ class Work(Building):
             seen.asked,
             undecided=undecided(subject),
         )
-        return answer | {
-            "verdict": verdict.to_json(seen.verdicts, subject.destination.frontend) if seen.verdicts else None
-        }
+        self._enter("trying what else converts")
+        return answer | {"verdict": told(subject, rules, [*found, *seen.diagnostics], end=self._end())}
+
+    def _end(self) -> float:
+        """When to begin nothing more that only adds to what is found."""
+        return self._began + _SPARE * float(self._request["timeout"])
 
     def _shaped(self) -> dict[str, Any]:
         """The table of shapes, from a model without values unless its run asks for some."""
@@ -135,7 +141,7 @@ class Work(Building):
         for needs_values in (False, True):
             built = self._build(needs_values)
             if built.inputs is None:
-                raise inputs.InputError(f"{self._target.text}: give its inputs, as in --input 1x3x224x224")
+                raise self._without_inputs(built)
             subject = self._subject(built)
             self._enter("running forward of")
             run = subject.run = capture(subject, symbolic=True)
@@ -152,6 +158,7 @@ class Work(Building):
         """The comparison of the converted model with the model, and the findings that it confirms."""
         model, given, specs = self._with_values("verify")
         from modellint.coreml import confirmed, verification
+        from modellint.coreml.judge import noted
         from modellint.coreml.package_layout import PackageError
         from modellint.coreml.saved import verify_package
         from modellint.coreml.verify import verify
@@ -180,6 +187,7 @@ class Work(Building):
         subject = self._subject(Built(model, given, True), execute=lambda _: found)
         rules = self._rules()
         diagnostics = confirmed.findings(subject, rules, found)
+        found = noted(subject, found, self._end())
         if found.verdict == verification.UNDECIDED and not found.cases:
             diagnostics += self._run(subject, rules)
         return self._answer(diagnostics) | {"verification": verification.to_json(found)}
@@ -187,8 +195,9 @@ class Work(Building):
     def _exported(self) -> dict[str, Any]:
         """The package, as a file, and what the checks of the model as it is find."""
         model, given, specs = self._with_values("export")
-        from modellint.coreml import exported, verdict
+        from modellint.coreml import exported
         from modellint.coreml.export import check, export
+        from modellint.coreml.judge import told
         from modellint.export_options import from_json
         from modellint.live.check import examine
 
@@ -201,7 +210,8 @@ class Work(Building):
         self._enter("checking")
         seen = examine(subject, rules)
         answer = self._answer([*found, *seen.diagnostics], asked=seen.asked)
-        answer["verdict"] = verdict.to_json(seen.verdicts, subject.destination.frontend) if seen.verdicts else None
+        # What else converts it, the export itself tells.
+        answer["verdict"] = told(subject, rules, [*found, *seen.diagnostics], end=-math.inf)
         failure = None if subject.run is None else subject.run.failure
         if failure is not None and failure.kind != "data":
             return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint import export_options
+from modellint.api import withheld
+from modellint.coreml.verification import AGREES, DIFFERS
 from modellint.diagnostic import Diagnostic
 from modellint.live.collector import undisturbed
 from modellint.live.place import Project
@@ -34,7 +37,8 @@ class Made(NamedTuple):
     """None where there is no package, or none that agrees."""
     summary: Exported
     diagnostics: Sequence[Diagnostic]
-    convertible: bool
+    convertible: bool | None
+    """Whether plain `ct.convert` takes the model."""
     verdict: str
 
 
@@ -62,7 +66,8 @@ def exported(
     model = ready(model, inputs)
     with undisturbed(), unchanged(model, inputs, values=False):
         check(model, inputs, options, seed)
-    found, _ = examine(model, example_inputs, None, None, None, root, chosen, varying)
+    # What else converts it, the export itself tells.
+    found, plain = examine(model, example_inputs, None, None, None, root, chosen, varying, spare=-math.inf)
     with _folder(output) as folder, undisturbed():
         with _temporaries_in(folder), unchanged(model, inputs, values=False):
             summary = export(
@@ -91,14 +96,43 @@ def exported(
                 except NotPlaced as error:
                     raise OSError(str(error)) from None
                 mlmodel = ct.models.MLModel(str(output), skip_model_load=True)
-    return Made(mlmodel, summary, found, summary.converts, _line(summary))
+    convertible = None if plain is None else withheld(plain["convertible"], found)
+    return Made(mlmodel, summary, found, convertible, _line(summary, plain))
 
 
-def _line(summary: Exported) -> str:
+def _line(summary: Exported, plain: Mapping[str, Any] | None) -> str:
+    """What became of it, in a line; ``plain`` is the verdict on `ct.convert` by itself."""
     if not summary.converts:
         return "Core ML: will not convert"
-    agrees = "agrees" if summary.ok else f"{summary.verification.verdict}: {summary.verification.reason}".rstrip(": ")
-    return f"Core ML: converts by {summary.route} · {agrees}"
+    by = (
+        "" if plain is None or plain["convertible"] is not False else f" with modellint export{_needed(summary, plain)}"
+    )
+    compared = summary.verification
+    agrees = {AGREES: "agrees", DIFFERS: "computes something else"}.get(
+        compared.verdict, "whether it agrees is undecided"
+    )
+    if compared.single == AGREES and compared.verdict != AGREES:
+        agrees = (
+            "float16 is not precise enough"
+            if compared.verdict == DIFFERS
+            else "agrees in float32, undecided in float16"
+        )
+    return f"Core ML: converts{by} by {summary.route} · {agrees}"
+
+
+def _needed(summary: Exported, plain: Mapping[str, Any]) -> str:
+    """What an export had to do where `ct.convert` refuses the model, as the check of the model tells it."""
+    refused = {one["operator"] for one in plain["routes"][plain["frontend"]]["blockers"]}
+    parts = []
+    for kind, verb in (("supplied", "supplies"), ("mended", "mends")):
+        told = [(one.what.partition(" at ")[0], one.exactness) for one in summary.changes if one.kind == kind]
+        needed = [f"{what}, {exact}" for what, exact in told if kind == "supplied" or what in refused]
+        if needed:
+            parts.append(f"{verb} {'; '.join(needed)}")
+    codes = dict.fromkeys(one.code for one in summary.changes if one.kind == "fixed" and one.code)
+    if codes and not parts:
+        parts.append(f"fixes {', '.join(codes)}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 @contextmanager

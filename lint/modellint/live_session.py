@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,8 +21,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modellint import merge
-from modellint.coreml.judge import execute, judge
-from modellint.coreml.verdict import to_json
+from modellint.coreml.judge import execute, judge, noted, told
 from modellint.diagnostic import Diagnostic
 from modellint.live import check as checks
 from modellint.live import checkpoint as checkpoints
@@ -37,6 +37,9 @@ from modellint.settings import Resolver, SettingsError, check_codes, find_root
 
 if TYPE_CHECKING:
     from modellint.coreml.verification import Verification
+
+SPARE = 60.0
+"""Seconds that may go by in a check until it is through with what else converts the model."""
 
 
 class Varying(NamedTuple):
@@ -77,10 +80,12 @@ def examine(
     root: str | os.PathLike[str] | None,
     chosen: Mapping[str, str],
     varying: Varying | None = None,
+    spare: float = SPARE,
 ) -> tuple[list[Diagnostic], Mapping[str, Any] | None]:
     """What ``modellint.check_model`` finds, sorted, and the verdict on the conversion, if one was asked for.
 
-    ``chosen`` are values of settings that go before those of the project.
+    ``chosen`` are values of settings that go before those of the project; ``spare`` the seconds that there are for trying what else
+    converts the model.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(_no_model(model))
@@ -108,14 +113,15 @@ def examine(
             judge=judge,
             execute=execute,
         )
-        found, asked, verdicts = checks.examine(subject, rules)
+        found, asked, _ = checks.examine(subject, rules)
         found = [*_failed(subject, rules), *found]
+        verdict = told(subject, rules, found, asks=_asks, end=time.monotonic() + spare)
     shown = [
         finding if finding.path is None else finding._replace(path=job.shown(Path(finding.path))) for finding in found
     ]
     settled = merge.settled(Checker(job), (), (), [merge.LiveResult("", tuple(shown), asked=asked)])
-    verdict = to_json(verdicts, top.destination.frontend) if verdicts else None
-    return [finding._replace(target=None) for finding in settled], verdict
+    left = [finding._replace(target=None) for finding in settled]
+    return left, None if verdict is None else verdict | {"wrong": merge.wrong(left, rules)}
 
 
 def fixed(
@@ -148,8 +154,10 @@ def verified(
 
     job = job_of(model, root, chosen)
     model = ready(model, inputs)
+    destination = job.resolver.top.destination
     with undisturbed(), unchanged(model, inputs, values=False):
-        return verify(model, inputs, job.resolver.top.destination, place.Project(job.root), seed=seed, with_layers=True)
+        found = verify(model, inputs, destination, place.Project(job.root), seed=seed, with_layers=True)
+        return noted(Subject(model, inputs, job.root, destination, judge=judge), found, time.monotonic() + SPARE)
 
 
 def prepared(model: nn.Module, example_inputs: Any) -> Inputs:
@@ -180,6 +188,10 @@ def _shaped(model: nn.Module, inputs: Inputs | None) -> nn.Module:
 def job_of(model: nn.Module, root: str | os.PathLike[str] | None, values: Mapping[str, str]) -> Job:
     """The project that a model belongs to, with its settings; ``values`` go before those."""
     return _job(_root(model, root), None, None, values)
+
+
+def _asks(model: nn.Module) -> str:
+    return "give example_inputs"
 
 
 def _no_model(value: object, function: str = "check_model") -> str:

@@ -50,7 +50,7 @@ def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mappi
     found: list[Diagnostic] = []
     for result in live:
         for seen in result.diagnostics:
-            twins = [index for index in by_code.get(seen.code, ()) if is_same(source[index], seen)]
+            twins = _worst([index for index in by_code.get(seen.code, ()) if is_same(source[index], seen)], source)
             for index in twins:
                 confirmed.setdefault(index, {}).setdefault(result.target, []).append(seen)
             if not twins:
@@ -64,6 +64,33 @@ def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mappi
         elif not _is_withdrawn(guess, live, rules):
             found.append(guess)
     return sorted(_most_specific(found, rules), key=lambda one: (one.sort_key, one.target or ""))
+
+
+def _worst(twins: list[int], source: Sequence[Diagnostic]) -> list[int]:
+    """Of several guesses about one statement those that say the most: what a run shows there, it shows once."""
+    if len(twins) < 2 or any(source[index].attribute is not None for index in twins):
+        return twins
+    worst = max(source[index].severity for index in twins)
+    return [index for index in twins if source[index].severity is worst]
+
+
+def wrong(found: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[dict[str, Any]]:
+    """The findings by which a model converts to something else, each with the routes by which it does."""
+    told = []
+    for one in found:
+        routes = rules[one.code].silent_by(one) if one.code in rules else ()
+        if routes:
+            place = None if one.span is None else {"row": one.span.row, "column": one.span.column}
+            told.append({"code": one.code, "filename": one.path, "location": place, "routes": list(routes)})
+    return told
+
+
+def about(found: Iterable[Diagnostic], result: LiveResult) -> Iterator[Diagnostic]:
+    """The findings that are about a live target: its own, and those of source about lines that it ran."""
+    for one in found:
+        ran = result.executed.get(one.path, frozenset()) if one.target is None and one.path is not None else frozenset()
+        if one.target == result.target or not ran.isdisjoint(_rows(one)):
+            yield one
 
 
 def is_same(guess: Diagnostic, seen: Diagnostic) -> bool:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import NamedTuple
 
+from modellint.coreml.supplied import exactness
 from modellint.rule import Hint, Rule
 from modellint.source.operator_table import EXPORT_SINCE, ROWS, VERSIONS
 from modellint.source.operators import public_name, table_version
@@ -42,6 +43,8 @@ class Support(NamedTuple):
     target: int
     """The iOS that it needs."""
     hints: tuple[Hint, ...] = ()
+    exactness: str | None = None
+    """How exact the converter is that an export supplies, or mends coremltools' own with; None where it has none."""
 
     def converts(self, route: Route, version: str | None) -> bool:
         """Whether it converts by one of the routes at a version."""
@@ -63,7 +66,8 @@ def support(name: str, version: str | None, rules: Iterable[Rule] = ()) -> Suppo
     else:
         raise Unknown(_unknown(name))
     named = () if text == found.operator else _hints(text, listed)
-    return found._replace(hints=tuple(dict.fromkeys((*_hints(found.operator, listed), *named))))
+    hints = tuple(dict.fromkeys((*_hints(found.operator, listed), *named)))
+    return found._replace(hints=hints, exactness=exactness(found.operator))
 
 
 def everything(version: str | None, rules: Iterable[Rule] = ()) -> Iterator[Support]:
@@ -72,7 +76,7 @@ def everything(version: str | None, rules: Iterable[Rule] = ()) -> Iterator[Supp
     for kind in sorted({*_by_kind(), *_converters()[0]}):
         rows = _rows_of(kind)
         one = _of_rows(rows, version) if rows else _of_converter(kind, version)
-        yield one._replace(hints=tuple(_hints(one.operator, listed)))
+        yield one._replace(hints=tuple(_hints(one.operator, listed)), exactness=exactness(one.operator))
 
 
 def _hints(operator: str, rules: Sequence[Rule]) -> Iterator[Hint]:

@@ -104,6 +104,8 @@ class Rule:
     twin: ClassVar[str] = ""
     """What of ``torch.nn`` is to be put around the value that the statement of a live finding binds, where a run of the model
     so fixed proves it; or ``register_buffer``."""
+    silent: ClassVar[tuple[str, ...]] = ()
+    """The routes (``trace``, ``export``) by which a model with an error of this rule converts without a word into something else."""
     withdraws: ClassVar[bool] = False
     """Whether a live check that finds nothing takes back what source said of a statement that ran for every instance."""
 
@@ -135,6 +137,10 @@ class Rule:
             help=advice,
             operator=operator,
         )
+
+    def silent_by(self, finding: Diagnostic) -> tuple[str, ...]:
+        """The routes by which the model converts without a word into something else, if a finding of this rule is an error."""
+        return self.silent if finding.severity is Severity.ERROR else ()
 
     def hints(self, operator: str) -> Iterable[Hint]:
         """What the rule knows of an operator (``aten::fmod``) beside whether it converts."""

@@ -55,7 +55,7 @@ def test_operators_without_converter_stand_at_their_lines(load: Load, route: str
         ("OPS001", "aten::fmod", "return torch.fmod(x, 3.0)"),
     ]
     assert report.convertible is False
-    assert report.verdict == "Core ML: will not convert · 2 operators at 3 places"
+    assert report.verdict.endswith(" · ct.convert refuses 2 operators at 3 places")
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -267,7 +267,7 @@ def test_fast_path_and_autograd_function_have_codes_of_their_own(load: Load) -> 
     assert report.verdict.endswith("converts with --frontend export")
     automatic = checked(module, torch.rand(1, 4, 8))
     assert automatic.convertible is True
-    assert automatic.verdict == "Core ML: will convert · --frontend export"
+    assert automatic.verdict == "Core ML: will convert · --frontend export · not compared: modellint verify"
     assert automatic.ok
 
 
@@ -291,7 +291,7 @@ def test_slopes_are_told_of_where_the_route_refuses_them(load: Load, rank: int) 
     for frontend in ("auto", "export"):
         report = checked(module, x, frontend=frontend)
         assert not report.diagnostics
-        assert report.verdict == "Core ML: will convert · --frontend export"
+        assert report.verdict == "Core ML: will convert · --frontend export · not compared: modellint verify"
     traced = checked(module, x, frontend="trace")
     assert told(traced) == [("OPS004", None, "self.act = nn.PReLU(3)")]
     assert traced.convertible is False
@@ -302,7 +302,7 @@ def test_slopes_are_no_matter_for_a_route_that_fails_elsewhere(load: Load) -> No
     module = load(PRELU.format("return torch.nanmedian(self.act(x))"))
     report = checked(module, torch.rand(2, 3, 4))
     assert told(report) == [("OPS001", "aten::nanmedian", "return torch.nanmedian(self.act(x))")]
-    assert report.verdict == "Core ML: will not convert · 1 operator at 1 place"
+    assert report.verdict.endswith(" · ct.convert refuses 1 operator at 1 place")
 
 
 def test_slopes_beside_torchs_functions(load: Load) -> None:
@@ -398,7 +398,7 @@ def test_a_model_that_does_not_run_is_not_judged(load: Load) -> None:
 def test_without_inputs_nothing_is_tried(load: Load) -> None:
     report = checked(load(forward("return torch.fmod(x, 2.0)")), None)
     assert report.convertible is None
-    assert report.verdict == ""
+    assert report.verdict == "Core ML: not tried · give example_inputs"
 
 
 @pytest.fixture
@@ -470,12 +470,15 @@ def test_report_of_the_command_line(load: Load, tmp_path: Path) -> None:
     load(forward("x = torch.fmod(x, 2.0)", "return F.celu(x)"))
     found = run(tmp_path, "--input", "2x3", "--frontend", "trace")
     (verdict,) = found["targets"]
-    assert set(verdict) == {"target", "convertible", "frontend", "routes"}
+    assert set(verdict) == {"target", "convertible", "frontend", "routes", "supplied", "wrong", "converts_with"}
     assert (verdict["convertible"], verdict["frontend"]) == (False, "trace")
     assert [one["operator"] for one in verdict["routes"]["trace"]["blockers"]] == ["aten::fmod", "aten::celu"]
     assert [one["evidence"] for one in found["diagnostics"]] == ["both", "both"]
     text = invoke(tmp_path, "--input", "2x3", "--frontend", "trace").stdout
-    assert text.splitlines()[-1] == "Core ML: will not convert · 2 operators at 2 places"
+    assert text.splitlines()[-1] == (
+        "Core ML: converts with modellint export (supplies aten::fmod, ≤ 4 ulps; aten::celu, ≤ 8 ulps) "
+        "· ct.convert refuses 2 operators at 2 places"
+    )
 
 
 def test_guesses_of_source_are_withdrawn_where_the_route_converts(load: Load, tmp_path: Path) -> None:
@@ -484,7 +487,9 @@ def test_guesses_of_source_are_withdrawn_where_the_route_converts(load: Load, tm
     assert "OPS001" in source.stdout
     live = invoke(tmp_path, "--input", "2x3")
     assert "OPS001" not in live.stdout
-    assert live.stdout.splitlines()[-1] == "Core ML: will convert · --frontend export"
+    assert live.stdout.splitlines()[-1] == (
+        "Core ML: will convert · --frontend export · not compared: modellint verify"
+    )
     assert live.exit_code == 0
 
 

@@ -62,7 +62,7 @@ ENVIRONMENTS = {
     ),
     "new numpy": (
         {"numpy-2.4.1.dist-info/METADATA": METADATA.format("numpy", "2.4.1")},
-        "Core ML: will not convert",
+        "Core ML: converts with modellint export (supplies aten::fmod",
     ),
 }
 

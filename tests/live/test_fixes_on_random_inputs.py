@@ -218,7 +218,7 @@ def test_of_a_live_model(name: str, tmp_path: Path) -> None:
     found = fixed_copy(model, given_inputs, Destination(), Project(tmp_path), judge=lambda subject: ())
     assert found.applied
     classes = [one.exactness for one in found.applied if one.exactness != BIT_EQUAL]
-    ulps = max((float(one.removeprefix("<= ").removesuffix(" ulps")) for one in classes), default=0.0)
+    ulps = max((float(one.removeprefix("≤ ").removesuffix(" ulps")) for one in classes), default=0.0)
     # Matrices that lie in another order in memory are multiplied in another order.
     moved = any(one.code in ("REG011", "REG012") for one in found.applied)
     in_evaluation(model)

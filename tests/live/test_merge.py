@@ -54,6 +54,12 @@ def merged(source: list[Diagnostic], *live: LiveResult) -> list[Diagnostic]:
     return merge(source, live, RULES)
 
 
+def test_a_run_confirms_the_worst_of_several_guesses_about_a_statement() -> None:
+    beside = guess(span=Span(3, 30, 3, 40), severity=Severity.INFO, message="where sizes vary")
+    (one,) = merged([guess(), beside], result(seen()))
+    assert (one.severity, one.evidence, one.span) == (Severity.ERROR, "both", Span(3, 9, 3, 20))
+
+
 def test_attribute_is_the_same_wherever_it_is_bound() -> None:
     about = {"class_name": "Net", "attribute": "layers"}
     (one,) = merged([guess(3, **about)], result(seen(7, **about)))
@@ -249,7 +255,8 @@ def test_report_names_the_targets() -> None:
     Path("net.py").write_text(BLOCKS, "utf-8")
     done = check("--output-format", "report", "--select", "REG001", "net.py:Small")
     (target,) = json.loads(done.stdout)["targets"]
-    assert target == {"target": "net.py:Small", "convertible": None, "frontend": None, "routes": {}}
+    nothing = {"convertible": None, "frontend": None, "routes": {}, "supplied": [], "wrong": [], "converts_with": []}
+    assert target == {"target": "net.py:Small"} | nothing
 
 
 def test_comments_hold_for_live_findings_too() -> None:

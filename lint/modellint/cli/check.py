@@ -342,7 +342,7 @@ def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Tex
             if top.output_format == "report":
                 from modellint.report import targets
 
-                verdicts = [targets.verdict_of(target, verdict, found) for target, verdict in outcome.targets]
+                verdicts = [targets.verdict_of(target, verdict, found, absolute) for target, verdict in outcome.targets]
                 return json_format.render_report(found, top.docs_url, absolute, __version__, verdicts)
             return json_format.render(found, top.docs_url, absolute)
         case _ if not found and not fixed and (outcome.unchecked or outcome.unread):

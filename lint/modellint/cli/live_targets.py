@@ -12,13 +12,14 @@ from modellint import live_run
 from modellint.cli.options import limits
 from modellint.cli.output import Waiting
 from modellint.diagnostic import Applicability
-from modellint.merge import settled
+from modellint.merge import about, settled, wrong
 from modellint.run import Checker, Outcome
 from modellint.source.replace import ReplaceError, replace_file
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Diagnostic
     from modellint.live_run import Wanted
+    from modellint.merge import LiveResult
     from modellint.run import Job
 
 _FAILED = ("LNT002", "LNT003", "LNT004", "SHP008")
@@ -45,8 +46,15 @@ def check(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, opt
                 f"warning: {checked.result.target} was not checked: {checked.result.diagnostics[0].message}", err=True
             )
         results.append(checked.result)
-    outcome.targets = [(result.target, result.verdict) for result in results]
     outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
+    outcome.targets = [(result.target, _verdict(job, result, outcome.diagnostics)) for result in results]
+
+
+def _verdict(job: Job, result: LiveResult, found: Sequence[Diagnostic]) -> Mapping[str, Any] | None:
+    """The verdict on a target, with the findings by which it converts to something else."""
+    if result.verdict is None:
+        return None
+    return {**result.verdict, "wrong": wrong(about(found, result), job.rules)}
 
 
 def fix_proven(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> bool:

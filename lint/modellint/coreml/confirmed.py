@@ -17,16 +17,22 @@ if TYPE_CHECKING:
     from modellint.rule import Rule
 
 CONFIRMED = "confirmed by execution"
+_FRONTENDS = {"decomposed": "export"}
+"""What `--frontend` calls a route, where that is another word."""
 
 
 def findings(subject: Subject, rules: Mapping[str, Rule], found: Verification) -> list[Diagnostic]:
-    """What rules about the execution find, and of the others what stands where the program first departs.
+    """What rules about the execution find, what says that the route taken leads to something else, and of the others what stands where
+    the program first departs.
 
     Of a model that does not convert, or does not run, it is the errors, which say why.
     """
     about = {rule.code for rule in live_rules(rules) if "execution" in rule.live_needs.split()}
     refused = found.verdict == NOT_CONVERTED or (found.verdict == UNDECIDED and not found.cases)
-    wanted = rules if refused or found.first_difference is not None else {code: rules[code] for code in about}
+    route = _FRONTENDS.get(found.route, found.route)
+    silent = {code for code, rule in rules.items() if route in rule.silent}
+    departs = refused or found.first_difference is not None
+    wanted = rules if departs else {code: rule for code, rule in rules.items() if code in about | silent}
     shown = []
     for one in examine(subject, wanted).diagnostics:
         at = None if one.path is None or one.span is None else Place(one.path, one.span)
@@ -34,4 +40,6 @@ def findings(subject: Subject, rules: Mapping[str, Rule], found: Verification) -
             shown.append(one)
         elif subject.is_confirmed(at):
             shown.append(one._replace(help=f"{one.help}\n{CONFIRMED}" if one.help else CONFIRMED))
+        elif one.code in rules and route in rules[one.code].silent_by(one):
+            shown.append(one)
     return shown

@@ -22,10 +22,12 @@ from modellint.live.place import Place, Project
 from modellint.live.unchanged import unchanged
 
 if TYPE_CHECKING:
+    from modellint.coreml.conversion import Captured as Conversion
+    from modellint.coreml.converters import Used
     from modellint.live.subject import Inputs
     from modellint.settings import Destination
 
-__all__ = ["Blocker", "Verdict", "at_rest", "choose", "dry_run"]
+__all__ = ["Blocker", "Verdict", "at_rest", "choose", "dry_run", "supplied_run"]
 
 _NO_OUTPUT = ("Only tensors, lists, tuples of tensors", "Tracer cannot infer type of", "Found <class")
 """How torch begins to say that it does not capture what a model returns."""
@@ -43,7 +45,7 @@ def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destinati
 
     The model is captured in evaluation mode, on real tensors, and left as it was. Nothing is raised, and nothing printed.
     """
-    reason = unknown_version() or (_numpy_is_too_new() if route == "trace" else None)
+    reason = _not_judged(route)
     if reason is not None:
         return Verdict(route, None, reason=reason)
     try:
@@ -52,6 +54,39 @@ def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destinati
     except _RAISED as error:
         # A model may do anything, and a check of it has more to tell than this.
         return Verdict(route, None, reason=f"the dry run failed: {type(error).__name__}: {_first_line(str(error))}")
+
+
+def supplied_run(
+    model: nn.Module, inputs: Inputs, route: str, destination: Destination, project: Project
+) -> tuple[Verdict, tuple[Used, ...]]:
+    """The same with all that an export supplies to coremltools, and the converters of ours that took part.
+
+    What only a pass of ours can tell, of tensors of more than five dimensions, is told by the conversion itself.
+    """
+    reason = _not_judged(route)
+    if reason is not None:
+        return Verdict(route, None, reason=reason), ()
+    from modellint.coreml.conversion import NotConverted, captures
+
+    found: tuple[Verdict, tuple[Used, ...]] = Verdict(route, False), ()
+    try:
+        with at_rest(model, inputs), captures(model, inputs, destination, route, supplied=True) as sequence:
+            attempt = _Attempt(model, inputs, destination, project)
+            for at in range(len(sequence)):
+                try:
+                    found = attempt.supplied(sequence[at])
+                except NotConverted:
+                    continue
+                if found[0].convertible:
+                    break
+    except _RAISED:
+        # An export fails in the same way, and says why.
+        return Verdict(route, False), ()
+    return found
+
+
+def _not_judged(route: str) -> str | None:
+    return unknown_version() or (_numpy_is_too_new() if route == "trace" else None)
 
 
 def _numpy_is_too_new() -> str | None:
@@ -94,6 +129,7 @@ class _Attempt:
     def __init__(self, model: nn.Module, inputs: Inputs, destination: Destination, project: Project) -> None:
         self._model = model
         self._inputs = inputs
+        self._destination = destination
         self._target = specification(destination.ios)
         self._half = destination.precision == "fp16"
         self._project = project
@@ -141,6 +177,18 @@ class _Attempt:
         seconds = before[0] + ready - began, before[1] + time.perf_counter() - ready
         blockers = tuple(_grouped(self._blocker(failure, captured) for failure in failures))
         return Verdict(route, not blockers, blockers, seconds=seconds, complete=program is not None)
+
+    def supplied(self, captured: Conversion) -> tuple[Verdict, tuple[Used, ...]]:
+        """The verdict on what was captured for an export, with converters of ours. Raises ``NotConverted``."""
+        from modellint.coreml.conversion import convert
+        from modellint.coreml.converters import supplied
+
+        with supplied(self._destination) as ours:
+            verdict = self._verdict(captured.route, lambda: captured.captured)
+        if {one.kind for one in verdict.blockers} == {"rank"}:
+            used = convert(captured, self._destination, "fp32", supplied=True).used
+            return verdict._replace(convertible=True, blockers=()), used
+        return verdict, tuple(ours.used)
 
     def _not_captured(self, route: str, error: BaseException, seconds: tuple[float, float]) -> Verdict:
         trouble = self._trouble()

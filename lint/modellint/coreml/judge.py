@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from modellint.coreml import installed
-from modellint.coreml.verdict import ROUTES, Verdict
+from modellint.coreml.verdict import ROUTES, Verdict, to_json
+from modellint.coreml.ways import Silent, ways
+from modellint.live.check import needs_of
+from modellint.live.wanted import wanted
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from modellint.coreml.verification import Verification
+    from modellint.diagnostic import Diagnostic
     from modellint.live.subject import Subject
+    from modellint.rule import Rule
 
 
 def judge(subject: Subject) -> tuple[Verdict, ...]:
@@ -39,6 +49,48 @@ def judge(subject: Subject) -> tuple[Verdict, ...]:
         if found[-1].convertible:
             break
     return tuple(found)
+
+
+def told(
+    subject: Subject,
+    rules: Mapping[str, Rule],
+    found: Sequence[Diagnostic],
+    *,
+    asks: Callable[[nn.Module], str] = wanted,
+    end: float = math.inf,
+) -> dict[str, Any] | None:
+    """What a check says of a model's conversion, as JSON's own types; None where no rule asks about it.
+
+    ``found`` are its findings; ``asks`` says in words what to give where the model has no inputs. Whatever else may convert the
+    model is tried unless it might take longer than ``end``.
+    """
+    if "conversion" not in needs_of(rules):
+        return None
+    frontend = subject.destination.frontend
+    if not subject.may_convert or not subject.verdicts:
+        return to_json((Verdict(ROUTES[0], None, reason=_not_tried(subject, found, asks)),), frontend)
+    silent = [Silent(one.code, one.operator, rules[one.code].silent_by(one)) for one in found if one.code in rules]
+    return to_json(subject.verdicts, frontend, ways(subject, [one for one in silent if one.routes], end))
+
+
+def noted(subject: Subject, found: Verification, end: float) -> Verification:
+    """A verification of a model that does not convert, with a note on what converts it."""
+    from modellint.coreml.verification import NOT_CONVERTED
+    from modellint.report.targets import ways_of
+
+    if found.verdict != NOT_CONVERTED or not subject.verdicts:
+        return found
+    told = ways_of(to_json(subject.verdicts, subject.destination.frontend, ways(subject, end=end)))
+    return replace(found, notes=(*found.notes, *told))
+
+
+def _not_tried(subject: Subject, found: Sequence[Diagnostic], asks: Callable[[nn.Module], str]) -> str:
+    if subject.inputs is None:
+        return asks(subject.model)
+    if not subject.has_values:
+        return "its parameters have no values"
+    codes = ", ".join(dict.fromkeys(one.code for one in found if one.code in ("SHP008", "LNT003")))
+    return "the model does not run" + (f": {codes}" if codes else "")
 
 
 def execute(subject: Subject) -> Verification:

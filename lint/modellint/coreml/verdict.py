@@ -80,8 +80,32 @@ def blockers(subject: Subject, *kinds: str) -> Iterator[tuple[Blocker, str]]:
                 yield blocker, CAPTURES[verdict.route]
 
 
-def to_json(verdicts: Sequence[Verdict], frontend: str) -> dict[str, Any]:
-    """What the report says of a target: the verdict that counts, and what stands behind it by each route that was tried."""
+class Supply(NamedTuple):
+    """A converter of ours that an export converts a model with, where coremltools has none, or refuses."""
+
+    operator: str
+    exactness: str
+    kind: str
+    """``supplied`` or ``mended``."""
+
+
+class Ways(NamedTuple):
+    """What else converts a model; each was tried."""
+
+    options: tuple[str, ...] = ()
+    """Commands and options, as in ``modellint export`` and ``--deployment-target iOS18``."""
+    supplied: tuple[Supply, ...] = ()
+    """What an export supplies for that."""
+    fixed: tuple[str, ...] = ()
+    """Codes of the findings that it fixes before."""
+
+
+NO_WAYS = Ways()
+
+
+def to_json(verdicts: Sequence[Verdict], frontend: str, ways: Ways = NO_WAYS) -> dict[str, Any]:
+    """What the report says of a target: the verdict that counts, what stands behind it by each route that was tried, and what else
+    converts it."""
     chosen = choose(verdicts, frontend)
     return {
         "convertible": None if chosen is None else chosen.convertible,
@@ -91,6 +115,9 @@ def to_json(verdicts: Sequence[Verdict], frontend: str) -> dict[str, Any]:
             one.route: {"convertible": one.convertible, "blockers": list(map(_blocker_to_json, one.blockers))}
             for one in verdicts
         },
+        "ways": list(ways.options),
+        "fixed": list(ways.fixed),
+        "supplied": [one._asdict() for one in ways.supplied],
     }
 
 

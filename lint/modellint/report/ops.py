@@ -45,6 +45,8 @@ def _to_json(one: Support, version: str | None) -> dict[str, Any]:
                 "decompositions": one.export.decomposed,
             },
         },
+        "supplied": None if one.converter else one.exactness,
+        "mended": one.exactness if one.converter else None,
         "target": f"iOS{one.target}" if one.trace.since or one.export.since else None,
         "rewrite": next((hint.text for hint in one.hints if hint.kind == "rewrite"), None),
         "refused": [hint.text for hint in one.hints if hint.kind == "refused"],
@@ -76,6 +78,9 @@ def _beside(one: Support) -> list[str]:
     if one.names:
         more = len(one.names) - _NAMES
         texts.append(", ".join(one.names[:_NAMES]) + (f" and {more} more" if more > 0 else ""))
+    if one.exactness is not None:
+        does = "has one of its own" if one.converter else "supplies a converter"
+        texts.append(f"modellint export {does} ({one.exactness})")
     texts.extend(hint.text for hint in one.hints if hint.text)
     texts.extend(dict.fromkeys(hint.issue for hint in one.hints if hint.issue is not None))
     return texts

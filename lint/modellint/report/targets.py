@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from modellint.coreml.supplied import EXPORT
 from modellint.diagnostic import Diagnostic, Severity
 from modellint.report.style import visible
 
@@ -44,11 +45,31 @@ def notes(group: Sequence[Diagnostic]) -> list[str]:
     return lines
 
 
-def verdict_of(target: str, verdict: Mapping[str, Any] | None, diagnostics: Iterable[Diagnostic]) -> dict[str, Any]:
-    """What ``report`` says of a target; a verdict that no error stands for is withheld."""
-    found: dict[str, Any] = {"target": target, "convertible": None, "frontend": None, "routes": {}}
+def verdict_of(
+    target: str,
+    verdict: Mapping[str, Any] | None,
+    diagnostics: Iterable[Diagnostic],
+    filename: Callable[[str], str] = str,
+) -> dict[str, Any]:
+    """What ``report`` says of a target; a verdict that no error stands for is withheld. ``filename`` says how files are named."""
+    found: dict[str, Any] = {
+        "target": target,
+        "convertible": None,
+        "frontend": None,
+        "routes": {},
+        "supplied": [],
+        "wrong": [],
+        "converts_with": [],
+    }
     if verdict is not None:
-        found.update({key: verdict[key] for key in ("convertible", "frontend", "routes")})
+        found.update({key: verdict[key] for key in ("convertible", "frontend", "routes", "supplied")})
+        found["converts_with"] = verdict["ways"]
+        if verdict["convertible"]:
+            found["wrong"] = [
+                {**one, "filename": None if one["filename"] is None else filename(one["filename"])}
+                for one in verdict.get("wrong", ())
+                if verdict["frontend"] in one["routes"]
+            ]
     if found["convertible"] is False and not any(
         one.severity is Severity.ERROR and one.target == target for one in diagnostics
     ):
@@ -57,21 +78,83 @@ def verdict_of(target: str, verdict: Mapping[str, Any] | None, diagnostics: Iter
 
 
 def line_of(verdict: Mapping[str, Any] | None, diagnostics: Iterable[Diagnostic], target: str | None = None) -> str:
-    """A verdict in one line; empty where nothing was tried. ``target`` is named where there are several."""
+    """A verdict in one line; empty where nothing was tried. ``target`` is named where there are several.
+
+    A dry run proves that a conversion goes through, and nothing of what the result computes: the line says so.
+    """
     if verdict is None:
         return ""
     head = "Core ML" if target is None else f"Core ML, {visible(target)}"
-    routes = verdict["routes"]
     if verdict["convertible"] is None:
         return f"{head}: not tried · {verdict['reason']}"
-    route = verdict["frontend"]
-    if verdict["convertible"]:
-        return f"{head}: will convert · --frontend {route}"
-    parts = [f"{head}: will not convert", _counted(routes[route]["blockers"])]
-    if fixable := sum(one.fix is not None and one.evidence != "source" for one in diagnostics):
-        parts.append(f"{fixable} fixable")
-    parts.extend(f"converts with --frontend {name}" for name, other in routes.items() if other["convertible"])
-    return " · ".join(parts)
+    route, wrong, ways = verdict["frontend"], verdict.get("wrong", ()), verdict["ways"]
+    here = [one for one in wrong if route in one["routes"]]
+    parts = []
+    if verdict["convertible"] and here:
+        parts.append(f"converts, and computes something else: {_places(here)}")
+        if answers := _answers(verdict):
+            parts.append(f"{EXPORT} {answers}")
+    elif verdict["convertible"]:
+        parts += [f"will convert · --frontend {route}", "not compared: modellint verify"]
+        others = [one for one in wrong if route not in one["routes"]]
+        if others:
+            by = dict.fromkeys(other for one in others for other in one["routes"])
+            parts.append(f"by {' and '.join(by)} it computes something else: {_places(others)}")
+    else:
+        refused = _counted(verdict["routes"][route]["blockers"])
+        parts += ["will not convert", refused]
+        if fixable := sum(one.fix is not None and one.evidence != "source" for one in diagnostics):
+            parts.append(f"{fixable} fixable")
+        if EXPORT in ways:
+            parts[:2] = [_by_export(verdict), f"ct.convert refuses {refused}"]
+    parts += _others(verdict)
+    return f"{head}: {' · '.join(parts)}"
+
+
+def ways_of(verdict: Mapping[str, Any]) -> list[str]:
+    """What else converts a model that `ct.convert` refuses, each in a few words."""
+    return [*([_by_export(verdict)] if EXPORT in verdict["ways"] else []), *_others(verdict)]
+
+
+def _by_export(verdict: Mapping[str, Any]) -> str:
+    answers = _answers(verdict)
+    return f"converts with {EXPORT}" + (f" ({answers})" if answers else "")
+
+
+def _others(verdict: Mapping[str, Any]) -> Iterator[str]:
+    """The other routes and deployment targets for which a model converts."""
+    for name, other in verdict["routes"].items():
+        if name != verdict["frontend"] and other["convertible"]:
+            lies = [one for one in verdict.get("wrong", ()) if name in one["routes"]]
+            said = f", and computes something else: {_places(lies)}" if lies else ""
+            yield f"converts with --frontend {name}{said}"
+    told = (EXPORT, *(f"--frontend {name}" for name in verdict["routes"]))
+    for way in verdict["ways"]:
+        if way not in told:
+            yield f"converts with {way}"
+
+
+def _answers(verdict: Mapping[str, Any]) -> str:
+    """What an export does about what `ct.convert` refuses, or gets wrong."""
+    parts = [f"fixes {', '.join(verdict['fixed'])}"] if verdict["fixed"] else []
+    for kind, verb in (("supplied", "supplies"), ("mended", "mends")):
+        given = [f"{one['operator']}, {one['exactness']}" for one in verdict["supplied"] if one["kind"] == kind]
+        more = len(given) - _MOST
+        if given:
+            parts.append(f"{verb} {'; '.join(given[:_MOST])}" + (f"; and {more} more" if more > 0 else ""))
+    return "; ".join(parts)
+
+
+def _places(wrong: Sequence[Mapping[str, Any]]) -> str:
+    """The findings that a model computes something else, in a few words."""
+    shown = [
+        one["code"]
+        if one["filename"] is None
+        else f"{one['code']} at {visible(one['filename'])}:{one['location']['row']}"
+        for one in wrong[:_MOST]
+    ]
+    more = len(wrong) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _counted(blockers: Sequence[Mapping[str, Any]]) -> str:

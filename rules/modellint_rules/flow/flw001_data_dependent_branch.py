@@ -83,6 +83,7 @@ class DataDependentBranch(Rule):
     code = "FLW001"
     name = "data-dependent-branch"
     severity = Severity.ERROR
+    silent = ("trace",)
     live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({BRANCHES}))
     only_modules = True

@@ -78,6 +78,7 @@ class TensorToPython(Rule):
     code = "FLW002"
     name = "tensor-to-python"
     severity = Severity.ERROR
+    silent = ("trace",)
     live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({NUMBERS}))
     only_modules = True

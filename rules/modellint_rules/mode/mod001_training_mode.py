@@ -81,6 +81,11 @@ class TrainingMode(Rule):
     code = "MOD001"
     name = "training-mode"
     severity = Severity.ERROR
+    silent = ("trace", "export")
+
+    def silent_by(self, finding: Diagnostic) -> tuple[str, ...]:
+        """What `eval()` does not reach: the rest is captured in evaluation mode."""
+        return () if finding.attribute is None else super().silent_by(finding)
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every module for its mode, and those in training whether it matters."""

@@ -83,6 +83,7 @@ class DropoutAlwaysOn(Rule):
     code = "MOD002"
     name = "dropout-always-on"
     severity = Severity.ERROR
+    silent = ("trace", "export")
     live_needs = "run"
     needs = (frozenset("~" + name for name in (*ON_BY_DEFAULT, *OFF_BY_DEFAULT)), frozenset({DROPS}))
     fixable = "`training=self.training`"

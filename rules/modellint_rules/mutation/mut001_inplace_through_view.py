@@ -84,6 +84,7 @@ class InplaceThroughView(Rule):
     code = "MUT001"
     name = "inplace-through-view"
     severity = Severity.ERROR
+    silent = ("trace",)
     live_needs = "run"
     withdraws = True
     needs = (frozenset({"forward"}), frozenset({SHARES}))

@@ -86,6 +86,7 @@ class TensorIndexAssign(Rule):
     code = "MUT002"
     name = "tensor-index-assign"
     severity = Severity.ERROR
+    silent = ("trace",)
     live_needs = "run"
     withdraws = True
     needs = (frozenset({"forward"}), frozenset({INDEXED}))

@@ -88,6 +88,7 @@ class BufferMutatedWithoutState(Rule):
     code = "MUT005"
     name = "buffer-mutated-without-state"
     severity = Severity.ERROR
+    silent = ("trace",)
     live_needs = "run"
     withdraws = True
     needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))

@@ -73,6 +73,7 @@ class IntOutsideInt32(Rule):
     code = "NUM006"
     name = "int-outside-int32"
     severity = Severity.ERROR
+    silent = ("trace", "export")
     live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({LONG_NUMBERS}))
     only_modules = True

@@ -28,7 +28,8 @@ class OpNotSupported(Rule):
     ATen decompositions only. In code that runs in training only, or only where a flag of `forward` or of the class has another
     value than its default, it is for information; in a loss (`class …Loss`, `def …_loss`, `if labels is not None`) nothing is
     said. The table of operators was made by capturing and converting each of them; the setting `coreml-version` says which
-    version of coremltools to ask it about.
+    version of coremltools to ask it about. Where `modellint export` supplies a converter of its own, the message says so, and how
+    exact that is; it is a finding all the same, as `ct.convert` by itself refuses the operator.
 
     Of a live model it reports every operator that the installed coremltools has no converter for, in one run, each at the
     statement that makes it; operators that layers and decompositions of torch run included. They are those of the route
@@ -121,7 +122,8 @@ class OpNotSupported(Rule):
             yield code.finding(
                 self,
                 call.node,
-                f"`{shown(row.name)}` {_failure(row)}: coremltools {version_shown(version)} has no converter for `{row.kind}`",
+                f"`{shown(row.name)}` {_failure(row)}: coremltools {version_shown(version)} has no converter for "
+                f"`{row.kind}`{_supplied(row.kind)}",
                 severity=severity,
                 statement=call.statement,
                 advice=_advice(row),
@@ -137,7 +139,7 @@ class OpNotSupported(Rule):
                 self,
                 node,
                 f"`{sign.text}` of tensors does not convert{route}: coremltools {version_shown(version)} has no converter for "
-                f"`aten::{sign.kind}`",
+                f"`aten::{sign.kind}`{_supplied(f'aten::{sign.kind}')}",
                 severity=Severity.INFO if aside else worst,
                 advice=_advice(like._replace(kind=f"aten::{sign.kind}")),
                 operator=f"aten::{sign.kind}",
@@ -152,7 +154,8 @@ class OpNotSupported(Rule):
                 continue
             yield subject.finding(
                 self,
-                f"`{blocker.operator}` does not convert from `{capture}`: {coremltools()} has no converter for it",
+                f"`{blocker.operator}` does not convert from `{capture}`: {coremltools()} has no converter for it"
+                f"{_supplied(blocker.operator)}",
                 at=blocker.place,
                 modules=blocker.modules,
                 operator=blocker.operator,
@@ -168,6 +171,14 @@ def _failure(row: Operator) -> str:
     if row.export:
         return "does not convert from `torch.jit.trace`"
     return "converts only from `torch.export` with core ATen decompositions"
+
+
+def _supplied(operator: str) -> str:
+    """What an export does about it."""
+    from modellint.coreml.supplied import exactness
+
+    exact = exactness(operator)
+    return "" if exact is None else f"; `modellint export` supplies one ({exact})"
 
 
 def _rewrite(operator: str) -> str | None:

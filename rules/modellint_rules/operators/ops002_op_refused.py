@@ -152,11 +152,32 @@ class OpRefused(Rule):
                 continue
             yield subject.finding(
                 self,
-                f"{_said(blocker, capture)}: {blocker.message}",
+                f"{_said(blocker, capture)}: {blocker.message}{_cause(subject, blocker)}",
                 at=returning(subject, lambda value: True) if is_output else blocker.place,
                 modules=blocker.modules,
                 operator=blocker.operator,
             )
+
+
+def _cause(subject: Subject, blocker: Blocker) -> str:
+    """What PyTorch does not see, and a trace therefore takes for constants."""
+    if "requires grad as a constant" not in blocker.message:
+        return ""
+    from torch import Tensor
+
+    from modellint_rules.registration.held_state import groups
+
+    found = []
+    for group in groups(subject, *_HIDDEN):
+        values = [held.value for held in group.held]
+        weights = (part for one in values for part in ((one,) if isinstance(one, Tensor) else one.parameters()))
+        if any(one.requires_grad for one in weights):
+            found.append(f"`self.{group.attribute}` ({_HIDDEN[group.held[0].kind][group.is_keyed]})")
+    return f"; it is hidden in {', '.join(dict.fromkeys(found))}" if found else ""
+
+
+_HIDDEN = {"module": ("REG001", "REG002"), "parameter": ("REG004", "REG005"), "tensor": ("REG015", "REG015")}
+"""Codes of the rules that report what hides something, by position and by name."""
 
 
 def _from(use: Refusal) -> str:

@@ -74,6 +74,7 @@ class ArgmaxFlattened(Rule):
     code = "OPS006"
     name = "argmax-flattened"
     severity = Severity.ERROR
+    silent = ("trace", "export")
     live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({"argmax", "argmin"}))
     only_modules = True

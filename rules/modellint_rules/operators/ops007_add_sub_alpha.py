@@ -74,6 +74,7 @@ class AddSubAlpha(Rule):
     code = "OPS007"
     name = "add-sub-alpha"
     severity = Severity.ERROR
+    silent = ("export",)
     supersedes = ("OPS001", "OPS002")
     live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({"alpha"}))

@@ -75,6 +75,7 @@ class MaskPlusIndex(Rule):
     code = "OPS008"
     name = "mask-plus-index"
     severity = Severity.ERROR
+    silent = ("trace", "export")
     live_needs = "run"
     needs = (frozenset({"forward"}), frozenset({MIXED}))
     only_modules = True

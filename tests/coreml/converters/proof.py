@@ -123,7 +123,7 @@ def _bounded(values: Tensor, precision: str) -> Tensor:
 
 def allowed(exactness: str) -> float:
     """The units in the last place that a class allows."""
-    return 0.0 if exactness == "bit-equal" else float(exactness.removeprefix("<= ").removesuffix(" ulps"))
+    return 0.0 if exactness == "bit-equal" else float(exactness.removeprefix("≤ ").removesuffix(" ulps"))
 
 
 def _magnitude(given: Tensor) -> float:

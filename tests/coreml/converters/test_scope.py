@@ -66,7 +66,7 @@ def test_conversion_leaves_nothing_behind(route: str) -> None:
 def test_used_tells_what_took_part() -> None:
     (used,) = converted(Product(), torch.randn(2, 3)).used
     assert (used.operator, used.kind, used.places) == ("aten::addcmul", "supplied", 1)
-    assert used.exactness.startswith("<= ")
+    assert used.exactness.startswith("≤ ")
 
 
 def test_nothing_is_used_where_nothing_is_needed() -> None:

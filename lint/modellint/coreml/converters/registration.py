@@ -29,7 +29,7 @@ BIT_EQUAL = "bit-equal"
 
 def within(ulps: int) -> str:
     """The exactness class of a converter whose results are so many units in the last place of float32 off, at most."""
-    return f"<= {ulps} ulps"
+    return f"≤ {ulps} ulps"
 
 
 class Used(NamedTuple):
@@ -40,7 +40,7 @@ class Used(NamedTuple):
     kind: Kind
     """``supplied`` where coremltools has none, ``mended`` where it has one that is wrong or refuses."""
     exactness: str
-    """``bit-equal``, or ``<= N ulps`` of float32."""
+    """``bit-equal``, or ``≤ N ulps`` of float32."""
     nodes: tuple[str, ...]
     """The nodes of the captured program that it converted."""
 

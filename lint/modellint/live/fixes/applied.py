@@ -19,7 +19,7 @@ class Applied:
     modules: tuple[str, ...]
     """The paths of the modules, or the names of the state, that it changed."""
     exactness: str = BIT_EQUAL
-    """``bit-equal``, or ``<= N ulps``: N units in the last place of the output's largest magnitude."""
+    """``bit-equal``, or ``≤ N ulps``: N units in the last place of the output's largest magnitude."""
     note: str = ""
     """What else is to be known of it; of one that was taken back, why."""
 

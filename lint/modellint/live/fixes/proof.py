@@ -84,7 +84,7 @@ class Proof:
             return BIT_EQUAL, ""
         if farthest > MOST_ULPS:
             return "", f"the outputs differ by {farthest:.3g} units in the last place"
-        return f"<= {_MARGIN * 2 ** math.ceil(math.log2(max(farthest, 1)))} ulps", ""
+        return f"≤ {_MARGIN * 2 ** math.ceil(math.log2(max(farthest, 1)))} ulps", ""
 
 
 def _cases(inputs: Inputs) -> Iterator[Case]:
