@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from modellint.coreml.mil.compare import LIMIT, SNR, Difference, compare
 from modellint.coreml.mil.executor import ExecutionError
 from modellint.coreml.predictor import Misfit, Predictor
 from modellint.coreml.program_sizes import in_program
-from modellint.coreml.reference import STEPS, Raised, Reference, copied
+from modellint.coreml.reference import STEPS, Raised, Reference, Row, copied
 from modellint.coreml.untrained import untrained
 from modellint.coreml.verification import AGREES, DIFFERS, UNDECIDED, Case, Output, worst
 from modellint.coreml.yardstick import Judgement, Yardstick
@@ -178,7 +178,7 @@ class Comparison:
             if predictor is not None:
                 largest, note = self._compared(predictor, leaves, case, expected)
             if halved is not None and case.usual:
-                half = self._half_compared(halved, leaves, case, expected)
+                half = self._half_compared(halved, [leaves], case, expected)
             self.cases.append(Case(case.label, largest, half, note))
             self._longest = max(self._longest, time.monotonic() - began)
             if self.after is not None:
@@ -279,9 +279,10 @@ class Comparison:
         found: Sequence[Tensor],
         expected: Sequence[Tensor],
         case: Given,
-        count: int = 1,
+        row: Row | None = None,
     ) -> Iterator[Output]:
-        yardstick = Yardstick(self.reference, case.inputs, list(expected), count, self.weights_rounded)
+        row = row or Row((case.inputs,))
+        yardstick = Yardstick(self.reference, row, list(expected), len(row.each), self.weights_rounded)
         for at, (value, right) in enumerate(zip(found, expected, strict=False)):
             one = compare(value, right)
             name = predictor.output_names[at]
@@ -317,10 +318,10 @@ class Comparison:
             )
 
     def _half_compared(
-        self, predictor: Predictor, leaves: Sequence[Any], case: Given, expected: Sequence[Tensor], count: int = 1
+        self, predictor: Predictor, row: Sequence[Sequence[Any]], case: Given, expected: Sequence[Tensor]
     ) -> float | None:
         try:
-            found = predictor(leaves, count)[-1]
+            found = predictor.in_a_row(row)[-1]
         except Misfit:
             return None
         except ExecutionError as error:
@@ -346,29 +347,41 @@ class Comparison:
             self.notes.append("several predictions in a row were not compared, for want of time")
             return
         try:
-            runs = self.reference.steps(self.inputs, STEPS)
+            written = self.reference.written(self.inputs)
         except Raised as error:
             self.notes.append(f"a second run in a row raises {error}")
             return
-        varies = any(not _same(a, b) for run in runs[1:] for a, b in zip(runs[0], run, strict=False))
-        if not varies and not (predictor or halved or _nothing()).is_stateful:
+        if written or (predictor or halved or _nothing()).is_stateful:
+            self._over_row(predictor, halved, route, [Given(EXAMPLE, self.inputs, True)] * STEPS)
+            others = list(islice(variants(self.inputs, self._specs, self.seed), STEPS + 1))[1:]
+            if self.mismatch is None and all(one.usual for one in others):
+                self._over_row(predictor, halved, route, others)
+
+    def _over_row(
+        self, predictor: Predictor | None, halved: Predictor | None, route: str, row: Sequence[Given]
+    ) -> None:
+        """Compare predictions in a row, the state of which goes from one to the next."""
+        inputs = Row(tuple(one.inputs for one in row))
+        try:
+            runs = self.reference.steps(inputs, len(row))
+        except Raised as error:
+            self.notes.append(f"a second run in a row raises {error}")
             return
-        case = Given(EXAMPLE, self.inputs, True)
-        leaves = self.leaves(self.inputs, route)
-        found: Sequence[list[Tensor] | None] = [None] * STEPS
+        leaves = [self.leaves(one.inputs, route) for one in row]
+        found: Sequence[list[Tensor] | None] = [None] * len(row)
         if predictor is not None:
             try:
-                found = predictor(leaves, STEPS)
+                found = predictor.in_a_row(leaves)
             except ExecutionError as error:
-                self._fail(case, runs[0], str(error))
+                self._fail(row[0], runs[0], str(error))
                 return
-        for count, (values, expected) in enumerate(zip(found, runs, strict=True), 1):
-            step = case._replace(label=f"{EXAMPLE}, prediction {count}")
+        for count, (case, values, expected) in enumerate(zip(row, found, runs, strict=True), 1):
+            step = case._replace(label=f"{case.label}, prediction {count}")
             outputs: list[Output] = []
             if values is not None and predictor is not None:
-                outputs = list(self._judged(predictor, values, expected, step, count))
+                outputs = list(self._judged(predictor, values, expected, step, Row(inputs.each[:count])))
                 self._keep(self._outputs, outputs)
-            half = None if halved is None else self._half_compared(halved, leaves, step, expected, count)
+            half = None if halved is None else self._half_compared(halved, leaves[:count], step, expected)
             self.cases.append(Case(step.label, None if values is None else worst(outputs), half))
             bad = tuple(at for at, one in enumerate(outputs) if not one.ok)
             if bad:

@@ -13,6 +13,7 @@ from torch import Tensor
 from modellint.coreml import interface
 from modellint.coreml.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.coreml.exported import Attempt, Change, Exported
+from modellint.coreml.graph_run import sanitized
 from modellint.coreml.locate import first_line
 from modellint.coreml.package_layout import PackageError
 from modellint.coreml.private import ct, silence
@@ -330,6 +331,12 @@ class _Export:
         given = interface.conversion_options(model, self._inputs, captured.captured, self._options, self._states)
         found, changes = converted(captured._replace(options=given), self._destination, precision)
         states = [one.name for one in found.mlmodel.get_spec().description.state]
+        lost = [name for name in self._states if sanitized(name) not in states] if self._options.states else []
+        if lost:
+            self._attempts.append(
+                Attempt(captured.route, "conversion", f"it loses what forward writes to {', '.join(lost)}")
+            )
+            return None
         if states and not self._options.states:
             self._attempts.append(
                 Attempt(captured.route, "conversion", f"it keeps states ({', '.join(states)}): --state")

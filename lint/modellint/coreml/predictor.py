@@ -58,11 +58,14 @@ class Predictor:
 
         Raises ``Misfit``, and ``ExecutionError`` where the program cannot be run.
         """
-        given = self.named(leaves)
+        return self.in_a_row([leaves] * count, observe)
+
+    def in_a_row(self, steps: Sequence[Sequence[Any]], observe: Observer | None = None) -> list[list[Tensor]]:
+        """The same of predictions that have inputs each."""
         self.executor.begin(self._initial)
         found = []
-        for at in range(count):
-            results = self.executor(given, observe if at == count - 1 else None)
+        for at, leaves in enumerate(steps, 1):
+            results = self.executor(self.named(leaves), observe if at == len(steps) else None)
             found.append([results[name] for name in self.output_names])
         return found
 

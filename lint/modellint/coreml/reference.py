@@ -48,6 +48,12 @@ class Changed(NamedTuple):
     attribute: str
 
 
+class Row(NamedTuple):
+    """Inputs of predictions in a row."""
+
+    each: tuple[Inputs, ...]
+
+
 class Reference:
     """A model in evaluation mode that every run finds as it was, down to running averages and random generators."""
 
@@ -66,27 +72,31 @@ class Reference:
         return self.steps(inputs, 1, seed)[0]
 
     def steps(
-        self, inputs: Inputs, count: int, seed: int = 0, mode: TorchDispatchMode | None = None
+        self, inputs: Inputs | Row, count: int, seed: int = 0, mode: TorchDispatchMode | None = None
     ) -> list[list[Tensor]]:
-        """The outputs of several runs in a row, each of which finds what the one before left. Raises ``Raised``."""
+        """The outputs of several runs in a row, each of which finds what the one before left. Raises ``Raised``.
+
+        The runs are on the same inputs, or on those of a row, of which there have to be as many.
+        """
+        row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
         found: list[list[Tensor]] = []
-        with self.restored(inputs), _Without() if not self.drops else nullcontext(), mode or nullcontext():
+        with self.restored(row[0]), _Without() if not self.drops else nullcontext(), mode or nullcontext():
             self._sow(seed)
-            found.extend(self._run(inputs) for _ in range(count))
+            found.extend(self._run(one) for one in row)
         return found
 
-    def in_double(self, inputs: Inputs, count: int = 1) -> list[Tensor] | None:
+    def in_double(self, inputs: Inputs | Row, count: int = 1) -> list[Tensor] | None:
         """The last of several runs in a row, computed in double precision; None where the model does not run so."""
         with portable_kernels():
             return self._under(InDouble(), inputs, count)
 
     def in_stochastic_arithmetic(
-        self, inputs: Inputs, count: int = 1, seed: int = 0, size: float = 1.0
+        self, inputs: Inputs | Row, count: int = 1, seed: int = 0, size: float = 1.0
     ) -> list[Tensor] | None:
         """The last of several runs in a row, each result changed by ``size`` unit roundoffs; None where that is not possible."""
         return self._under(Stochastic(seed, size), inputs, count)
 
-    def with_rounded_weights(self, inputs: Inputs, count: int = 1, seed: int = 0) -> list[Tensor] | None:
+    def with_rounded_weights(self, inputs: Inputs | Row, count: int = 1, seed: int = 0) -> list[Tensor] | None:
         """The last of several runs in a row, each weight changed by as much as float16 may round it."""
         before = self.weights
         rounding = Stochastic(seed, UNITS[torch.float16] / UNITS[torch.float32])
@@ -99,7 +109,7 @@ class Reference:
         finally:
             self.weights = before
 
-    def _under(self, mode: TorchDispatchMode, inputs: Inputs, count: int) -> list[Tensor] | None:
+    def _under(self, mode: TorchDispatchMode, inputs: Inputs | Row, count: int) -> list[Tensor] | None:
         try:
             return self.steps(inputs, count, mode=mode)[-1]
         except Raised:

@@ -20,7 +20,7 @@ from modellint.coreml.predictor import Predictor, computes_in_half, is_compresse
 from modellint.coreml.private_mil import Image, images, read_package
 from modellint.coreml.reference import copied_inputs
 from modellint.coreml.verification import DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
-from modellint.coreml.verify import BUDGET, RANDOM, so_far, told
+from modellint.coreml.verify import BUDGET, DROPOUT, RANDOM, so_far, told
 from modellint.settings import Destination
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def _told_of(name: str, image: Image, scaling: pixels.Scaling, is_own: bool) -> 
 def _compared(
     comparison: Comparison, predictor: Predictor, project: Project, with_layers: bool, precision: str
 ) -> Verification:
-    if comparison.is_random() and comparison.reference.drops:
+    is_random = comparison.is_random()
+    if is_random and comparison.reference.drops:
         raise Undecided(RANDOM)
     is_half = precision == "fp16" or (not precision and computes_in_half(predictor.program))
     halved = predictor if is_half or keeps_states(predictor.program) else None
@@ -166,6 +167,8 @@ def _compared(
         reason = reason or "the package computes something else"
         if comparison.mismatch is None and not is_half:
             reason = "float16, which Core ML keeps states in, is not precise enough"
+    elif is_random:
+        verdict, reason, single = DIFFERS, DROPOUT, DIFFERS
     shown = tuple(layers) if with_layers else ()
     return told(
         comparison, verdict, reason, "package", half_ok=half_ok, single=single, first_difference=first, layers=shown

@@ -34,6 +34,7 @@ BUDGET = 60.0
 _DIFFERS = "the converted program computes something else"
 _AND_COMPARE = 2.5
 """Of the time that one conversion took what there must be for the other one, and for comparing."""
+DROPOUT = "dropout is on in evaluation mode, and coremltools leaves it out; without it the program agrees"
 RANDOM = "the model draws random numbers in evaluation mode, so that its outputs cannot be compared"
 
 
@@ -169,7 +170,7 @@ class _Verifier:
             reason = reason or _DIFFERS
         elif is_random:
             first, verdict, alone = locator.random_step(), DIFFERS, DIFFERS
-            reason = "dropout is on in evaluation mode, and coremltools leaves it out; without it the program agrees"
+            reason = DROPOUT
         elif (hidden := left_in_training(comparison.model, comparison.inputs, self._project)) is not None:
             first, verdict, alone, reason = (
                 hidden,

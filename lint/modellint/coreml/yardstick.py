@@ -15,7 +15,7 @@ from torch import Tensor
 from modellint.coreml.mil.compare import LIMIT
 
 if TYPE_CHECKING:
-    from modellint.coreml.reference import Reference
+    from modellint.coreml.reference import Reference, Row
     from modellint.live.subject import Inputs
 
 TIMES = 10.0
@@ -65,7 +65,7 @@ class Yardstick:
     """
 
     def __init__(
-        self, reference: Reference, inputs: Inputs, expected: list[Tensor], count: int = 1, rounded: bool = False
+        self, reference: Reference, inputs: Inputs | Row, expected: list[Tensor], count: int = 1, rounded: bool = False
     ) -> None:
         self._rounded = rounded
         self._relative = OF_WEIGHTS if rounded else RELATIVE

@@ -87,6 +87,8 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
             for number, at in enumerate(floats[:_MOST_ARGUMENTS], 1):
                 yield from of_floats(f"zeros in float argument {number} alone", torch.zeros_like, at)
         yield from of_floats("negative", lambda leaf: -leaf.abs())
+        if wide:
+            yield from of_floats("positive", torch.abs)
         yield from of_floats("large", lambda leaf: leaf * LARGE)
         if wide:
             yield from of_floats("larger", lambda leaf: leaf * LARGE**2)
