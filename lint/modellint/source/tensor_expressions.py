@@ -82,6 +82,7 @@ class TensorExpressions(TensorCalls):
         )  # fmt: skip
         for name, value in frame.locals.items():
             if value is old:
+                self.noted(name, new, frame)
                 frame.locals[name] = new
             elif isinstance(value, Shape) and value.tensor is old:
                 frame.locals[name] = Shape(new)
@@ -141,6 +142,7 @@ class TensorExpressions(TensorCalls):
         wanted = {id(part) for part in parts}
         for name, held in frame.locals.items():
             if {id(part) for part in alternatives(held)} == wanted:
+                self.noted(name, made, frame)
                 frame.locals[name] = made
         return made
 

@@ -72,9 +72,11 @@ class Frame:
         "function",
         "locals",
         "loops",
+        "order",
         "owner",
         "returned",
         "self_name",
+        "sharing",
         "statement",
         "within",
         "yielded",
@@ -93,6 +95,10 @@ class Frame:
         self.statement: ast.stmt | None = None
         self.loops = 0
         self.breaks: list[State] = []
+        self.sharing: dict[Value, dict[str, None]] = {}
+        """The variables that were ever bound to a tensor with memory of the one that is the key."""
+        self.order: dict[str, int] = {}
+        """The variables that were ever bound to a tensor, numbered as they were first bound."""
 
 
 Attributes = dict[str, tuple[Binding, ...]]
