@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import NamedTuple
 
 from modellint.source.nodes import of_kind, once, parents_in, walk
@@ -80,22 +80,12 @@ def is_read_later(statement: ast.stmt, function: ast.AST, name: str) -> bool:
     return again < len(events.places) and events.reads[again]
 
 
-def number_read_later(statement: ast.stmt, function: ast.AST) -> int:
-    """How many variables ``read_later`` gives at most."""
+def read_later(statement: ast.stmt, function: ast.AST) -> tuple[Collection[str], Collection[str]]:
+    """The variables that may be read behind a statement before they are bound anew; those that the next turn of a loop reads apart."""
     reads = once(function, "_reads", _Reads)
     here = _place(statement, end=True)
     start = _turn(statement, function)
-    return len(reads.behind(here)) + (len(reads.carried(start, here)) if start is not None else 0)
-
-
-def read_later(statement: ast.stmt, function: ast.AST) -> Iterator[str]:
-    """The variables that may be read behind a statement before they are bound anew."""
-    reads = once(function, "_reads", _Reads)
-    here = _place(statement, end=True)
-    start = _turn(statement, function)
-    yield from reads.behind(here)
-    if start is not None:
-        yield from reads.carried(start, here)
+    return reads.behind(here), reads.carried(start, here) if start is not None else ()
 
 
 def _turn(statement: ast.stmt, function: ast.AST) -> Place | None:

@@ -55,9 +55,8 @@ class Dim:
         if sign > 0 and self.factor == 1 and not self.powers:
             return other
         factor = self.factor * other.factor if sign > 0 else _divided(self.factor, other.factor)
-        if factor.__class__ is not int or not -_LARGEST < factor < _LARGEST:
-            if max(abs(factor.numerator), factor.denominator) >= _LARGEST:
-                return Dim.symbol()
+        if max(abs(factor.numerator), factor.denominator) >= _LARGEST:
+            return Dim.symbol()
         if not other.powers:
             return Dim(factor, self.powers)
         powers = dict(self.powers)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source.calls import Arguments
-from modellint.source.later import is_read_later, number_read_later, read_later
+from modellint.source.later import read_later
 from modellint.source.modes import Modes
 from modellint.source.symbols import External
 from modellint.source.tensors import Opaque, Tensor
@@ -389,11 +389,12 @@ def _sharing(target: Value, node: ast.AST, frame: Frame, function: ast.AST | Non
     names: Iterable[str] = {name for group in groups for name in group} if len(groups) > 1 else next(iter(groups), ())
     statement = frame.statement
     if len(groups) == 1 and function is not None and statement is not None and not _is_indexed(node):
-        written = _written(node)
-        if len(groups[0]) > number_read_later(statement, function):
-            names = {name: None for name in (*read_later(statement, function), written) if name in groups[0]}
+        behind, again = read_later(statement, function)
+        if len(groups[0]) > len(behind) + len(again):
+            names = {name for name in (*behind, *again, _written(node)) if name in groups[0]}
         else:
-            names = [name for name in names if name == written or is_read_later(statement, function, name)]
+            wanted = {_written(node), *again}
+            names = [name for name in names if name in behind or name in wanted]
     return tuple(
         (name, part)
         for name in sorted(names, key=lambda name: frame.order.get(name, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.values import UNKNOWN, Argument, Container, Instance, Value, alternatives, union
+from modellint.source.values import UNKNOWN, WIDEST, Argument, Container, Instance, Value, alternatives, union
 
 if TYPE_CHECKING:
     from modellint.source.symbols import ClassRef, IndexedFile
@@ -117,7 +117,8 @@ def join_locals(states: list[dict[str, Value]]) -> dict[str, Value]:
             if mine is None:
                 joined[name] = value
             elif mine is not value:
-                joined[name] = union((mine, value))
+                both = union((mine, value))
+                joined[name] = both if len(alternatives(both)) <= WIDEST else UNKNOWN
     return joined
 
 
