@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Severity
-from modellint.source.nodes import of_kind
+from modellint.source.nodes import of_kind, once
 
 if TYPE_CHECKING:
     from modellint.source.code import Code
@@ -55,6 +55,12 @@ def severity_in(code: Code, usual: Severity, node: ast.AST, function: ast.AST | 
 
 def _is_trained(code: Code) -> bool:
     """Whether a class is probably called to be trained: by its name or its file's, or as it asks for labels or gives a loss."""
+    return once(
+        code.ref.node if code.ref is not None else code.file.tree, "_trained", lambda _: _says_it_is_trained(code)
+    )
+
+
+def _says_it_is_trained(code: Code) -> bool:
     if any(re.search(_TRAINERS, ref.node.name) for ref in code.lineage) or re.search(_FOR_TRAINING, _place(code)):
         return True
     forward = next((method.node for method in code.methods if getattr(method.node, "name", "") == "forward"), None)
@@ -107,12 +113,20 @@ def _is_aside(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
         return False
     if re.search(_ASIDE, getattr(function, "name", "")) or _searches(function):
         return True
-    return any(re.search(_SAYING, ast.unparse(test)) for test in code.conditions(node, function))
+    return any(once(test, "_says", _is_about_saying) for test in code.conditions(node, function))
+
+
+def _is_about_saying(test: ast.expr) -> bool:
+    return re.search(_SAYING, ast.unparse(test)) is not None
 
 
 def _searches(function: ast.AST) -> bool:
     """Whether a function has its module's own beam search work: `self.beam_search(x)`, `self.beam_search.run(x)`."""
-    return any(re.search(r"beam_?search", part.attr) is not None for part in of_kind(function, ast.Attribute))
+    return once(function, "_searches", lambda function: any(map(_is_beam_search, of_kind(function, ast.Attribute))))
+
+
+def _is_beam_search(attribute: ast.Attribute) -> bool:
+    return re.search(r"beam_?search", attribute.attr) is not None
 
 
 def _place(code: Code) -> str:
@@ -152,7 +166,11 @@ def _is_said(statement: ast.stmt) -> bool:
 
 def is_for_capture_only(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
     """Whether only `torch.export` and its like run a place, which a trace does not reach."""
-    return any(re.search(_EXPORTS, ast.unparse(test)) for test in code.conditions(node, function))
+    return any(once(test, "_captures", _is_about_capture) for test in code.conditions(node, function))
+
+
+def _is_about_capture(test: ast.expr) -> bool:
+    return re.search(_EXPORTS, ast.unparse(test)) is not None
 
 
 _EXPORTS = r"is_(?:torch)?dynamo_(?:exporting|compiling)|is_exporting|is_compiling|is_torchdynamo_\w+"

@@ -42,6 +42,10 @@ class Code:
         self.whole = True
         """Whether all methods are to be read, or `forward` and what it runs only."""
         self._rest: list[Function] = []
+        self._bindings_of: dict[str, list[Binding]] = {}
+        self._sorted = 0
+        self._writes_of: dict[tuple[bool, str], list[Write]] = {}
+        self._writes_sorted = 0
         if ref is not None:
             self.methods = list(self._own_methods())
             self._flow.build()
@@ -146,6 +150,45 @@ class Code:
     def built(self) -> list[Binding]:
         """The bindings of attributes that building the object runs."""
         return self._flow.bindings[: self._flow.built]
+
+    def built_of(self, attribute: str) -> list[Binding]:
+        """Those of ``built`` that bind an attribute."""
+        return self._built_of.get(attribute, [])
+
+    @cached_property
+    def _built_of(self) -> dict[str, list[Binding]]:
+        found: dict[str, list[Binding]] = {}
+        for binding in self.built:
+            found.setdefault(binding.attribute, []).append(binding)
+        return found
+
+    def bindings_of(self, attribute: str) -> list[Binding]:
+        """Those of ``bindings`` that bind an attribute."""
+        every = self.bindings
+        for binding in every[self._sorted :]:
+            self._bindings_of.setdefault(binding.attribute, []).append(binding)
+        self._sorted = len(every)
+        return self._bindings_of.get(attribute, [])
+
+    def attribute_writes(self, attribute: str) -> list[Write]:
+        """The first readings of the statements that bind an attribute outside ``__init__``."""
+        self._sort_writes()
+        return self._writes_of.get((True, attribute), [])
+
+    def part_writes(self, attribute: str) -> list[Write]:
+        """The first readings of the statements that change what an attribute holds in place, or a part of that."""
+        self._sort_writes()
+        return self._writes_of.get((False, attribute), [])
+
+    def _sort_writes(self) -> None:
+        writes = self.flow.writes
+        if len(writes) != self._writes_sorted:
+            self._writes_sorted = len(writes)
+            self._writes_of = {}
+            for write, *_ in writes.values():
+                name = write.attribute if write.how == "attribute" else _written_attribute(write.node)
+                if name is not None:
+                    self._writes_of.setdefault((write.how == "attribute", name), []).append(write)
 
     def has_escaped(self, value: Container | Instance) -> bool:
         """Whether building the object gave a value to code that cannot be seen."""
@@ -323,18 +366,28 @@ class Code:
 
     def self_name(self, function: ast.AST | None) -> str | None:
         """How a function of the class names the module that it belongs to; None for one that does not know it."""
+        return self._self_names.get(function) if function is not None else None
+
+    @cached_property
+    def _self_names(self) -> dict[ast.AST, str | None]:
+        found: dict[ast.AST, str | None] = {}
         for method in self.methods if self.ref is not None else ():
-            if method.node is function or any(part is function for part in walk(method.node)):
-                arguments = method.node.args
-                names = [*arguments.posonlyargs, *arguments.args]
-                static = any(getattr(d, "id", "") in _UNBOUND for d in getattr(method.node, "decorator_list", ()))
-                return names[0].arg if names and not static else None
-        return None
+            arguments = method.node.args
+            names = [*arguments.posonlyargs, *arguments.args]
+            static = any(getattr(d, "id", "") in _UNBOUND for d in getattr(method.node, "decorator_list", ()))
+            for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda):
+                for function in (method.node, *of_kind(method.node, kind)):
+                    found.setdefault(function, names[0].arg if names and not static else None)
+        return found
 
     def holds(self, node: ast.AST) -> bool:
         """Whether a node stands in the class, in a base of it in the file, or in a function of the file."""
+        return node in self._held
+
+    @cached_property
+    def _held(self) -> set[ast.AST]:
         places = [ref.node for ref in self.lineage if ref.file is self.file]
-        return any(part is node for place in (*places, *self.file.functions.values()) for part in walk(place))
+        return {part for place in (*places, *self.file.functions.values()) for part in walk(place)}
 
     @cached_property
     def rewriter(self) -> Rewriter:
@@ -385,6 +438,20 @@ _UNBOUND = ("staticmethod", "classmethod")
 def _is_open(size: Value) -> bool:
     """Whether a size may be another for another input."""
     return isinstance(size, Number) or (isinstance(size, Size) and not is_fixed(size.dim))
+
+
+def _written_attribute(node: ast.AST) -> str | None:
+    """The attribute of an object with a name that a write in place is to, or to a part of."""
+    target: ast.AST = node
+    if isinstance(node, ast.AugAssign):
+        target = node.target
+    elif isinstance(node, ast.Call):
+        target = node.func
+    while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            return target.attr
+        target = target.func if isinstance(target, ast.Call) else target.value
+    return None
 
 
 def _is_self(node: ast.AST) -> bool:

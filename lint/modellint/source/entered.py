@@ -83,26 +83,30 @@ def entered(lineage: Sequence[ClassRef], file: IndexedFile) -> Entered:
             changing = (function for function in functions_in([one.node]) if changes_attributes(function))
             pending += ((function, file) for function in changing if function.name != "__init__")
     seen = {function for function, _ in pending}
+    new_named, new_given = {*named}, {*given}
     while pending:
         for function, place in pending:
             mentions = _mentions(function, place)
             if mentions.anything:
                 here = functions_in([one.node for one in lineage if one.file is file])
                 return Entered(here, frozenset(function.name for function in here))
-            named |= mentions.every
+            new_named |= mentions.every - named
             if place is file:
                 run.append(function)
-                given |= mentions.every
+                new_given |= mentions.every - given
             else:
                 named_abroad |= mentions.every
-                given |= mentions.given
+                new_given |= mentions.given - given
+        named |= new_named
+        given |= new_given
         pending = []
         for one in lineage:
             methods = _methods(one.node)
             # A method abroad that is called from there is followed only if it is given something.
-            for name in methods.keys() & (named if one.file is file else given):
+            for name in methods.keys() & (new_named if one.file is file else new_given):
                 pending += ((function, one.file) for function in methods[name] if function not in seen)
         seen.update(function for function, _ in pending)
+        new_named, new_given = set(), set()
     return Entered(run, frozenset(named_abroad))
 
 

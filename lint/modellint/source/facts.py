@@ -12,7 +12,7 @@ from modellint.source import known
 from modellint.source.annotations import is_annotated_module
 from modellint.source.entered import changes_attributes
 from modellint.source.interpret import Initialisation, Interpreter
-from modellint.source.nodes import walk
+from modellint.source.nodes import holds, walk
 from modellint.source.rewrite import Rewriter
 from modellint.source.symbols import ClassRef, External, dotted_name
 from modellint.source.uses import Uses, class_functions, shows_modules, uses_in
@@ -83,7 +83,7 @@ class Attribute:
     @cached_property
     def bindings(self) -> list[Binding]:
         """Every statement of the methods read that binds it."""
-        return [binding for binding in self.owner.all_bindings if binding.attribute == self.name]
+        return self.owner.bindings_of(self.name)
 
     @cached_property
     def uses(self) -> Uses:
@@ -154,6 +154,28 @@ class ModuleClass:
         """How the methods of the class and of its bases in the project use an attribute."""
         return uses_in((ref.file.uses(ref.node) for ref in self.lineage), attribute)
 
+    def bindings_of(self, attribute: str) -> list[Binding]:
+        """Those of ``all_bindings`` that bind an attribute."""
+        return self._bindings.get(attribute, [])
+
+    @cached_property
+    def _bindings(self) -> dict[str, list[Binding]]:
+        found: dict[str, list[Binding]] = {}
+        for binding in self.all_bindings:
+            found.setdefault(binding.attribute, []).append(binding)
+        return found
+
+    def fills_of(self, container: Container) -> list[Fill]:
+        """Those of ``fills`` that add to a container."""
+        return self._fills.get(id(container), [])
+
+    @cached_property
+    def _fills(self) -> dict[int, list[Fill]]:
+        found: dict[int, list[Fill]] = {}
+        for fill in self.fills:
+            found.setdefault(id(fill.container), []).append(fill)
+        return found
+
     @cached_property
     def rewriter(self) -> Rewriter:
         """Places and names of the class's file."""
@@ -177,8 +199,8 @@ class ModuleClass:
         """The statement at which a hidden attribute is reported: what binds it, or else fills it, in the class's file."""
         if hidden.binding.file.path == self.file.path:
             return hidden.binding.statement
-        for fill in self.fills:
-            if fill.container is hidden.container and fill.file.path == self.file.path:
+        for fill in self.fills_of(hidden.container):
+            if fill.file.path == self.file.path:
                 return fill.statement
         return None
 
@@ -220,7 +242,7 @@ class ModuleClass:
     @staticmethod
     def is_inside(statement: ast.stmt | None, function: ast.FunctionDef) -> bool:
         """Whether a statement stands in a function's body."""
-        return statement is not None and any(node is statement for node in walk(function))
+        return statement is not None and holds(function, statement)
 
     @cached_property
     def derives_directly(self) -> bool:

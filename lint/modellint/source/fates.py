@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import Counter
 
-from modellint.source.nodes import parents_in, walk
+from modellint.source.nodes import once, parents_in, walk
 
 _LABELS = re.compile(r"(?:^|_)(?:labels?|targets?|gt|ground_truth|(?:start|end)_positions?)(?:_|$)")
 _LOSS = re.compile(r"(?:^|_)loss(?:es)?(?:_|$)")
@@ -19,7 +19,8 @@ def ends_in_python(node: ast.expr, function: ast.AST) -> bool:
 
     A trace keeps such a number as a constant and drops what it was computed by.
     """
-    return _ends(node, function, parents_in(function), frozenset())
+    end = _end(node, parents_in(function))
+    return end in once(function, "_fates", _fates) if isinstance(end, str) else end
 
 
 def only_for_a_loss(node: ast.expr, function: ast.AST) -> bool:
@@ -52,8 +53,9 @@ def _asks_for_labels(test: ast.expr) -> bool:
     return False
 
 
-def _ends(node: ast.expr, function: ast.AST, parents: dict[ast.AST, ast.AST], seen: frozenset[str]) -> bool:
-    child: ast.AST = node
+def _end(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool | str:
+    """Whether the value of an expression ends in Python in its own statement; else the one variable that is bound to it."""
+    child = node
     while (parent := parents.get(child)) is not None:
         match parent:
             case ast.Attribute(attr=attribute) if attribute in _TO_PYTHON:
@@ -67,10 +69,7 @@ def _ends(node: ast.expr, function: ast.AST, parents: dict[ast.AST, ast.AST], se
             case ast.Assert() | ast.Raise() | ast.FormattedValue():
                 return True
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is child:
-                reads = list(_reads(name, function))
-                if name in seen or not reads or _bound(name, function) != 1:
-                    return False
-                return all(_ends(read, function, parents, seen | {name}) for read in reads)
+                return name
             case ast.stmt():
                 return False
             case _:
@@ -78,13 +77,31 @@ def _ends(node: ast.expr, function: ast.AST, parents: dict[ast.AST, ast.AST], se
     return False
 
 
-def _reads(name: str, function: ast.AST) -> Iterator[ast.Name]:
+def _fates(function: ast.AST) -> frozenset[str]:
+    """The variables of a function that are bound once, and of which all that is read ends in Python."""
+    parents = parents_in(function)
+    reads: dict[str, list[ast.Name]] = {}
+    bound: Counter[str] = Counter()
     for part in walk(function):
-        if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load):
-            yield part
-
-
-def _bound(name: str, function: ast.AST) -> int:
-    return sum(
-        isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store) for part in walk(function)
-    )
+        if isinstance(part, ast.Name):
+            if isinstance(part.ctx, ast.Load):
+                reads.setdefault(part.id, []).append(part)
+            bound[part.id] += isinstance(part.ctx, ast.Store)
+    # What is bound to a variable ends where that does; what goes round in a circle ends nowhere.
+    open_reads: dict[str, int] = {}
+    bound_to: dict[str, list[str]] = {}
+    for name, several in reads.items():
+        if bound[name] == 1:
+            ends = [_end(read, parents) for read in several]
+            if False not in ends:
+                open_reads[name] = sum(isinstance(end, str) for end in ends)
+                for end in ends:
+                    if isinstance(end, str):
+                        bound_to.setdefault(end, []).append(name)
+    found = [name for name, count in open_reads.items() if not count]
+    for name in found:
+        for other in bound_to.get(name, ()):
+            open_reads[other] -= 1
+            if not open_reads[other]:
+                found.append(other)
+    return frozenset(found)

@@ -7,7 +7,7 @@ parameter, and an ``__init__`` that starts by calling its base's. It mirrors wha
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from modellint.rule import Feature
@@ -294,6 +294,33 @@ class _Look:
         self.named_abroad = run.named_abroad
         self.functions = [_Function(function) for function in run.own]
         self._deciding: set[tuple[int, str]] = set()
+        self._decided: dict[tuple[int, str], bool] = {}
+        self._stores: dict[str, list[tuple[ast.expr | None, _Function]]] = {}
+        self._fills: dict[str, list[tuple[ast.expr | None, _Function]]] = {}
+        self._named: dict[str, list[_Function]] = {}
+        for one in self.functions:
+            self._named.setdefault(one.node.name, []).append(one)
+            for name, value in one.stores:
+                self._stores.setdefault(name, []).append((value, one))
+            for name, value in one.fills:
+                self._fills.setdefault(name, []).append((value, one))
+
+    def _decide(self, key: tuple[int, str], circular: bool, ask: Callable[[], bool]) -> bool:
+        """The answer to a question that may lead back to itself, which is then ``circular``; kept where nothing else led to it."""
+        if key in self._decided:
+            return self._decided[key]
+        if key in self._deciding:
+            return circular
+        first = not self._deciding
+        self._deciding.add(key)
+        try:
+            found = ask()
+        finally:
+            self._deciding.discard(key)
+        # One that is not what a circle makes of it rests on no circle.
+        if first or found is not circular:
+            self._decided[key] = found
+        return found
 
     def container_may_matter(self) -> bool:
         """Whether some attribute may be a plain container of modules or parameters."""
@@ -361,19 +388,10 @@ class _Look:
                 attribute = function.attribute(node)
                 if attribute is None:
                     return False
-                key = (0, "." + attribute)
-                if key in self._deciding:
-                    return False
-                self._deciding.add(key)
-                try:
-                    return any(
-                        self._boxy(value, other)
-                        for other in self.functions
-                        for name, value in other.stores
-                        if name == attribute
-                    )
-                finally:
-                    self._deciding.discard(key)
+                stores = self._stores.get(attribute, ())
+                return self._decide(
+                    (0, "." + attribute), False, lambda: any(self._boxy(value, other) for value, other in stores)
+                )
             case ast.Call():
                 return self._call_is_boxy(node, function)
         return False
@@ -408,19 +426,13 @@ class _Look:
     def _method_is_boxy(self, name: str) -> bool:
         if name not in self.methods:
             return self.foreign
-        key = (0, name + "()")
-        if key in self._deciding:
-            return False
-        self._deciding.add(key)
-        try:
-            return any(
-                self._boxy(value, function)
-                for function in self.functions
-                if function.node.name == name
-                for value in function.returns
-            )
-        finally:
-            self._deciding.discard(key)
+        return self._decide(
+            (0, name + "()"),
+            False,
+            lambda: any(
+                self._boxy(value, function) for function in self._named.get(name, ()) for value in function.returns
+            ),
+        )
 
     def _gives_box(self, binding: Imported, name: str, elements: bool) -> bool:
         """Whether a function from another file of the project may give a plain container of objects, or one of such."""
@@ -515,20 +527,12 @@ class _Look:
 
     def _attribute_is_inert(self, attribute: str) -> bool:
         """Whether all that is ever stored in an attribute of ``self``, or put into it, is inert."""
-        key = (0, "inert ." + attribute)
-        if key in self._deciding:
-            return True
-        self._deciding.add(key)
-        try:
-            values = [
-                (value, other)
-                for other in self.functions
-                for name, value in (*other.stores, *other.fills)
-                if name == attribute
-            ]
-            return bool(values) and not self.foreign and all(self._inert(value, other) for value, other in values)
-        finally:
-            self._deciding.discard(key)
+        values = [*self._stores.get(attribute, ()), *self._fills.get(attribute, ())]
+        if not values or self.foreign:
+            return False
+        return self._decide(
+            (0, "inert ." + attribute), True, lambda: all(self._inert(value, other) for value, other in values)
+        )
 
     def _name_is_inert(self, name: str, function: _Function) -> bool:
         if name in function.parameters and not function.is_init:
@@ -539,27 +543,19 @@ class _Look:
                 return False
         elif name not in function.locals:
             return False
-        key = (id(function), "inert " + name)
-        if key in self._deciding:
-            return True
-        self._deciding.add(key)
-        try:
-            return self._all_inert(function.locals.get(name, ()), function)
-        finally:
-            self._deciding.discard(key)
+        return self._decide(
+            (id(function), "inert " + name), True, lambda: self._all_inert(function.locals.get(name, ()), function)
+        )
 
     def _name_is_boxy(self, name: str, function: _Function) -> bool:
         if name not in function.locals:
             # A parameter is the caller's: what the class itself hands over is met where it does so.
             return name not in function.parameters and name in self.file.names and not self._is_import(name)
-        key = (id(function), "boxy " + name)
-        if key in self._deciding:
-            return False
-        self._deciding.add(key)
-        try:
-            return any(self._boxy(value, function) for value in function.locals[name])
-        finally:
-            self._deciding.discard(key)
+        return self._decide(
+            (id(function), "boxy " + name),
+            False,
+            lambda: any(self._boxy(value, function) for value in function.locals[name]),
+        )
 
     def _is_import(self, name: str) -> bool:
         return all(isinstance(binding, Imported) for binding in self.file.names[name])

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 _fresh = count()
+MOST_DIMENSIONS = 64
+"""PyTorch computes with no tensor that has more: "tensor has too many (>64) dims"."""
+
+_LARGEST = 1 << 512
+_MOST_SYMBOLS = 512
+"""A product that is written with larger numbers, or with more symbols, is not followed: it gets a name of its own."""
 
 
 class Dim:
@@ -49,22 +55,26 @@ class Dim:
         if sign > 0 and self.factor == 1 and not self.powers:
             return other
         factor = self.factor * other.factor if sign > 0 else _divided(self.factor, other.factor)
+        if max(abs(factor.numerator), factor.denominator) >= _LARGEST:
+            return Dim.symbol()
         if not other.powers:
             return Dim(factor, self.powers)
         powers = dict(self.powers)
         for symbol, power in other.powers:
             powers[symbol] = powers.get(symbol, 0) + sign * power
+        if len(powers) > _MOST_SYMBOLS or any(abs(power) > _MOST_SYMBOLS for power in powers.values()):
+            return Dim.symbol()
         return Dim(factor, frozenset((symbol, power) for symbol, power in powers.items() if power))
 
     def replaced(self, symbol: object, by: Dim) -> Dim:
         """With ``by`` in the place of a symbol."""
-        result = self
         for name, power in self.powers:
             if name == symbol:
-                one = Dim(1, frozenset({(name, 1)}))
+                rest = Dim(self.factor, self.powers - {(name, power)})
                 for _ in range(abs(power)):
-                    result = result / one * by if power > 0 else result * one / by
-        return result
+                    rest = rest * by if power > 0 else rest / by
+                return rest
+        return self
 
     @property
     def value(self) -> int | None:
@@ -173,6 +183,8 @@ class Layout:
         if rank is not None:
             at = dim if dim >= 0 else rank + dim
             return (self, at) if 0 <= at < rank else None
+        if not -MOST_DIMENSIONS <= dim < MOST_DIMENSIONS:
+            return None
         at = next(index for index, axis in enumerate(self.axes) if axis.block)
         if dim >= 0:
             if dim >= at and at < len(self.axes) - 1:
@@ -216,6 +228,8 @@ class Layout:
         """The same tensor, its rank known; None where it cannot be that."""
         if self.rank is not None:
             return self if self.rank == rank else None
+        if rank > MOST_DIMENSIONS:
+            return None
         layout = self
         while layout.least_rank < rank:
             layout = layout._taken(front=True)

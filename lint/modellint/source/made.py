@@ -15,15 +15,18 @@ from modellint.source.values import (
 )
 
 
-def tensors_in(values: Sequence[Value]) -> list[Tensor]:
-    """The tensors among values, those in containers too."""
+def tensors_in(values: Sequence[Value], opened: set[int] | None = None) -> list[Tensor]:
+    """The tensors among values, those in containers too; each container is opened once."""
     found: list[Tensor] = []
     for value in values:
         for part in alternatives(value):
             if isinstance(part, Tensor):
                 found.append(part)
             elif isinstance(part, Container) and part.kind != "dict":
-                found.extend(tensors_in(part.items))
+                opened = set() if opened is None else opened
+                if id(part) not in opened:
+                    opened.add(id(part))
+                    found.extend(tensors_in(part.items, opened))
     return found
 
 

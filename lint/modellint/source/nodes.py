@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar, cast
 
 _Node = TypeVar("_Node", bound=ast.AST)
+_Made = TypeVar("_Made")
 _LEAVES = (ast.Name, ast.Constant, ast.alias, ast.Global, ast.Nonlocal, ast.MatchSingleton)
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = dict.fromkeys(_LEAVES, ())
 _NO_NODES = frozenset(
@@ -68,6 +69,23 @@ def _sort_in(nodes: list[ast.AST], found: _ByKind) -> None:
             found[node.__class__].append(node)
         else:
             found[node.__class__] = [node]
+
+
+def once(node: _Node, name: str, make: Callable[[_Node], _Made]) -> _Made:
+    """What ``make`` says of a node, worked out when it is first asked for under a name and kept with the node.
+
+    It may name what stands in the node, and not the node: a cycle would outlive its file, as nothing collects them.
+    """
+    kept = vars(node)
+    if name not in kept:
+        kept[name] = make(node)
+    made: _Made = kept[name]
+    return made
+
+
+def holds(place: ast.AST, node: ast.AST) -> bool:
+    """Whether a node is a function or class, or stands in it."""
+    return node is place or node in once(place, "_held", lambda place: frozenset(walk(place)[1:]))
 
 
 def parents_in(function: ast.AST) -> dict[ast.AST, ast.AST]:

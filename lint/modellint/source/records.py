@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source.calls import Arguments
+from modellint.source.later import read_later
 from modellint.source.modes import Modes
 from modellint.source.symbols import External
 from modellint.source.tensors import Opaque, Tensor
@@ -110,7 +111,8 @@ class Write:
 
     ``how``: ``method`` (``add_``), ``item`` (``x[i] = v``), ``augmented`` (``x += v``), ``attribute`` (``self.x = v``),
     ``data`` (``x.data = v``).
-    ``sharing``: the local variables that may hold memory of what is changed in place, with what they hold. ``switched``: it
+    ``sharing``: the local variables that may hold memory of what is changed in place, with what they hold; those that are read
+    behind it or written to, and all of them where an index is no number and no slice. ``switched``: it
     depends on a flag that the caller sets. ``exported``: nothing around it keeps it out of what is exported. ``index``: of `x[i, :] = v`
     the values in the brackets, None for a slice.
     """
@@ -299,7 +301,7 @@ class Recorder(Modes):
         if self.reading and frame.file is self.file and frame.statement is not None:
             function = self._functions[-1] if self._functions else None
             state = self._training > 0, self._is_quiet()
-            sharing = _sharing(target, frame) if how != "attribute" else ()
+            sharing = _sharing(target, node, frame, function) if how != "attribute" else ()
             write = Write(how, node, frame.statement, function, target, value, attribute, *state, sharing)
             write.switched = self._switches > 0
             write.exported = not self._unexported
@@ -308,6 +310,31 @@ class Recorder(Modes):
                 parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
                 write.index = tuple(None if isinstance(part, ast.Slice) else self.value(part, frame) for part in parts)
             self.writes.setdefault(node, []).append(write)
+
+    def bind(
+        self, target: ast.expr, value: Value, frame: Frame, expression: ast.expr | None = None, form: str = "assign"
+    ) -> None:
+        """Assign ``value`` to a target."""
+        if isinstance(target, ast.Name):
+            self.noted(target.id, value, frame)
+        super().bind(target, value, frame, expression, form)
+
+    def _bind_parameters(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, given: Arguments, frame: Frame, entry: bool
+    ) -> None:
+        super()._bind_parameters(node, given, frame, entry)
+        for name, value in frame.locals.items():
+            frame.order[name] = len(frame.order)
+            self.noted(name, value, frame)
+
+    def noted(self, name: str, value: Value, frame: Frame) -> None:
+        """Note that a local variable is about to be bound: what shares memory is looked up by it."""
+        if self.reading:
+            for part in alternatives(value):
+                if isinstance(part, Tensor):
+                    frame.sharing.setdefault(part.root, {})[name] = None
+                    if name not in frame.locals:
+                        frame.order[name] = len(frame.order)
 
     def _bind_attribute(
         self, receiver: Value, name: str, value: Value, form: str, frame: Frame, expression: ast.expr | None
@@ -355,15 +382,43 @@ class Recorder(Modes):
         super().set_attribute(name, value, form, frame, expression)
 
 
-def _sharing(target: Value, frame: Frame) -> tuple[tuple[str, Tensor], ...]:
-    """The local variables that hold memory of a tensor, and what they hold."""
+def _sharing(target: Value, node: ast.AST, frame: Frame, function: ast.AST | None) -> tuple[tuple[str, Tensor], ...]:
+    """The local variables that hold memory of a tensor, and what they hold: those that it may matter for."""
     roots = {part.root for part in alternatives(target) if isinstance(part, Tensor)}
+    groups = [frame.sharing[root] for root in roots if root in frame.sharing]
+    names: Iterable[str] = {name for group in groups for name in group} if len(groups) > 1 else next(iter(groups), ())
+    statement = frame.statement
+    if len(groups) == 1 and function is not None and statement is not None and not _is_indexed(node):
+        behind, again = read_later(statement, function)
+        if len(groups[0]) > len(behind) + len(again):
+            names = {name for name in (*behind, *again, _written(node)) if name in groups[0]}
+        else:
+            wanted = {_written(node), *again}
+            names = [name for name in names if name in behind or name in wanted]
     return tuple(
         (name, part)
-        for name, value in frame.locals.items()
-        for part in alternatives(value)
+        for name in sorted(names, key=lambda name: frame.order.get(name, 0))
+        if name in frame.locals
+        for part in alternatives(frame.locals[name])
         if isinstance(part, Tensor) and part.root in roots
     )
+
+
+def _written(node: ast.AST) -> str:
+    """The variable that a statement changes in place, itself or a part of it."""
+    part = node.target if isinstance(node, ast.AugAssign) else node
+    while isinstance(part, (ast.Call, ast.Attribute, ast.Subscript)):
+        part = part.func if isinstance(part, ast.Call) else part.value
+    return part.id if isinstance(part, ast.Name) else ""
+
+
+def _is_indexed(node: ast.AST) -> bool:
+    """Whether a place that is assigned to has an index that is neither a number nor a slice."""
+    place = node.target if isinstance(node, ast.AugAssign) else node
+    if not isinstance(place, ast.Subscript):
+        return False
+    parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
+    return not all(isinstance(part, (ast.Constant, ast.Slice)) for part in parts)
 
 
 Recorder.readers = Modes.readers

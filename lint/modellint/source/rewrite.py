@@ -9,7 +9,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.nodes import walk
+from modellint.source.nodes import of_kind, once, walk
 
 if TYPE_CHECKING:
     from modellint.diagnostic import Edit, Span
@@ -191,7 +191,7 @@ class Rewriter:
 
     def spelling(self, name: str, function: ast.AST | None = None) -> Spelling | None:
         """How to write ``torch.nn.NAME`` (``name`` without ``torch.nn.``) in a function of the file; None if it cannot be."""
-        taken = _bound_in(function) if function is not None else frozenset()
+        taken = once(function, "_bound_names", _bound_in) if function is not None else frozenset()
         best: str | None = None
         for alias, dotted in self._imports():
             if alias in taken or len(self.file.names.get(alias, ())) > 1:
@@ -231,7 +231,7 @@ class Rewriter:
 
     def _mentions(self, name: str) -> bool:
         """Whether the name is used without being imported by name, so that importing it could change its meaning."""
-        return any(isinstance(node, ast.Name) and node.id == name for node in walk(self.file.tree))
+        return name in once(self.file.tree, "_names", lambda tree: frozenset(one.id for one in of_kind(tree, ast.Name)))
 
     def _import_edit(self, statement: str) -> Edit:
         body = self.file.tree.body

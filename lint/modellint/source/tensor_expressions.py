@@ -10,7 +10,7 @@ from modellint.source import dimensions, tensors
 from modellint.source.annotations import holds_tensors
 from modellint.source.calls import NO_ARGUMENTS
 from modellint.source.dimensions import dim_of
-from modellint.source.layout import Dim, Layout
+from modellint.source.layout import MOST_DIMENSIONS, Dim, Layout
 from modellint.source.made import derived, tensors_in, view_of
 from modellint.source.tensor_calls import TensorCalls
 from modellint.source.tensors import (
@@ -82,6 +82,7 @@ class TensorExpressions(TensorCalls):
         )  # fmt: skip
         for name, value in frame.locals.items():
             if value is old:
+                self.noted(name, new, frame)
                 frame.locals[name] = new
             elif isinstance(value, Shape) and value.tensor is old:
                 frame.locals[name] = Shape(new)
@@ -141,6 +142,7 @@ class TensorExpressions(TensorCalls):
         wanted = {id(part) for part in parts}
         for name, held in frame.locals.items():
             if {id(part) for part in alternatives(held)} == wanted:
+                self.noted(name, made, frame)
                 frame.locals[name] = made
         return made
 
@@ -256,6 +258,8 @@ class TensorExpressions(TensorCalls):
                 dims = range(lower, 0)
             else:
                 return UNKNOWN
+            if len(dims) > MOST_DIMENSIONS:
+                return UNKNOWN
             return Container("tuple", index, [dimensions.size(tensor, dim) for dim in dims], exact=True)
         dim = int_of(self.value(index, frame))
         return dimensions.size(tensor, dim) if dim is not None else NUMBER
@@ -370,10 +374,14 @@ def _told_apart(value: Value) -> Value:
     return value
 
 
+_LARGEST = 1 << 256
+"""Numbers that are larger are not computed with: a few lines can double their digits as often as they like."""
+
+
 def _folded(op: ast.operator, left: Value, right: Value) -> Value | None:
     """What two numbers that are written down give: their product, quotient or power, or one shifted by the other."""
     one, two = number_of(left), number_of(right)
-    if one is None or two is None:
+    if one is None or two is None or any(isinstance(part, int) and abs(part) >= _LARGEST for part in (one, two)):
         return None
     try:
         match op:

@@ -31,6 +31,8 @@ class Tensor(Instance):
     """
 
     __slots__ = (
+        "_owned",
+        "_root",
         "assumed",
         "base",
         "batch",
@@ -42,6 +44,7 @@ class Tensor(Instance):
         "origin",
         "refused",
         "shown",
+        "told",
     )
 
     def __init__(
@@ -73,6 +76,10 @@ class Tensor(Instance):
         self.refused = False
         self.batch = batch
         self.dim: Dim | None = None
+        self.told: dict[str, bool] | None = None
+        """What rules found out about it, by the name of the question."""
+        self._root: Tensor | None = None
+        self._owned: bool | None = None
 
     def unbatched(self) -> Tensor:
         """The same tensor, noted to be one of a batch."""
@@ -88,17 +95,28 @@ class Tensor(Instance):
     def root(self) -> Tensor:
         """The tensor at the bottom of its views."""
         found = self
+        above: list[Tensor] = []
         while found.base is not None:
-            found = found.base
+            if found._root is None:
+                above.append(found)
+            found = found._root or found.base
+        # A chain of views is gone down once, not from each of them.
+        for part in above:
+            part._root = found
         return found
 
     @property
     def registered(self) -> bool:
         """Whether it is a parameter or a buffer, or a view of one."""
         found: Tensor | None = self
-        while found is not None and found.kind == "tensor":
+        above: list[Tensor] = []
+        while found is not None and found.kind == "tensor" and found._owned is None:
+            above.append(found)
             found = found.base
-        return found is not None
+        owned = found is not None and (found.kind != "tensor" or bool(found._owned))
+        for part in above:
+            part._owned = owned
+        return owned
 
 
 class Size(Value):

@@ -211,8 +211,8 @@ class Union(Value):
 
 SELF = SelfValue()
 
-WIDEST = 24
-"""Alternatives beyond this number are not told apart."""
+WIDEST = 64
+"""Of a variable with more alternatives, where branches meet, nothing is known: each branch may double their number."""
 
 
 def union(values: Iterable[Value]) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -197,10 +197,13 @@ class Words:
             # `self.pick = pick`: what building keeps, `forward` may call.
             found.extend(function for function in left if function.name in kept)
             left = [function for function in left if function.name not in kept]
+        named: dict[str, list[Function]] = {}
+        for function in left:
+            named.setdefault(function.name, []).append(function)
+        order = {function: at for at, function in enumerate(left)}
         for function in found:
-            words = self._in(function)
-            found.extend(other for other in left if other.name in words)
-            left = [other for other in left if other.name not in words]
+            more = [other for name in _in_both(named, self._in(function)) for other in named.pop(name)]
+            found.extend(sorted(more, key=order.__getitem__))
         return [*found]
 
     def _kept_by(self, init: ast.stmt, functions: Sequence[Function]) -> set[str]:
@@ -217,9 +220,9 @@ class Words:
         """A class, its bases in the file, and the functions that they name, and so on."""
         found: list[ast.stmt] = [one.node for one in self.project.lineage(ref) if one.file is self.file]
         left = {node.name: node for node in self._functions}
+        order = {name: at for at, name in enumerate(left)}
         for node in found:
-            words = self._in(node)
-            found.extend(left.pop(name) for name in [name for name in left if name in words])
+            found.extend(left.pop(name) for name in sorted(_in_both(left, self._in(node)), key=order.__getitem__))
         return found
 
     @cached_property
@@ -314,3 +317,9 @@ def _any_without_forward(tree: ast.Module) -> bool:
 
 def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _in_both(one: Collection[str], other: Collection[str]) -> list[str]:
+    """What two collections share, in the time that the smaller takes."""
+    small, large = sorted((one, other), key=len)
+    return [name for name in small if name in large]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.values import UNKNOWN, Argument, Container, Instance, Value, alternatives, union
+from modellint.source.values import UNKNOWN, WIDEST, Argument, Container, Instance, Value, alternatives, union
 
 if TYPE_CHECKING:
     from modellint.source.symbols import ClassRef, IndexedFile
@@ -72,9 +72,11 @@ class Frame:
         "function",
         "locals",
         "loops",
+        "order",
         "owner",
         "returned",
         "self_name",
+        "sharing",
         "statement",
         "within",
         "yielded",
@@ -93,6 +95,10 @@ class Frame:
         self.statement: ast.stmt | None = None
         self.loops = 0
         self.breaks: list[State] = []
+        self.sharing: dict[Value, dict[str, None]] = {}
+        """The variables that were ever bound to a tensor with memory of the one that is the key."""
+        self.order: dict[str, int] = {}
+        """The variables that were ever bound to a tensor, numbered as they were first bound."""
 
 
 Attributes = dict[str, tuple[Binding, ...]]
@@ -111,7 +117,8 @@ def join_locals(states: list[dict[str, Value]]) -> dict[str, Value]:
             if mine is None:
                 joined[name] = value
             elif mine is not value:
-                joined[name] = union((mine, value))
+                both = union((mine, value))
+                joined[name] = both if len(alternatives(both)) <= WIDEST else UNKNOWN
     return joined
 
 

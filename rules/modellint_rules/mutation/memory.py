@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.source.nodes import of_kind, parents_in, walk
+from modellint.source import later
+from modellint.source.nodes import of_kind, once
 from modellint.source.signs.copies import EITHER
 from modellint.source.tensors import IN_PLACE_LAYOUT, MAKERS, Opaque, Tensor
 from modellint.source.values import Const, Instance, Value, alternatives
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 CASTS = frozenset({"to", "type", "cuda", "cpu", "float"})
 """Operators that give the same tensor where nothing has to change, else a copy."""
-_ABOUT = frozenset({"shape", "size", "dim", "ndim", "dtype", "device", "numel", "requires_grad", "is_cuda"})
 _NO_CHANGE = IN_PLACE_LAYOUT | {"requires_grad_", "retain_grad_", "share_memory_", "detach_", "pin_memory_", "_"}
 
 
@@ -37,13 +37,43 @@ def copying(tensor: Tensor) -> Iterator[Tensor]:
         if part.kind != "tensor":
             # What the module owns is what it is, whatever it was made of.
             return
-        if part.made_by in EITHER and part.base is not None and not _is_view(part, part.base):
+        if _is_copy(part):
             yield part
 
 
 def may_be_copy(tensor: Tensor) -> bool:
     """Whether a tensor may be a copy of the one at the bottom of its views."""
-    return any(copying(tensor)) or any(part.made_by in CASTS and part.base is not None for part in bases(tensor))
+    return _any_base(tensor, "copy", _is_copy, owned=False) or _any_base(tensor, "cast", _is_cast, owned=True)
+
+
+def _is_copy(tensor: Tensor) -> bool:
+    return tensor.made_by in EITHER and tensor.base is not None and not _is_view(tensor, tensor.base)
+
+
+def _is_cast(tensor: Tensor) -> bool:
+    return tensor.made_by in CASTS and tensor.base is not None
+
+
+def _any_base(tensor: Tensor, name: str, holds: Callable[[Tensor], bool], owned: bool) -> bool:
+    """Whether something holds of one of ``bases``; without ``owned`` down to what the module owns, and not of that."""
+    above: list[Tensor] = []
+    found = False
+    for part in bases(tensor):
+        if not owned and part.kind != "tensor":
+            break
+        if part.told is not None and name in part.told:
+            found = part.told[name]
+            break
+        above.append(part)
+        found = holds(part)
+        if found:
+            break
+    # A chain of views is gone down once, not from each of them.
+    for part in above:
+        if part.told is None:
+            part.told = {}
+        part.told[name] = found
+    return found
 
 
 def changes(write: Write) -> bool:
@@ -73,71 +103,14 @@ def _is_view(made: Tensor, source: Tensor) -> bool:
 
 def is_read_later(write: Write, name: str) -> bool:
     """Whether what a local variable holds is read behind a write before it is bound anew; its shape alone is not."""
-    function = write.function
-    if function is None:
-        return False
-    here = _place(write.statement, end=True)
-    if _binds(write.statement, name):
-        return False
-    around = [node for node in _loops(function) if _holds(node, write.statement)]
-    events = sorted(_events(function, name))
-    behind = [loads for place, loads in events if place > here]
-    # What the outermost loop goes through is read once.
-    first = (
-        _place(getattr(around[0], "iter", around[0]), end=isinstance(around[0], ast.For))
-        if around
-        else (here[0], here[1] + 1)
-    )
-    again = [loads for place, loads in events if first <= place <= here]
-    return next(iter((*behind, *again)), False)
-
-
-def _binds(statement: ast.stmt, name: str) -> bool:
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return any(isinstance(target, ast.Name) and target.id == name for target in targets)
-
-
-def _loops(function: ast.AST) -> list[ast.AST]:
-    return [*of_kind(function, ast.For), *of_kind(function, ast.While)]
-
-
-def _events(function: ast.AST, name: str) -> Iterator[tuple[tuple[int, int], bool]]:
-    """Every place where a variable is read (True) or bound; a statement binds behind its value."""
-    parents = parents_in(function)
-    for node in of_kind(function, ast.Assign):
-        for target in node.targets:
-            if any(isinstance(p, ast.Name) and p.id == name and isinstance(p.ctx, ast.Store) for p in walk(target)):
-                yield _place(node.value, end=True), False
-    for found in of_kind(function, ast.Name):
-        if found.id == name and isinstance(found.ctx, ast.Load):
-            above = parents.get(found)
-            filled = isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Store)
-            if filled and above is not None and isinstance(parents.get(above), ast.Assign):
-                continue
-            if not (isinstance(above, ast.Attribute) and above.attr in _ABOUT):
-                yield _place(found), True
-    for loop in of_kind(function, ast.For):
-        if any(isinstance(part, ast.Name) and part.id == name for part in walk(loop.target)):
-            # Bound anew by each turn, behind what is written there of it.
-            yield _place(loop.iter, end=True), False
-
-
-def _place(node: ast.AST, end: bool = False) -> tuple[int, int]:
-    row, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-    if end:
-        return getattr(node, "end_lineno", None) or row, getattr(node, "end_col_offset", None) or 0
-    return row, column
-
-
-def _holds(node: ast.AST, part: ast.AST) -> bool:
-    return any(inner is part for inner in walk(node))
+    return write.function is not None and later.is_read_later(write.statement, write.function, name)
 
 
 def is_filled_once(code: Code, write: Write, name: str) -> bool:
     """Whether what a module keeps gets its value at the first call only: `if self.b.numel() == 0:`, `if not self.initialized:`."""
     return any(
         re.search(_ONCE, text) or f"{name}.numel()" in text
-        for text in (ast.unparse(test) for test in code.conditions(write.node, write.function))
+        for text in (once(test, "_text", ast.unparse) for test in code.conditions(write.node, write.function))
     )
 
 

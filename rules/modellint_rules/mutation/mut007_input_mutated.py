@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import of_kind, walk
+from modellint.source.nodes import of_kind, once, walk
 from modellint.source.signs import CHANGES_INPUT
 from modellint.source.tensors import Tensor
 from modellint.source.values import Const, alternatives
@@ -93,7 +93,7 @@ class InputMutated(Rule):
         forward = next((method.node for method in code.methods if getattr(method.node, "name", "") == "forward"), None)
         if not isinstance(forward, ast.FunctionDef):
             return
-        given = [*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs]
+        given = frozenset([*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs])
         said: set[str] = set()
         for readings in code.writes:
             write = readings[0]
@@ -133,13 +133,15 @@ def _is_on_demand(write: Write) -> bool:
     function = write.function
     if function is None:
         return False
+    return write.node in once(function, "_on_demand", _on_demand)
+
+
+def _on_demand(function: ast.AST) -> frozenset[ast.AST]:
     choices: list[ast.If | ast.IfExp] = [*of_kind(function, ast.If), *of_kind(function, ast.IfExp)]
-    return any(
-        "inplace" in ast.unparse(node.test) and any(part is write.node for part in walk(node)) for node in choices
-    )
+    return frozenset(part for node in choices if "inplace" in ast.unparse(node.test) for part in walk(node))
 
 
-def _argument(write: Write, given: list[ast.arg]) -> str | None:
+def _argument(write: Write, given: Collection[ast.AST | None]) -> str | None:
     """The argument of ``forward`` that a write certainly changes."""
     if not changes(write):
         return None

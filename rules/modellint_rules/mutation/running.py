@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.nodes import walk
+from modellint.source.nodes import once, walk
 from modellint.source.tensors import Tensor
 from modellint.source.values import Value, alternatives
 
@@ -142,20 +142,7 @@ def _arguments(function: ast.AST | None) -> frozenset[str]:
 
 def _expanded(value: ast.expr, write: Write) -> list[ast.AST]:
     """The nodes of an expression, and of what the function's variables in it were bound to before the write."""
-    bound: dict[str, list[ast.expr]] = {}
-    for node in walk(write.function) if write.function is not None else ():
-        if getattr(node, "lineno", 0) >= write.statement.lineno:
-            continue
-        match node:
-            case ast.Assign(targets=targets, value=given):
-                for target in targets:
-                    for part in walk(target):
-                        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                            bound.setdefault(part.id, []).append(given)
-            case ast.For(target=ast.Name(id=name), iter=given) | ast.AugAssign(target=ast.Name(id=name), value=given):
-                bound.setdefault(name, []).append(given)
-            case _:
-                pass
+    bound = once(write.function, "_bound", _bound) if write.function is not None else {}
     found: list[ast.AST] = []
     pending, seen = [(value, 0)], set[str]()
     while pending:
@@ -164,8 +151,26 @@ def _expanded(value: ast.expr, write: Write) -> list[ast.AST]:
             found.append(node)
             if isinstance(node, ast.Name) and node.id not in seen and depth < _DEEPEST:
                 seen.add(node.id)
-                pending.extend((given, depth + 1) for given in bound.get(node.id, ()))
+                before = (given for row, given in bound.get(node.id, ()) if row < write.statement.lineno)
+                pending.extend((given, depth + 1) for given in before)
     return found
+
+
+def _bound(function: ast.AST) -> dict[str, list[tuple[int, ast.expr]]]:
+    """What the variables of a function are bound to, and in which rows."""
+    bound: dict[str, list[tuple[int, ast.expr]]] = {}
+    for node in walk(function):
+        match node:
+            case ast.Assign(targets=targets, value=given):
+                for target in targets:
+                    for part in walk(target):
+                        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                            bound.setdefault(part.id, []).append((node.lineno, given))
+            case ast.For(target=ast.Name(id=name), iter=given) | ast.AugAssign(target=ast.Name(id=name), value=given):
+                bound.setdefault(name, []).append((node.lineno, given))
+            case _:
+                pass
+    return bound
 
 
 def _is_statistic(update: Update) -> bool:

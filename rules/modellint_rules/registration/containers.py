@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from modellint.diagnostic import Applicability, Edit, Fix
-from modellint.source.nodes import walk
+from modellint.source.nodes import of_kind, once, walk
 from modellint.source.values import Instance
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ def wrapped(cls: ModuleClass, attribute: Attribute, kind: str, container: str, l
         statement = hidden.binding.statement
         if nodes is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
             return None
-        function = next(
-            (node for node in walk(cls.node) if isinstance(node, ast.FunctionDef) and _holds(node, statement)), None
-        )
+        function = once(cls.node, "_functions", _functions).get(statement)
         spelling = cls.rewriter.spelling(container, function)
         if spelling is None:
             return None
@@ -117,12 +115,23 @@ def _cannot_be_replaced(cls: ModuleClass, attribute: Attribute, lacks: frozenset
         return True
     if len(attribute.live) > 1 and any(binding.form == "augmented" for binding in attribute.live):
         return True
-    pattern = rf"\.\s*{re.escape(attribute.name)}\s*\.\s*({'|'.join(sorted(lacks))})\s*\("
-    return re.search(pattern, cls.rewriter.text) is not None
+    words = "|".join(sorted(lacks))
+    return attribute.name in once(cls.file.tree, f"_asked {words}", lambda _: _asked_for(words, cls.rewriter.text))
 
 
-def _holds(function: ast.AST, statement: ast.stmt) -> bool:
-    return any(node is statement for node in walk(function))
+def _asked_for(methods: str, text: str) -> frozenset[str]:
+    """The attributes of which a text calls one of these methods."""
+    return frozenset(re.findall(rf"\.\s*((?:\w|[^\x00-\x7f])+)\s*\.\s*(?:{methods})\s*\(", text))
+
+
+def _functions(cls: ast.ClassDef) -> dict[ast.AST, ast.FunctionDef]:
+    """The function that each statement of a class stands in, the outermost one."""
+    found: dict[ast.AST, ast.FunctionDef] = {}
+    for function in of_kind(cls, ast.FunctionDef):
+        for node in walk(function):
+            if isinstance(node, ast.stmt):
+                found.setdefault(node, function)
+    return found
 
 
 def _to_wrap(cls: ModuleClass, attribute: Attribute, hidden: Hidden) -> list[ast.expr] | None:
@@ -156,8 +165,8 @@ def _to_wrap(cls: ModuleClass, attribute: Attribute, hidden: Hidden) -> list[ast
 
 def _filled_later(cls: ModuleClass, hidden: Hidden) -> bool:
     bound_at = hidden.binding.statement.lineno
-    for fill in cls.fills:
-        if fill.container is not hidden.container or fill.file.path != cls.file.path:
+    for fill in cls.fills_of(hidden.container):
+        if fill.file.path != cls.file.path:
             continue
         if fill.statement.lineno > bound_at and not _through_self(fill.statement):
             return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.meetings import meets_tensors
-from modellint.source.nodes import walk
+from modellint.source.nodes import given_to, mentioned_in, of_kind, once, walk
 from modellint.source.values import Const, Container, Value, alternatives
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def kept_tensors(code: Code) -> Iterator[Kept]:
         if container is not None and not _only_read(code, name):
             continue
         # `self.x = torch.ones(3)` and `if gpu: self.x = self.x.cuda()`: the first is where it should have been a buffer.
-        made = [b for b in code.built if b.attribute == name and b.file is code.file and _is_kept(code, b)]
+        made = [b for b in code.built_of(name) if b.file is code.file and _is_kept(code, b)]
         if made:
             yield Kept(name, min(made, key=lambda b: b.statement.lineno), tensors, container)
 
@@ -50,12 +50,11 @@ def _takes_part(code: Code, name: str) -> bool:
 
 
 def _is_rebound(code: Code, name: str) -> bool:
-    for write in (readings[0] for readings in code.writes):
-        if write.how == "attribute" and write.attribute == name:
-            value = write.statement.value if isinstance(write.statement, (ast.Assign, ast.AnnAssign)) else None
-            reads = value is not None and _reads(value, name)
-            if (value is not None and _only_moves(value, name)) or (not reads and not code.is_aside(write.function)):
-                return True
+    for write in code.attribute_writes(name):
+        value = write.statement.value if isinstance(write.statement, (ast.Assign, ast.AnnAssign)) else None
+        reads = value is not None and _reads(value, name)
+        if (value is not None and _only_moves(value, name)) or (not reads and not code.is_aside(write.function)):
+            return True
     return False
 
 
@@ -102,19 +101,18 @@ def rewrites(code: Code, name: str) -> str:
     `reset_parameters` and its like fill in what `__init__` made: `self.t = torch.empty(n)` may be a constant for all that.
     """
     found = "nothing"
-    for write in (readings[0] for readings in code.writes):
+    for write in code.attribute_writes(name):
         if code.is_aside(write.function):
             continue
-        if write.how == "attribute" and write.attribute == name:
-            value = write.statement.value if isinstance(write.statement, (ast.Assign, ast.AnnAssign)) else None
-            if value is None or not _reads(value, name):
-                found = found if found == "update" else "replace"
-            elif not _only_moves(value, name):
-                found = "update"
-            elif found == "nothing":
-                found = "move"
-        elif write.how != "attribute" and _targets(write.node, name):
+        value = write.statement.value if isinstance(write.statement, (ast.Assign, ast.AnnAssign)) else None
+        if value is None or not _reads(value, name):
+            found = found if found == "update" else "replace"
+        elif not _only_moves(value, name):
             found = "update"
+        elif found == "nothing":
+            found = "move"
+    if any(not code.is_aside(write.function) for write in code.part_writes(name)):
+        return "update"
     return found
 
 
@@ -128,41 +126,31 @@ def _only_moves(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == name
 
 
-def _targets(node: ast.AST, name: str) -> bool:
-    """Whether an in-place write is to the attribute itself, or to a part of it."""
-    target: ast.AST = node
-    if isinstance(node, ast.AugAssign):
-        target = node.target
-    elif isinstance(node, ast.Call):
-        target = node.func
-    while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
-        if isinstance(target, ast.Attribute) and target.attr == name and isinstance(target.value, ast.Name):
-            return True
-        target = target.func if isinstance(target, ast.Call) else target.value
-    return False
-
-
 def _only_read(code: Code, name: str) -> bool:
     """Whether the class's methods do no more with a container than to look at its items."""
     assert code.ref is not None
-    for function in code.ref.node.body:
+    return name not in once(code.ref.node, "_changed", _changed)
+
+
+def _changed(cls: ast.ClassDef) -> frozenset[str]:
+    """The attributes with which the methods of a class do more than to look at their items."""
+    found: set[str | None] = set()
+    for function in cls.body:
         if not isinstance(function, ast.FunctionDef):
             continue
         building = function.name == "__init__"
-        for node in walk(function):
-            match node:
-                case _ if building and not isinstance(node, ast.Call):
-                    pass
-                case ast.Subscript(value=held, ctx=ast.Store() | ast.Del()) if _is_attribute(held, name):
-                    return False
-                case ast.Call(func=ast.Attribute(value=held, attr=method)) if _is_attribute(held, name):
-                    if not building and method not in _READING_METHODS:
-                        return False
-                case ast.Call() if _is_passed(node, name) and _called(node) not in _READING_CALLS:
-                    return False
-                case _:
-                    pass
-    return True
+        for node in of_kind(function, ast.Subscript) if not building else ():
+            if not isinstance(node.ctx, ast.Load):
+                found.add(_attribute(node.value))
+        for call in of_kind(function, ast.Call):
+            held = call.func.value if isinstance(call.func, ast.Attribute) else None
+            name = _attribute(held) if held is not None else None
+            if name is not None and not building and getattr(call.func, "attr", "") not in _READING_METHODS:
+                found.add(name)
+            # What is called on one attribute is no matter of the others that it is given.
+            if _called(call) not in _READING_CALLS:
+                found.update(other for other in map(_attribute, given_to(call)) if other != name)
+    return frozenset(name for name in found if name is not None)
 
 
 _READING_METHODS = frozenset({"get", "items", "keys", "values", "index", "count", "copy"})
@@ -175,45 +163,48 @@ def _called(call: ast.Call) -> str:
     return getattr(call.func, "id", "") or getattr(call.func, "attr", "")
 
 
-def _is_passed(call: ast.Call, name: str) -> bool:
-    return any(_is_attribute(given, name) for given in (*call.args, *(k.value for k in call.keywords)))
-
-
-def _is_attribute(node: ast.AST, name: str) -> bool:
-    return (
-        isinstance(node, ast.Attribute)
-        and node.attr == name
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "self"
-    )
+def _attribute(node: ast.AST) -> str | None:
+    """The name of an attribute of ``self``."""
+    match node:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return name
+    return None
 
 
 def _is_before_super_init(cls: ast.ClassDef, statement: ast.stmt) -> bool:
     return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "__init__"
-        and node.lineno > statement.lineno
-        for function in cls.body
-        if isinstance(function, ast.FunctionDef) and function.lineno <= statement.lineno
-        if (function.end_lineno or 0) >= statement.lineno
-        for node in walk(function)
+        first <= statement.lineno <= last and statement.lineno < call
+        for first, last, call in once(cls, "_initialising", _initialising)
     )
+
+
+def _initialising(cls: ast.ClassDef) -> list[tuple[int, int, int]]:
+    """The rows of the methods of a class that call an `__init__`, first and last, and of the last such call."""
+    found: list[tuple[int, int, int]] = []
+    for function in cls.body:
+        if isinstance(function, ast.FunctionDef):
+            calls = [
+                node.lineno
+                for node in of_kind(function, ast.Call)
+                if isinstance(node.func, ast.Attribute) and node.func.attr == "__init__"
+            ]
+            if calls:
+                found.append((function.lineno, function.end_lineno or 0, max(calls)))
+    return found
 
 
 def later_values_are_tensors(code: Code, name: str) -> bool:
     """Whether every assignment to the attribute gives it what a buffer takes."""
     from modellint.source.tensors import Tensor
 
-    values = [part for b in code.bindings if b.attribute == name for part in alternatives(b.value)]
+    values = [part for b in code.bindings_of(name) for part in alternatives(b.value)]
     return all((isinstance(v, Tensor) and v.certain) or (isinstance(v, Const) and v.value is None) for v in values)
 
 
 def is_complex(code: Code) -> bool:
     """Whether the class names complex numbers."""
     assert code.ref is not None
-    names = {getattr(node, "attr", None) or getattr(node, "id", None) for node in walk(code.ref.node)}
-    return not names.isdisjoint(_COMPLEX)
+    return not mentioned_in(code.ref.node).isdisjoint(_COMPLEX)
 
 
 _COMPLEX = {
@@ -239,7 +230,7 @@ def bound_once(code: Code, kept: Kept) -> bool:
         or code.defines(kept.name)
     ):
         return False
-    in_init = [b for b in code.bindings if b.attribute == kept.name and b.method == "__init__" and not _registers(b)]
+    in_init = [b for b in code.bindings_of(kept.name) if b.method == "__init__" and not _registers(b)]
     if {id(b.statement) for b in in_init} != {id(statement)} or kept.binding.expression is None:
         return False
     if code.ref is None or _is_before_super_init(code.ref.node, statement):

@@ -112,7 +112,7 @@ def _stands(code: Code, binding: Binding) -> bool:
     """Whether what a statement binds is what the attribute holds in the end."""
     if binding.method == "__init__":
         return binding in code.attributes.get(binding.attribute, ())
-    others = [b for b in code.bindings if b.attribute == binding.attribute and b.method == binding.method]
+    others = [b for b in code.bindings_of(binding.attribute) if b.method == binding.method]
     return all(b.statement is binding.statement for b in others)
 
 
@@ -207,12 +207,12 @@ def _may_be_parameter(code: Code, binding: Binding) -> bool:
     if binding.method != "__init__" or binding.form == "setattr" or code.defines(name):
         return False
     live = code.attributes.get(name, ())
-    if any(b not in live and not _is_taken(b) for b in code.bindings if b.attribute == name):
+    if any(b not in live and not _is_taken(b) for b in code.bindings_of(name)):
         return False
     return not any(
-        write.how != "attribute" and not write.quiet and _changes(write.node, name)
-        for readings in code.writes
-        for write in readings
+        not write.quiet and _changes(write.node, name)
+        for first in code.part_writes(name)
+        for write in code.flow.writes[first.node]
     )
 
 

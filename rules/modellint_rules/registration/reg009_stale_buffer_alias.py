@@ -160,4 +160,4 @@ def _is_buffer(value: Value, registered: set[int]) -> bool:
 
 
 def _changes_later(code: Code, name: str) -> bool:
-    return any(b.attribute == name and b.method != "__init__" for b in code.bindings)
+    return any(b.method != "__init__" for b in code.bindings_of(name))

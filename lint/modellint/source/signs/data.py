@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.annotations import holds_tensors, says_scalar, says_tensor
 from modellint.source.evidence import shown_tensors
-from modellint.source.nodes import Function, called_name, functions_in, of_kind, parameters_of, walk
+from modellint.source.nodes import Function, called_name, functions_in, of_kind, once, parameters_of, walk
 from modellint.source.symbols import Imported
 from modellint.source.tensors import SHOWING
 
@@ -54,6 +54,7 @@ class Taint:
         """Attributes of the object that are set while it runs."""
         # A function's tree holds this: to hold the function in turn would be a cycle, which nothing collects.
         self._levels: dict[int, dict[str, int]] = {}
+        self._sizes: dict[tuple[int, str, int], bool] = {}
 
     def levels(self, function: Function) -> dict[str, int]:
         """What the variables of a function may hold."""
@@ -141,10 +142,16 @@ class Taint:
                     if self.of(inner, levels):
                         return True
                 case ast.Name(id=name) if depth < 4:
-                    values = [value for names, value in _bindings(function) if name in names and value is not node]
-                    if any(self.is_size(value, function, depth + 1) for value in values):
+                    if self._holds_size(name, function, depth + 1):
                         return True
         return False
+
+    def _holds_size(self, name: str, function: Function, depth: int) -> bool:
+        key = (id(function), name, depth)
+        if key not in self._sizes:
+            values = once(function, "_bound_values", _values).get(name, ())
+            self._sizes[key] = any(self.is_size(value, function, depth) for value in values)
+        return self._sizes[key]
 
 
 def _attributes_set(functions: Sequence[Function]) -> Iterator[str]:
@@ -314,6 +321,15 @@ def _bindings(function: Function) -> list[tuple[frozenset[str], ast.expr]]:
     if kept is None:
         kept = vars(function)["_bindings"] = list(_find_bindings(function))
     return kept
+
+
+def _values(function: Function) -> dict[str, list[ast.expr]]:
+    """What each variable of a function is bound to."""
+    found: dict[str, list[ast.expr]] = {}
+    for names, value in _bindings(function):
+        for name in names:
+            found.setdefault(name, []).append(value)
+    return found
 
 
 def _find_bindings(function: Function) -> Iterator[tuple[frozenset[str], ast.expr]]:

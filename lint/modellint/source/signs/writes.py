@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.source.nodes import Function, called_name, functions_in, given_to, of_kind, parameters_of
@@ -40,15 +40,13 @@ def shares(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
             stored = isinstance(target, ast.Subscript) and not isinstance(target.ctx, ast.Load)
             if _is_view(target.value if stored and isinstance(target, ast.Subscript) else target):
                 return True
-        edges = list(_edges(function, names, passing))
-        for group, is_view in _groups(edges):
-            # `x = x[1:]; x[0] = v` needs no second name.
-            if is_view and any(
-                (len(group) > 1 or isinstance(target, ast.Subscript))
-                and not _roots(target, names, passing).isdisjoint(group)
-                for _, target in writes
-            ):
-                return True
+        groups = _groups(_edges(function, names, passing))
+        for _, target in writes:
+            for root in _roots(target, names, passing):
+                group = groups.get(root)
+                # `x = x[1:]; x[0] = v` needs no second name.
+                if group is not None and group.viewed and (group.size > 1 or isinstance(target, ast.Subscript)):
+                    return True
     return False
 
 
@@ -66,24 +64,62 @@ def changes_input(nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
         writes = list(_writes(function, changing))
         if not writes:
             continue
-        edges = list(_edges(function, names, passing))
-        for name in parameters_of(function):
-            last = _rebound(function, name, names, passing)
-            held = {name}
-            rows = [(row, bound) for row, bound, sources, _ in edges if name in sources and row <= last]
-            for _, bound in rows:
-                held |= bound - {name}
-            size = 0
-            while size < len(held):
-                size = len(held)
-                for _, bound, sources, _ in edges:
-                    if not sources.isdisjoint(held - {name}):
-                        held |= bound - {name}
-            for row, target in writes:
-                roots = _roots(target, names, passing)
-                if (name in roots and row <= last) or not roots.isdisjoint(held - {name}):
-                    return True
+        hold = _Holding(function, names, passing, writes)
+        if any(map(hold.is_written, parameters_of(function))):
+            return True
     return False
+
+
+class _Holding:
+    """Which variables of a function may hold memory of one of its parameters, and whether they are written to."""
+
+    def __init__(
+        self, function: Function, names: set[str], passing: frozenset[str], writes: Sequence[tuple[int, ast.expr]]
+    ) -> None:
+        self.edges: dict[str, list[tuple[int, frozenset[str]]]] = {}
+        """What is bound to each variable, and where."""
+        back: dict[str, set[str]] = {}
+        for row, bound, sources, _ in _edges(function, names, passing):
+            for source in sources:
+                self.edges.setdefault(source, []).append((row, bound))
+                for name in bound:
+                    back.setdefault(name, set()).add(source)
+        self.written: dict[str, int] = {}
+        """The variables that are written to, and the first row."""
+        for row, target in writes:
+            for root in _roots(target, names, passing):
+                self.written[root] = min(row, self.written.get(root, row))
+        self.leading = _reached(self.written, back)
+        """The variables that may be held by what is written to."""
+        self.rebound = _rebound(function, names, passing)
+
+    def is_written(self, name: str) -> bool:
+        """Whether a parameter is written to, itself or under another name."""
+        last = self.rebound.get(name, 1 << 30)
+        if self.written.get(name, last + 1) <= last:
+            return True
+        held = {one for row, bound in self.edges.get(name, ()) if row <= last for one in bound} - {name}
+        if held.isdisjoint(self.leading):
+            return False
+        pending = [*held]
+        while pending:
+            one = pending.pop()
+            if one in self.written:
+                return True
+            more = {other for _, bound in self.edges.get(one, ()) for other in bound} - held - {name}
+            held |= more
+            pending += more
+        return False
+
+
+def _reached(started: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    found = set(started)
+    pending = [*found]
+    while pending:
+        more = set(edges.get(pending.pop(), ())) - found
+        found |= more
+        pending += more
+    return found
 
 
 def indexes(run: Sequence[ast.stmt]) -> bool:
@@ -171,13 +207,12 @@ def _is_identity(call: ast.Call) -> bool:
     return name == "Identity" or (name == "Sequential" and not call.args)
 
 
-def _writes(function: Function, changing: Sequence[Function]) -> Iterator[tuple[int, ast.expr]]:
+def _writes(function: Function, changing: Mapping[str, Sequence[Function]]) -> Iterator[tuple[int, ast.expr]]:
     """What a function changes in place, itself or by a function that it hands it to."""
     for augmented in of_kind(function, ast.AugAssign):
         yield augmented.lineno, augmented.target
     for item in _items(function):
         yield item.lineno, item
-    writers = {one.name for one in changing if one is not function}
     for call in of_kind(function, ast.Call):
         name = called_name(call)
         if (
@@ -187,22 +222,30 @@ def _writes(function: Function, changing: Sequence[Function]) -> Iterator[tuple[
             and name not in _QUIET
         ):
             yield call.lineno, call.func.value
-        if name in writers:
+        if any(one is not function for one in changing.get(name, ())):
             for given in given_to(call):
                 yield call.lineno, given
 
 
-def _changing(functions: Sequence[Function]) -> list[Function]:
-    """Those that change something in place, themselves or by others of them that they call."""
+def _changing(functions: Sequence[Function]) -> dict[str, list[Function]]:
+    """Those that change something in place, themselves or by others of them that they call, by their names."""
     found = list(filter(_changes_something, functions))
-    rest = [function for function in functions if function not in found] if found else []
-    while True:
-        names = {function.name for function in found}
-        more = [one for one in rest if any(called_name(call) in names for call in of_kind(one, ast.Call))]
-        if not more:
-            return found
-        found += more
-        rest = [one for one in rest if one not in more]
+    named: dict[str, list[Function]] = {}
+    if not found:
+        return named
+    callers: dict[str, list[Function]] = {}
+    for function in functions:
+        for name in {called_name(call) for call in of_kind(function, ast.Call)}:
+            callers.setdefault(name, []).append(function)
+    seen = set(found)
+    for function in found:
+        if function.name not in named:
+            for caller in callers.get(function.name, ()):
+                if caller not in seen:
+                    seen.add(caller)
+                    found.append(caller)
+        named.setdefault(function.name, []).append(function)
+    return named
 
 
 def _changes_something(function: Function) -> bool:
@@ -294,27 +337,54 @@ def _is_view(node: ast.expr) -> bool:
     return False
 
 
-def _groups(edges: Sequence[_Edge]) -> list[tuple[set[str], bool]]:
-    """Names that may share memory, and whether one is a view of another."""
-    groups: list[tuple[set[str], bool]] = []
+class _Group:
+    """Names that may share memory: how many, and whether one is a view of another."""
+
+    __slots__ = ("above", "size", "viewed")
+
+    def __init__(self) -> None:
+        self.above: _Group | None = None
+        self.size = 1
+        self.viewed = False
+
+    @property
+    def whole(self) -> _Group:
+        """The group that it was joined into in the end."""
+        found = self
+        while found.above is not None:
+            if found.above.above is not None:
+                found.above = found.above.above
+            found = found.above
+        return found
+
+
+def _groups(edges: Iterable[_Edge]) -> dict[str, _Group]:
+    """The group of each name."""
+    groups: dict[str, _Group] = {}
     for _, bound, sources, is_view in edges:
-        joined, viewed = set(bound | sources), is_view
-        rest = []
-        for group, flag in groups:
-            if group.isdisjoint(joined):
-                rest.append((group, flag))
-            else:
-                joined |= group
-                viewed = viewed or flag
-        groups = [*rest, (joined, viewed)]
-    return groups
+        joined: _Group | None = None
+        for name in bound | sources:
+            group = groups.setdefault(name, _Group()).whole
+            if joined is None:
+                joined = group
+            elif group is not joined:
+                small, large = sorted((group, joined), key=lambda one: one.size)
+                small.above = joined = large
+                large.size += small.size
+                large.viewed |= small.viewed
+        if joined is not None:
+            joined.viewed |= is_view
+    return {name: group.whole for name, group in groups.items()}
 
 
-def _rebound(function: Function, name: str, names: set[str], passing: frozenset[str]) -> int:
-    """The row from which on a parameter's name certainly stands for something else."""
+def _rebound(function: Function, names: set[str], passing: frozenset[str]) -> dict[str, int]:
+    """The rows from which on names certainly stand for something else than the parameters that were called so."""
+    found: dict[str, int] = {}
     for statement in function.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name not in found:
                 if name not in _roots(value, names, passing):
-                    return statement.end_lineno or statement.lineno
-    return 1 << 30
+                    found[name] = statement.end_lineno or statement.lineno
+            case _:
+                pass
+    return found

@@ -1,0 +1,81 @@
+"""Small files whose reading would not end, or would fill memory, if it did all that they say."""
+
+from __future__ import annotations
+
+import pytest
+
+import modellint
+
+NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.zeros(3)
+
+    def forward(self, x):
+        y = x + self.table
+{body}
+        return y
+"""
+
+
+def codes(*lines: str) -> list[str]:
+    body = "\n".join("        " + line for line in lines)
+    found = [finding.code for finding in modellint.check_source(NET.format(body=body)).diagnostics]
+    assert not any(code.startswith("LNT") for code in found)
+    return found
+
+
+@pytest.mark.parametrize("number", ["10**7", "-10**7", "400", "64"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y = y.select({}, 0)",
+        "y = y.unsqueeze({})",
+        "y = y.transpose({}, 0).view(-1)",
+        "y = y.movedim({}, 0).view(-1)",
+        "y = y.squeeze({})",
+        "y = y.flatten({})",
+        "y = y.flatten(1, {})",
+        "y = y.unflatten({}, (2, 2))",
+        "y = y.narrow({}, 0, 1)",
+        "y = y.view(x.size({}), -1)",
+        "y = y.view(x.shape[:{}] + (-1,))",
+        "y = y.view(x.shape[{}:])",
+    ],
+)
+def test_dimensions_that_no_tensor_has(line: str, number: str) -> None:
+    assert codes(line.format(number)).count("REG006") == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["n = 7", *["n = n * n"] * 60, "y = y.view(n, -1)"],
+        ["n = x.shape[0]", *["n = n * n"] * 60, "y = y.view(n, -1)"],
+        ["n = x.shape[0]", *["n = n // 3"] * 2000, "y = y.view(n, -1)"],
+        ["n = 1", *["n = n << 128"] * 2000, "y = y.view(n, -1)"],
+    ],
+)
+def test_numbers_whose_digits_double(lines: list[str]) -> None:
+    assert codes(*lines).count("REG006") == 1
+
+
+def test_a_list_that_holds_itself_twice() -> None:
+    assert codes("parts = [y]", *["parts = [parts, parts]"] * 60, "y = torch.cat(parts)").count("REG006") == 1
+
+
+def test_branches_that_double_what_a_variable_may_be() -> None:
+    doubled = [line for row in range(40) for line in (f"if self.training == {row}:", f"    y = y[{row}:]")]
+    assert codes(*doubled).count("REG006") == 1
+
+
+def test_what_ends_in_python_through_many_names() -> None:
+    chain = ["y0 = torch.add(x, x, alpha=2)", *(f"y{i + 1} = y{i} + y{i}" for i in range(60))]
+    assert codes(*chain, "n = y60.sum().item()").count("OPS007") == 0
+    assert codes(*chain, "y = y60").count("OPS007") == 1
+    assert codes("z = torch.add(x, x, alpha=2)", "for z in range(3):", "    z = z + 1").count("OPS007") == 1
