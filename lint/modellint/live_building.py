@@ -168,6 +168,7 @@ class Building:
         from torch import nn
 
         self._enter("importing")
+        target.replace_texts(self._request["texts"])
         try:
             module = target.load(self._location)
         except target.TargetError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ from modellint.live import inputs
 from modellint.live.target import Location, Target, TargetError, locate, parse
 from modellint.live.worker import Answer, Limits, Request, check_target
 from modellint.live.worker import UsageError as WorkerUsageError
-from modellint.merge import LiveResult
-from modellint.run import Job, UsageError
+from modellint.merge import LiveResult, merge
+from modellint.run import Checker, Job, UsageError
 from modellint.settings import Model
 
 
@@ -202,7 +202,7 @@ def verify(
         answer = check_target(request, limits, told)
     except WorkerUsageError as error:
         raise UsageError(str(error)) from None
-    return answer._replace(diagnostics=tuple(_shown(job, finding) for finding in answer.diagnostics))
+    return answer._replace(diagnostics=_with_source(job, one, answer))
 
 
 def export(
@@ -213,8 +213,12 @@ def export(
     options: Options,
     made: Path,
     progress: Callable[[str, str, float], None] | None = None,
+    *,
+    texts: Mapping[str, str] | None = None,
 ) -> Answer:
     """Export a target to a package at ``made``, and tell how; findings are those of a check of the model as it is.
+
+    ``texts`` are run in the place of what files hold.
 
     Whatever the worker writes is in the folder that ``made`` is in. Raises ``UsageError`` for a target that names nothing or has no
     inputs, for options that do not fit it, or without torch.
@@ -227,6 +231,7 @@ def export(
             progress(one.target.text, stage, seconds)
 
     request = _request(job, one, seed, job.root)._replace(export=export_options.to_json(options), made=made)
+    request = request._replace(texts=texts or {})
     try:
         export_options.check(options, request.destination)
     except OptionError as error:
@@ -235,7 +240,21 @@ def export(
         answer = check_target(request, limits, told)
     except WorkerUsageError as error:
         raise UsageError(str(error)) from None
-    return answer._replace(diagnostics=tuple(_shown(job, finding) for finding in answer.diagnostics))
+    return answer._replace(diagnostics=_with_source(job, one, answer))
+
+
+def _with_source(job: Job, one: Wanted, answer: Answer) -> tuple[Diagnostic, ...]:
+    """What a live check found, at the places and with the fixes that the check of the target's file gives."""
+    found = tuple(_shown(job, finding) for finding in answer.diagnostics)
+    file = one.location.file
+    if file is None or all(finding.path != job.shown(file) for finding in found):
+        return found
+    try:
+        guesses = Checker(job).check(file)
+    except OSError:
+        return found
+    merged = merge(guesses, [LiveResult(one.target.text, found)], job.rules)
+    return tuple(finding for finding in merged if finding.evidence != "source")
 
 
 def _shown(job: Job, finding: Diagnostic) -> Diagnostic:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from modellint.cache import Cache
     from modellint.settings import Resolver, Settings
+    from modellint.source.fix import Fixed
 
 _FEW = 24
 """Up to so many files one process is faster than starting others."""
@@ -209,7 +210,7 @@ class Checker:
         from modellint.source.fix import ReplaceError, fix_text, replace_file
 
         shown = self.job.shown(path)
-        if "site-packages" in path.parts or not path.resolve().is_relative_to(self.job.root.resolve()):
+        if not self._may_change(path):
             return False
         data = path.read_bytes()
         source = SourceText.decode(data)
@@ -231,28 +232,20 @@ class Checker:
 
         ``known`` are the findings of the file as it is, if not those of source alone.
         """
-        settings = self.job.resolver.of_folder(path.parent)
         shown = self.job.shown(path)
-        rules = self.job.rules_for(path, settings)
         found = self.check(path) if known is None else known
         if not any(finding.fix for finding in found):
             outcome.diagnostics.extend(found)
             return
-        from modellint.source.fix import ReplaceError, fix_text, replace_file
+        from modellint.source.fix import ReplaceError, replace_file
 
-        if "site-packages" in path.parts or not path.resolve().is_relative_to(self.job.root.resolve()):
+        if not self._may_change(path):
             outcome.problems.append(f"{shown}: not fixed: outside the project root, or in site-packages")
             outcome.diagnostics.extend(found)
             return
         data = path.read_bytes()
         source = SourceText.decode(data)
-
-        def look(text: SourceText) -> tuple[Diagnostic, ...]:
-            if text is source and known is not None:
-                return tuple(known)
-            return tuple(self.kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules))
-
-        fixed = fix_text(source, look, unsafe)
+        fixed = self._fixed(path, source, unsafe, known)
         if fixed.problem:
             outcome.problems.extend(f"{shown}: {line}" for line in fixed.problem.splitlines())
         if fixed.text == source.text:
@@ -271,6 +264,31 @@ class Checker:
             outcome.diffs.append(diff.render(shown, source.text, fixed.text))
         outcome.diagnostics.extend(fixed.remaining)
         outcome.fixed.update(fixed.applied)
+
+    def tried(self, path: Path, unsafe: bool) -> Fixed | None:
+        """A file as its fixes would leave it, which is not written; None where they change nothing, or may not."""
+        if not self._may_change(path) or not any(finding.fix for finding in self.check(path)):
+            return None
+        source = SourceText.decode(path.read_bytes())
+        fixed = self._fixed(path, source, unsafe, None)
+        return None if fixed.text == source.text else fixed
+
+    def _may_change(self, path: Path) -> bool:
+        return "site-packages" not in path.parts and path.resolve().is_relative_to(self.job.root.resolve())
+
+    def _fixed(self, path: Path, source: SourceText, unsafe: bool, known: Sequence[Diagnostic] | None) -> Fixed:
+        from modellint.source.fix import fix_text
+
+        settings = self.job.resolver.of_folder(path.parent)
+        shown = self.job.shown(path)
+        rules = self.job.rules_for(path, settings)
+
+        def look(text: SourceText) -> tuple[Diagnostic, ...]:
+            if text is source and known is not None:
+                return tuple(known)
+            return tuple(self.kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules))
+
+        return fix_text(source, look, unsafe)
 
 
 def _unreadable(shown: str, message: str) -> Diagnostic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
     from modellint import live_run
     from modellint.export_options import OptionError
     from modellint.live.target import parse
+    from modellint.live_advice import Refused, ways_on
     from modellint.run import Job, UsageError
     from modellint.staging import NotPlaced, place, staged
 
@@ -100,15 +102,21 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
     one = live_run.wanted(target, job.root, job.folder, options["inputs"], options["checkpoint"])
     allowed = limits({**options, "timeout": options["timeout"] or TIMEOUT})
     waiting = Waiting()
+    advice: list[str] = []
     try:
         with staged(output) as folder:
             made = folder / output.name
+            began = time.monotonic()
             try:
                 answer = live_run.export(job, one, allowed, options["seed"] or 0, wanted, made, waiting)
+                exported = answer.exported
+                written = exported is not None and (exported.writable or (exported.converts and options["force"]))
+                if not written:
+                    seconds = time.monotonic() - began
+                    refused = Refused(job, one, allowed, options["seed"] or 0, wanted, answer, seconds)
+                    advice = list(ways_on(refused, folder, waiting))
             finally:
                 waiting.close()
-            exported = answer.exported
-            written = exported is not None and (exported.writable or (exported.converts and options["force"]))
             if written:
                 place(made, output, options["force"])
     except NotPlaced as error:
@@ -118,6 +126,8 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
     for note in answer.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(_shown(job, text, answer, output, written), nl=False, color=True)
+    for way in advice:
+        click.echo(f"go on with {way}")
     return 0 if exported is not None and exported.writable else 1
 
 

@@ -6,12 +6,13 @@ import importlib
 import importlib.machinery
 import importlib.util
 import inspect
+import linecache
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -100,6 +101,25 @@ def _of_module(target: Target, root: Path, folder: Path) -> Location:
             f"{target.text}: no module named {target.place!r} in {root}, its src, or the installed packages"
         )
     return Location(Path(spec.origin) if spec.has_location and spec.origin else None, target.place, folders, False)
+
+
+def replace_texts(texts: Mapping[str, str]) -> None:
+    """From now on import files, named by their paths, as if they held these texts."""
+    if not texts:
+        return
+    instead = {os.path.realpath(path): text for path, text in texts.items()}
+    loader = importlib.machinery.SourceFileLoader
+    usual = loader.get_code
+
+    def get_code(self: importlib.machinery.SourceFileLoader, fullname: str) -> CodeType | None:
+        text = instead.get(os.path.realpath(self.path))
+        if text is None:
+            return usual(self, fullname)
+        # Without a time of change it is not read again from disk.
+        linecache.cache[self.path] = (len(text), None, text.splitlines(keepends=True), self.path)
+        return self.source_to_code(text, self.path)
+
+    setattr(loader, "get_code", get_code)  # noqa: B010
 
 
 def load(location: Location) -> ModuleType:

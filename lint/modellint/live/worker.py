@@ -69,6 +69,8 @@ class Request(NamedTuple):
     """``export_options.Options`` as JSON where the model is to be exported."""
     made: Path | None = None
     """Where the package is to be made: the worker keeps all that it writes in the folder around it."""
+    texts: Mapping[str, str] = {}
+    """Source that is to be run in the place of what files hold, by their paths."""
 
 
 class Limits(NamedTuple):
@@ -243,6 +245,7 @@ class _Watch:
             "package": None if request.package is None else str(request.package),
             "export": request.export,
             "made": None if request.made is None else str(request.made),
+            "texts": dict(request.texts),
             # Generous, as maps of checkpoints count: what really takes memory is watched from here.
             "memory": None if self._memory is None else 2 * self._memory + 4 * 1024**3,
         }

@@ -100,6 +100,7 @@ class TensorToPython(Rule):
                 f"`{spelled}` takes numbers out of a tensor: tracing keeps those of the sample input",
                 severity=severity_in(code, self.severity, call.node, call.function),
                 statement=call.statement,
+                advice=_ADVICE,
             )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
@@ -112,7 +113,11 @@ class TensorToPython(Rule):
                     f"`{spelled}` takes numbers out of a tensor: tracing keeps those of the sample input",
                     at=asked.call.place,
                     modules=[asked.call.module],
+                    advice=_ADVICE,
                 )
+
+
+_ADVICE = "Where the number only meets tensors, leave the call out; a size or an index has to come from shapes, or from an input"
 
 
 def _deciding(code: Code) -> set[ast.AST]:

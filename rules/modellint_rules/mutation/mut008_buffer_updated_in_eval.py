@@ -91,6 +91,11 @@ class BufferUpdatedInEval(Rule):
     fixable = "`if self.training:`"
     supersedes = ("MUT005",)
     at_statements = True
+    silent = ("trace",)
+
+    def silent_by(self, finding: Diagnostic) -> tuple[str, ...]:
+        """By tracing, if a run of the model showed it."""
+        return () if finding.evidence == "source" else self.silent
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every update of a running statistic whether it is for training only."""

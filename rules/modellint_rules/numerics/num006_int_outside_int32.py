@@ -95,6 +95,7 @@ class IntOutsideInt32(Rule):
                     meeting.node,
                     f"{numbers[0]} is outside of int32: it becomes {kept} in Core ML, without a word",
                     statement=meeting.statement,
+                    advice=_ADVICE,
                 )
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
@@ -119,6 +120,7 @@ class IntOutsideInt32(Rule):
                     f"{number} is outside of int32: it becomes {LONGEST if number > 0 else -LONGEST - 1} in Core ML, without a word",
                     at=met.call.place,
                     modules=[met.call.module],
+                    advice=_ADVICE,
                 )
         read = state_read(run) if subject.has_values else frozenset()
         for state in subject.state:
@@ -133,6 +135,9 @@ class IntOutsideInt32(Rule):
                     modules=[name.rpartition(".")[0] for name in state.names],
                     **binding_of(subject, state.name).keywords(),
                 )
+
+
+_ADVICE = "Write a number that int32 holds: where only the remainder of a division counts, the remainder of the number does too"
 
 
 def _is_whole(meeting: Meeting) -> bool:
