@@ -181,7 +181,8 @@ def ready(model: nn.Module, inputs: Inputs | None) -> nn.Module:
 def _shaped(model: nn.Module, inputs: Inputs | None) -> nn.Module:
     if not lazy.is_unshaped(model):
         return model
-    with undisturbed():
+    # Drawing the parameters is not to be seen from outside.
+    with undisturbed(), torch.random.fork_rng(devices=()):
         return lazy.shaped(model, inputs)
 
 

@@ -94,7 +94,7 @@ class Reference:
         self, inputs: Inputs | Row, count: int = 1, seed: int = 0, size: float = 1.0
     ) -> list[Tensor] | None:
         """The last of several runs in a row, each result changed by ``size`` unit roundoffs; None where that is not possible."""
-        return self._under(Stochastic(seed, size), inputs, count)
+        return self._under(Stochastic(seed, size, self._kept()), inputs, count)
 
     def with_rounded_weights(self, inputs: Inputs | Row, count: int = 1, seed: int = 0) -> list[Tensor] | None:
         """The last of several runs in a row, each weight changed by as much as float16 may round it."""
@@ -108,6 +108,9 @@ class Reference:
             return None
         finally:
             self.weights = before
+
+    def _kept(self) -> frozenset[int]:
+        return frozenset(one.untyped_storage()._cdata for one in self.model.parameters() if not one.is_meta)
 
     def _under(self, mode: TorchDispatchMode, inputs: Inputs | Row, count: int) -> list[Tensor] | None:
         try:

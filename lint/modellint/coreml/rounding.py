@@ -6,7 +6,8 @@ rounding. What differs between runs is what rounding decides, whatever the order
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 UNITS = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 """The unit roundoff of each type: the largest relative error of one rounding to nearest."""
+_DRAWN = 2**20 - 3
 _WHOLE = 2.0**24
 """Integers up to here are exact in float32."""
 
@@ -67,12 +69,15 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Args:
         seed: Of the random amounts.
         size: Their standard deviation, in unit roundoffs of the result's type.
+        fixed: The storages, by their address, of what the model keeps.
     """
 
-    def __init__(self, seed: int, size: float = 1.0) -> None:
+    def __init__(self, seed: int, size: float = 1.0, fixed: Collection[int] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._draw = torch.Generator().manual_seed(seed)
         self._size = size
+        self._fixed = fixed
+        self._noise = torch.randn(_DRAWN, generator=self._draw)
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -80,7 +85,7 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run one operator, and change what it rounds."""
         name = func._schema.name.removeprefix("aten::").rstrip("_")
         if name in _SUMS:
-            args = pytree.tree_map(self.changed, args)
+            args = pytree.tree_map(self._terms, args)
         result = func(*args, **(kwargs or {}))
         if name in _EXACT or not _rounds(func):
             return result
@@ -93,14 +98,29 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def changed(self, value: Any) -> Any:
         """A tensor changed by rounding; whole numbers, zeros, and what is not finite stay, as arithmetic on them is exact."""
-        if not isinstance(value, Tensor) or value.dtype not in _NARROW:
+        if not isinstance(value, Tensor) or value.dtype not in _NARROW or not value.numel():
             return value
-        noise = torch.randn(value.shape, generator=self._draw, dtype=torch.float32).mul_(
-            self._size * UNITS[value.dtype]
-        )
-        other = value * (1 + noise) if value.dtype is torch.float32 else (value.float() * (1 + noise)).to(value.dtype)
-        exact = (value == value.round()) & (value.abs() < _WHOLE) | ~value.isfinite()
-        return torch.where(exact, value, other)
+        held = value if value.dtype is torch.float32 else value.float()
+        other = torch.addcmul(held, held, self._drawn(held.shape), value=self._size * UNITS[value.dtype])
+        whole = held == held.round()
+        if float(held.abs().amax()) >= _WHOLE:
+            whole &= held.abs() < _WHOLE
+        other = torch.where(whole | ~held.isfinite(), held, other)
+        return other if value.dtype is torch.float32 else other.to(value.dtype)
+
+    def _terms(self, value: Any) -> Any:
+        """A term of a sum: what the model keeps is left alone, as its other factor is changed."""
+        if isinstance(value, Tensor) and value.untyped_storage()._cdata in self._fixed:
+            return value
+        return self.changed(value)
+
+    def _drawn(self, shape: torch.Size) -> Tensor:
+        """Normal numbers: from one draw, begun anywhere, as drawing takes longer than all else."""
+        count = math.prod(shape)
+        start = int(torch.randint(_DRAWN, (), generator=self._draw))
+        if start + count <= _DRAWN:
+            return self._noise[start : start + count].view(shape)
+        return self._noise.roll(-start).repeat(-(-count // _DRAWN))[:count].view(shape)
 
 
 def _rounds(func: Any) -> bool:

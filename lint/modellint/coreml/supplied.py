@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from importlib import resources
 
 EXPORT = "modellint export"
 """What supplies them."""
@@ -34,7 +33,7 @@ def _names(operator: str) -> Iterator[str]:
 
 @lru_cache
 def _known() -> Mapping[str, str]:
-    found: dict[str, str] = json.loads(resources.files("modellint.coreml").joinpath(FILE).read_text("utf-8"))
+    found: dict[str, str] = json.loads(Path(__file__).with_name(FILE).read_text("utf-8"))
     return found
 
 
