@@ -102,6 +102,7 @@ class Comparison:
         self._outputs: dict[int, Output] = {}
         self._half: dict[int, Output] = {}
         self._undefined: dict[int, tuple[int, str]] = {}
+        self._tied: dict[int, tuple[int, str]] = {}
         self._scaled: dict[int, str] = {}
         self._first: list[Tensor] = []
         self._varied: set[int] = set()
@@ -215,6 +216,12 @@ class Comparison:
             if at in self._outputs
         ]
         found += [
+            f"{self._named(at)} on {case}: {count} integers or truth values differ, among numbers that are equal but for rounding: "
+            "that says nothing of either"
+            for at, (count, case) in sorted(self._tied.items())
+            if at in self._outputs
+        ]
+        found += [
             f"{self._named(at)} on {case}: the model does not run in float64, so that errors are held against {LIMIT:g} of the "
             "largest element of their row"
             for at, case in sorted(self._scaled.items())
@@ -307,11 +314,13 @@ class Comparison:
     def _doubt(self, at: int, seen: Judgement, case: Given, size: int) -> None:
         path = self._path(at)
         name = f"the output {path}" if path else "the output"
-        if seen.ties:
+        if seen.ties and case.usual:
             self.doubts.append(
                 f"{name} on {case.label}: {seen.ties} of {size} integers or truth values differ, which rounding decides in "
                 "PyTorch too"
             )
+        elif seen.ties:
+            self._tied.setdefault(at, (seen.ties, case.label))
         if seen.unsure and case.usual:
             self.doubts.append(
                 f"{name} on {case.label}: the model magnifies rounding, so that PyTorch's own float32 is as far from its float64"

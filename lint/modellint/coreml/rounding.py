@@ -86,6 +86,8 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func._schema.name.removeprefix("aten::").rstrip("_")
         if name in _SUMS:
             args = pytree.tree_map(self._terms, args)
+        elif name in _ORDERED and not (kwargs or {}).get("stable"):
+            args = (self._unequal(args[0]), *args[1:])
         result = func(*args, **(kwargs or {}))
         if name in _EXACT or not _rounds(func):
             return result
@@ -107,6 +109,14 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
             whole &= held.abs() < _WHOLE
         other = torch.where(whole | ~held.isfinite(), held, other)
         return other if value.dtype is torch.float32 else other.to(value.dtype)
+
+    def _unequal(self, value: Tensor) -> Tensor:
+        """A tensor whose equal elements come in any order, as PyTorch leaves it open."""
+        if value.dtype not in _NARROW:
+            return value
+        held = value.float()
+        tiny = self._drawn(held.shape) * torch.finfo(torch.float32).tiny
+        return (torch.addcmul(held, held, self._drawn(held.shape), value=UNITS[value.dtype]) + tiny).to(value.dtype)
 
     def _terms(self, value: Any) -> Any:
         """A term of a sum: what the model keeps is left alone, as its other factor is changed."""
@@ -136,6 +146,8 @@ _SUMS = _words(
     "_scaled_dot_product_flash_attention_for_cpu logsumexp mkldnn_rnn_layer "
 )
 """Operators that add up products: how far the sum is off depends on its terms, which are changed instead of it alone."""
+_ORDERED = _words("topk sort kthvalue median nanmedian mode")
+"""Operators that may choose among equal elements, unlike `argmax` and `max`, which give the first."""
 _EXACT = _words(
     "clone copy _to_copy lift_fresh lift_fresh_copy cat stack where masked_fill masked_scatter index index_select gather take "
     "index_put _unsafe_index _index_put_impl index_copy scatter embedding fill zero relu clamp clamp_min clamp_max hardtanh "
