@@ -93,7 +93,14 @@ class Reference:
     def in_stochastic_arithmetic(
         self, inputs: Inputs | Row, count: int = 1, seed: int = 0, size: float = 1.0
     ) -> list[Tensor] | None:
-        """The last of several runs in a row, each result changed by ``size`` unit roundoffs; None where that is not possible."""
+        """The last of several runs in a row, each result changed by ``size`` unit roundoffs; None where that is not possible.
+
+        Every other ``seed`` changes the inputs too.
+        """
+        if seed % 2:
+            change = Stochastic(seed, size).changed
+            row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
+            inputs = Row(tuple(_with(one, change) for one in row))
         return self._under(Stochastic(seed, size, self._kept()), inputs, count)
 
     def with_rounded_weights(self, inputs: Inputs | Row, count: int = 1, seed: int = 0) -> list[Tensor] | None:
@@ -176,6 +183,11 @@ def nudged(inputs: Inputs, seed: int = 0, size: float = NUDGE) -> Inputs:
         return leaf * (1 + size * torch.randn(leaf.shape, generator=draw)).to(leaf.dtype)
 
     args, kwargs = mapped((inputs.args, dict(inputs.kwargs)), nudge)
+    return inputs._replace(args=args, kwargs=kwargs)
+
+
+def _with(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    args, kwargs = mapped((inputs.args, dict(inputs.kwargs)), change)
     return inputs._replace(args=args, kwargs=kwargs)
 
 

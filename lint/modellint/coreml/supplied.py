@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 
 EXPORT = "modellint export"
 """What supplies them."""
@@ -56,6 +57,4 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    from pathlib import Path
-
     Path(__file__).with_name(FILE).write_text(text(), "utf-8")
