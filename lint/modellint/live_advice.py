@@ -87,13 +87,17 @@ def _fixed_in_source(refused: Refused, folder: Path, progress: Callable[[str, st
 
 
 def _left(refused: Refused) -> str:
-    """The errors of the model, which no fix and no option answers."""
+    """What no fix and no option answers: the errors of the model, or else what first computes something else."""
     fixed = (
         {one.code for one in refused.answer.exported.changes if one.kind == "fixed"} if refused.answer.exported else ()
     )
     errors = [one for one in refused.answer.diagnostics if one.severity is Severity.ERROR and one.code not in fixed]
     if not errors:
-        return ""
+        first = refused.answer.exported.verification.first_difference if refused.answer.exported else None
+        if first is None or first.place is None:
+            return ""
+        at = f"{refused.job.shown(Path(first.place.path))}:{first.place.span.row}"
+        return f"another way to write {at}, as no option that was tried leads to a package that agrees"
     places = [one.code + (f" at {one.path}:{one.span.row}" if one.path and one.span else "") for one in errors]
     rules = " · ".join(f"modellint rule {code}" for code in dict.fromkeys(one.code for one in errors))
     return f"another way to write it, as no fix and no option answers {', '.join(places)}: {rules}"

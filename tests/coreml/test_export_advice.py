@@ -44,7 +44,8 @@ from torch import nn
 
 class Scaling(nn.Module):
     def forward(self, x):
-        return x / x.abs().max().item()
+        scale = x.abs().max().item()
+        return x / scale if x.sum() > 0 else x - scale
 """
 
 
@@ -81,7 +82,8 @@ def test_what_no_fix_answers_names_its_page(tmp_path: Path) -> None:
     assert refused.returncode == 1
     last = refused.stdout.splitlines()[-1]
     assert last.startswith("go on with another way to write it")
-    assert last.endswith("FLW002 at net.py:8: modellint rule FLW002")
+    assert "FLW001 at net.py:8" in last
+    assert "modellint rule FLW002" in last
     assert "help: Where the number only meets tensors, leave the call out" in refused.stdout
 
 

@@ -121,7 +121,7 @@ def test_model_that_does_not_run(folder: Path) -> None:
     done = run(folder, "model.py:Raising", "--input", "2x4")
     assert done.returncode == 1
     assert f"model.py:{row_of('raise ValueError')}:" in done.stdout
-    assert "not decided (the model does not run: ValueError: nothing there)" in done.stdout
+    assert "undecided (the model does not run: ValueError: nothing there)" in done.stdout
 
 
 def test_what_is_known_when_the_process_ends_is_told(folder: Path) -> None:
@@ -322,4 +322,4 @@ def test_saved_package_that_takes_images(of_images: Path, name: str, status: int
 def test_image_of_another_size_is_no_input_of_the_package(of_images: Path) -> None:
     done = run(of_images, "net.mlpackage", "--reference", "model.py:Net", "--input", "1x1x8x8")
     assert done.returncode == 1
-    assert "not decided (the input x is an image of 3 channels, and not 1x1x8x8)" in done.stdout
+    assert "undecided (the input x is an image of 3 channels, and not 1x1x8x8)" in done.stdout

@@ -276,6 +276,7 @@ def _tensor(spec: InputSpec, seed: int, device: str) -> torch.Tensor:
 def _decoded(spec: InputSpec, shape: Sequence[int]) -> torch.Tensor:
     import torch
 
+    assert spec.file is not None
     try:
         from PIL import Image
     except ImportError:

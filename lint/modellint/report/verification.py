@@ -63,7 +63,7 @@ def judgement(found: Verification) -> tuple[str, str]:
         case "not converted":
             return "does not convert", "error"
         case _:
-            return "not decided", "warning"
+            return "undecided", "warning"
 
 
 def _verdict(found: Verification, target: str, color: bool) -> str:
