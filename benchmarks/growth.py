@@ -9,7 +9,8 @@ is left out, as what costs the same for every text weighs on it. A text that Pyt
 shapes are nested as deep as it allows, and repeated.
 
 The exit status is 1 where an exponent is above 1.3 and the time above a second, where the largest text takes more than
-``--seconds``, where a rule failed (LNT004), or where a shape that gives findings when it is short gives none when it is long.
+``--seconds``, where a rule failed (LNT004) or a class was not read (LNT005), or where a shape that gives findings when it is short
+gives none when it is long.
 """
 
 from __future__ import annotations
@@ -458,7 +459,7 @@ def _tell(name: str, length: int, limit: float) -> bool:
     lost = rows[0]["findings"] > 0 and not last["findings"]
     steep = exponent > HIGHEST and last["seconds"] > SLOW
     slow = last["seconds"] > limit
-    said = {"STEEP": steep, "LOST": lost, "FAILED": last["failed"], "SLOW": slow}
+    said = {"STEEP": steep, "LOST": lost, "FAILED": last["failed"], "CUT": last["cut"], "SLOW": slow}
     words = [word for word, holds in said.items() if holds]
     size = last["characters"] / 1e6
     print(
@@ -496,6 +497,7 @@ def _measure(name: str, sizes: list[int]) -> int:
             "seconds": max(seconds, 1e-3),
             "findings": len(found),
             "failed": any(one.code == "LNT004" for one in found),
+            "cut": any(one.code == "LNT005" for one in found),
             "codes": sorted({one.code for one in found}),
             "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }

@@ -74,6 +74,13 @@ class Interpreter(Caller):
         self._continues: list[list[State]] = []
         self._own_setattr = any("__setattr__" in names for names in self._class_names)
 
+    @property
+    def length(self) -> int:
+        """Characters of the class and its bases; without a class, of the file."""
+        if self.cls is None:
+            return len(self.file.source.text) if self.file is not None else 0
+        return sum(ref.file.source.length(ref.node) for ref in self.lineage)
+
     def run(self, methods: list[Function]) -> None:
         """Read ``__init__``, then each of ``methods`` from the state that it leaves."""
         init = self.find_method("__init__")

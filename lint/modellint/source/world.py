@@ -11,11 +11,17 @@ if TYPE_CHECKING:
     from modellint.source.symbols import ClassRef, IndexedFile
 
 STEPS = 400_000
-"""Statements and expressions read in one class before we give up; the widest real class needs a hundredth of it."""
+"""Statements and expressions that may be read for any class; the widest real class needs a hundredth of it."""
+STEPS_OF_A_CHARACTER = 4
+"""As many may be read for each character of a class and its bases, where that is more: three times what chains of short methods take."""
 
 
 class TooLarge(Exception):
-    """A class took more steps than ``STEPS``."""
+    """A class, or what stands outside of classes, took more steps than its text allows."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(f"more than {steps:,} steps")
+        self.steps = steps
 
 
 class Binding:
