@@ -332,6 +332,13 @@ OTHERS: dict[str, Callable[[int], str]] = {
     "appends": lambda n: (
         HEAD + module(["self.a = []", *["self.a.append(nn.Linear(2, 2))"] * n], ["return self.a[0](x)"])
     ),
+    "lists each appended to": lambda n: (
+        HEAD
+        + module(
+            [line for i in range(n) for line in (f"self.a{i} = []", f"self.a{i}.append(nn.Linear(2, 2))")],
+            ["return self.a0[0](x)"],
+        )
+    ),
     "names in __init__": lambda n: HEAD + module(f"y{i} = {i}" for i in range(n)),
     "statements": lambda n: flow([], lambda i: [f"x = torch.relu(x + {i})"], ["return x"], n),
     "names": lambda n: flow(["y0 = x"], lambda i: [f"y{i + 1} = y{i} + y{i // 2}"], [f"return y{n}"], n),

@@ -117,3 +117,15 @@ def test_a_long_class_may_take_as_many_steps_as_its_text_is_long() -> None:
     net += "        self.b = [nn.Linear(2, 2)]\n"
     found = modellint.check_source(net).diagnostics
     assert len(found) == 3001 and {finding.code for finding in found} == {"REG001"}
+
+
+def test_what_many_methods_bind_and_many_lists_hold() -> None:
+    net = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    net += "".join(
+        f"        self.a{row} = []\n        self.a{row}.append(nn.Linear(2, 2))\n        del self.a{row - 1}\n"
+        for row in range(1, 20)
+    )
+    net += "".join(f"\n    def h{row}(self):\n        self.b{row % 20} = [nn.Linear(2, 2)]\n" for row in range(40))
+    found = modellint.check_source(net).diagnostics
+    # The last of the lists, which is not taken away, and what the methods bind, each of them twice.
+    assert [finding.attribute for finding in found] == ["a19", *(f"b{row}" for row in range(20))]

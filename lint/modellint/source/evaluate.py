@@ -114,6 +114,8 @@ class Evaluator(ABC):
         self.cls = cls
         self.attributes: Attributes = {}
         self.bindings: list[Binding] = []
+        self.bound_as: dict[int, set[str]] = {}
+        """The attributes that were ever bound to a container, by its identity."""
         self.fills: list[Fill] = []
         self.closures: list[dict[str, Value]] = []
         """The locals that functions keep which are defined within others: what holds them may be in them."""

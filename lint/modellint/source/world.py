@@ -144,6 +144,20 @@ def join_attributes(states: list[Attributes]) -> Attributes:
     return joined
 
 
+def join_bound(before: Attributes, after: Attributes, bound: set[str]) -> Attributes:
+    """``join_attributes`` of what was and of what came out of it, where no other names than these were bound; changes ``before``."""
+    new = [name for name in bound if name in after and name not in before]
+    if len(new) > 1:
+        # In the order of `after`, which begins with all of `before`.
+        wanted = set(new)
+        new = [name for name in after if name in wanted]
+    for name in (*(bound & before.keys()), *new):
+        bindings, mine = after.get(name, ()), before.get(name, ())
+        if mine is not bindings:
+            before[name] = mine + tuple(binding for binding in bindings if binding not in mine)
+    return before
+
+
 def escape(value: Value) -> None:
     """Note that code which cannot be seen got hold of ``value`` and may have registered what is in it."""
     pending = list(alternatives(value))
