@@ -185,12 +185,14 @@ def _code_findings(
     found: list[Diagnostic] = []
     for count, rule in enumerate(ordered):
         code.whole = not rule.only_forward
+        known = len(found)
         try:
-            found.extend(list(rule.source(code)))  # type: ignore[attr-defined]
+            found.extend(rule.source(code))  # type: ignore[attr-defined]
         except RecursionError:
             raise
         except TooLarge as error:
             # What is known from here on is known in part.
+            del found[known:]
             found.append(_not_read(file, ref, ordered[count:], error, shown))
             break
         except Exception as error:
