@@ -247,9 +247,10 @@ class NotRead(Rule):
     """A class takes too long to read, so rules were not asked about it.
 
     ## What it does
-    Reports a class, at its name, or the functions of a file outside of classes, at the first line, whose calls in one another
-    lead to more statements and expressions than are read: 400,000, or four for each character of the class and its bases where
-    that is more. The message names the rules that were not asked. Findings of rules that had been asked before are shown.
+    Reports a class, at its name, or the functions of a file outside of classes, at the first line, that take too many steps to
+    read: more than 400,000, or four for each character of the class and its bases where that is more. Statements and expressions
+    count, as often as calls lead to them, and views that are each written to and all read later. The message names the
+    rules that were not asked. Findings of rules that had been asked before are shown.
 
     ## Why
     No finding of these rules in such a class means nothing. Without this report it would look as if the class were clean.
