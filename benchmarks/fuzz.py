@@ -291,9 +291,9 @@ def judge(text: str, seconds: float) -> tuple[str, float, bool]:
     wrong, parsed = "", True
     try:
         found = modellint.check_source(text).diagnostics
-        failed = [one.message for one in found if one.code == "LNT004"]
+        failed = [f"{one.code}: {one.message}" for one in found if one.code in ("LNT004", "LNT005")]
         parsed = not any(one.code == "LNT002" for one in found)
-        wrong = f"LNT004: {failed[0]}" if failed else ""
+        wrong = failed[0] if failed else ""
     except TooLong:
         wrong = "hangs"
     except BaseException as error:

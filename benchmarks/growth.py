@@ -372,7 +372,8 @@ OTHERS: dict[str, Callable[[int], str]] = {
         ["return x"],
         0,
     ),
-    "f-string": lambda n: HEAD + module(["self.n = f'" + "{1}" * n + "'"]),
+    # Python before 3.12 takes the square of its length to parse a single f-string.
+    "f-strings": lambda n: HEAD + module(f"self.n{k} = f'" + "{1}" * DEEP + "'" for k in range(max(1, n // DEEP))),
     "noqa": lambda n: HEAD + "".join(f"x{i} = 1  # noqa: REG001\n" for i in range(n)),
     "ignore": lambda n: HEAD + "".join(f"x{i} = 1  # modellint: ignore[REG001]\n" for i in range(n)),
     "findings with noqa": lambda n: repeated(
