@@ -4,7 +4,8 @@
 
 Files of the trees are drawn at random and changed in one to six places: tokens, lines, blocks and bytes are taken out, doubled,
 exchanged or moved, names and numbers replaced, indentation shifted, brackets left open, pieces of other files put in. ``--grammar``
-texts are written by hypothesmith from Python's grammar, where that is installed. Each text is given to ``modellint.check_source`` in
+texts are written by hypothesmith from Python's grammar, where that is installed, and given as they are and as the body of a
+``forward``. Each text is given to ``modellint.check_source`` in
 a worker process. Said of a text is what went wrong: an exception other than what the interface names, LNT004 (a rule
 that raised), or more than ``--seconds``. Such texts are kept in ``--keep``. The exit status is 1 if there is one.
 """
@@ -17,14 +18,19 @@ import multiprocessing
 import random
 import signal
 import sys
+import textwrap
 import time
 import tokenize
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
+BATCH = 50
+"""Texts of one run of hypothesmith."""
+HEAD = "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
 LONGEST = 20_000
 """Characters of a file that is changed."""
 NUMBERS = (
@@ -241,30 +247,34 @@ def changed(paths: list[Path], seed: int, number: int) -> str:
     return text
 
 
-def grammar_texts(count: int, seed: int) -> Iterator[str]:
-    """Texts that hypothesmith writes, half of them as syntax trees of libcst."""
-    import warnings
-
+def grammar_texts(count: int, seed: int) -> list[str]:
+    """Different texts that hypothesmith writes from the grammar, in short runs: its time for a text grows with those before."""
     import hypothesmith
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as seeded
 
     warnings.simplefilter("ignore")
-    found: list[str] = []
-    for offset, strategy in enumerate((hypothesmith.from_grammar(), hypothesmith.from_node())):
-        wanted = count // 2 + (count % 2) * offset
-        checks = list(HealthCheck)
+    found: dict[str, None] = {}
+    fixed = settings(
+        max_examples=BATCH,
+        database=None,
+        deadline=None,
+        # The second draws longer texts from those of the first.
+        phases=[Phase.generate, Phase.target],
+        suppress_health_check=list(HealthCheck),
+    )
+    for batch in range(count):
+        if len(found) >= count:
+            break
+        seeded(seed * 1_000_003 + batch)(
+            fixed(given(hypothesmith.from_grammar())(lambda text: found.setdefault(text)))
+        )()
+    return list(found)[:count]
 
-        @seeded(seed + offset)
-        @settings(
-            max_examples=wanted, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=checks
-        )
-        @given(strategy)
-        def keep(text: str) -> None:
-            found.append(text)
 
-        keep()
-    yield from found[:count]
+def in_forward(text: str) -> str:
+    """A module class whose ``forward`` is that text."""
+    return HEAD + textwrap.indent(text, "        ") + "\n        return x\n"
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -281,9 +291,9 @@ def judge(text: str, seconds: float) -> tuple[str, float, bool]:
     wrong, parsed = "", True
     try:
         found = modellint.check_source(text).diagnostics
-        failed = [one.message for one in found if one.code == "LNT004"]
+        failed = [f"{one.code}: {one.message}" for one in found if one.code in ("LNT004", "LNT005")]
         parsed = not any(one.code == "LNT002" for one in found)
-        wrong = f"LNT004: {failed[0]}" if failed else ""
+        wrong = failed[0] if failed else ""
     except TooLong:
         wrong = "hangs"
     except BaseException as error:
@@ -316,9 +326,9 @@ def main() -> int:
     paths = [path for path in paths if 200 < path.stat().st_size <= LONGEST]
     if not paths:
         sys.exit("no Python file of a fitting size in the trees")
-    grammar = list(grammar_texts(arguments.grammar, arguments.seed)) if arguments.grammar else []
+    grammar = grammar_texts(arguments.grammar, arguments.seed) if arguments.grammar else []
     jobs = [("", paths, arguments.seed, number, arguments.seconds) for number in range(arguments.texts)]
-    jobs += [(text, paths, arguments.seed, -1, arguments.seconds) for text in grammar]
+    jobs += [(text, paths, arguments.seed, -1, arguments.seconds) for one in grammar for text in (one, in_forward(one))]
     said: Counter[str] = Counter()
     parsed, longest = 0, 0.0
     with multiprocessing.get_context("spawn").Pool(arguments.jobs, maxtasksperchild=2000) as pool:
@@ -335,7 +345,7 @@ def main() -> int:
                         text, encoding="utf-8", errors="replace"
                     )
     print(
-        f"{arguments.texts} changed files and {len(grammar)} texts by grammar, {parsed} of them read, the longest in {longest:.1f} s"
+        f"{arguments.texts} changed files and {len(grammar)} texts by grammar, twice each; {parsed} read, the longest in {longest:.1f} s"
     )
     for wrong, count in said.most_common():
         print(f"{count:6} {wrong}")

@@ -9,7 +9,8 @@ is left out, as what costs the same for every text weighs on it. A text that Pyt
 shapes are nested as deep as it allows, and repeated.
 
 The exit status is 1 where an exponent is above 1.3 and the time above a second, where the largest text takes more than
-``--seconds``, where a rule failed (LNT004), or where a shape that gives findings when it is short gives none when it is long.
+``--seconds``, where a rule failed (LNT004) or a class was not read (LNT005), or where a shape that gives findings when it is short
+gives none when it is long.
 """
 
 from __future__ import annotations
@@ -331,6 +332,13 @@ OTHERS: dict[str, Callable[[int], str]] = {
     "appends": lambda n: (
         HEAD + module(["self.a = []", *["self.a.append(nn.Linear(2, 2))"] * n], ["return self.a[0](x)"])
     ),
+    "lists each appended to": lambda n: (
+        HEAD
+        + module(
+            [line for i in range(n) for line in (f"self.a{i} = []", f"self.a{i}.append(nn.Linear(2, 2))")],
+            ["return self.a0[0](x)"],
+        )
+    ),
     "names in __init__": lambda n: HEAD + module(f"y{i} = {i}" for i in range(n)),
     "statements": lambda n: flow([], lambda i: [f"x = torch.relu(x + {i})"], ["return x"], n),
     "names": lambda n: flow(["y0 = x"], lambda i: [f"y{i + 1} = y{i} + y{i // 2}"], [f"return y{n}"], n),
@@ -364,7 +372,8 @@ OTHERS: dict[str, Callable[[int], str]] = {
         ["return x"],
         0,
     ),
-    "f-string": lambda n: HEAD + module(["self.n = f'" + "{1}" * n + "'"]),
+    # Python before 3.12 takes the square of its length to parse a single f-string.
+    "f-strings": lambda n: HEAD + module(f"self.n{k} = f'" + "{1}" * DEEP + "'" for k in range(max(1, n // DEEP))),
     "noqa": lambda n: HEAD + "".join(f"x{i} = 1  # noqa: REG001\n" for i in range(n)),
     "ignore": lambda n: HEAD + "".join(f"x{i} = 1  # modellint: ignore[REG001]\n" for i in range(n)),
     "findings with noqa": lambda n: repeated(
@@ -458,7 +467,7 @@ def _tell(name: str, length: int, limit: float) -> bool:
     lost = rows[0]["findings"] > 0 and not last["findings"]
     steep = exponent > HIGHEST and last["seconds"] > SLOW
     slow = last["seconds"] > limit
-    said = {"STEEP": steep, "LOST": lost, "FAILED": last["failed"], "SLOW": slow}
+    said = {"STEEP": steep, "LOST": lost, "FAILED": last["failed"], "CUT": last["cut"], "SLOW": slow}
     words = [word for word, holds in said.items() if holds]
     size = last["characters"] / 1e6
     print(
@@ -496,6 +505,7 @@ def _measure(name: str, sizes: list[int]) -> int:
             "seconds": max(seconds, 1e-3),
             "findings": len(found),
             "failed": any(one.code == "LNT004" for one in found),
+            "cut": any(one.code == "LNT005" for one in found),
             "codes": sorted({one.code for one in found}),
             "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }

@@ -30,8 +30,8 @@ BOUNDS = {"timm": 0.6, "transformers": 0.9}
 SINGLE_BOUND = 0.6
 CRASHED = re.compile(r"^(Traceback \(most recent call last\)|Fatal Python error|error:|Error:|Aborted!)", re.MULTILINE)
 """On standard error: a linter that ended early. Python's exit status for a crash is that of findings, 1."""
-RULE_FAILED = re.compile(r"^(\S+: )?LNT004 ", re.MULTILINE)
-"""In a report: a rule raised and was left out from then on."""
+RULE_FAILED = re.compile(r"^(\S+: )?LNT00[45] ", re.MULTILINE)
+"""In a report: a rule raised, or was not asked about a class."""
 RESULTS = {
     "modellint": re.compile(r"^(All checks passed!|Found \d+ \w+)", re.MULTILINE),
     "torchfix": re.compile(r"^Finished checking [1-9]\d* files?", re.MULTILINE),

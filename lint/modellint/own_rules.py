@@ -243,6 +243,73 @@ class RuleFailed(Rule):
     severity = Severity.ERROR
 
 
+class NotRead(Rule):
+    """A class takes too long to read, so rules were not asked about it.
+
+    ## What it does
+    Reports a class, at its name, or the functions of a file outside of classes, at the first line, that take too many steps to
+    read: more than 400,000, or four for each character of the class and its bases where that is more. Statements and expressions
+    count, as often as calls lead to them, and views that are each written to and all read later. The message names the
+    rules that were not asked. Findings of rules that had been asked before are shown.
+
+    ## Why
+    No finding of these rules in such a class means nothing. Without this report it would look as if the class were clean.
+
+    ## Bad
+    The finding needs some hundred thousand expressions. The calls below are such that, with a longer `step` and more rows of
+    calls, a few thousand lines are enough, as each call is followed. As a file to check, the text is clean.
+
+    ```python
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def step(self, x):
+            x = x * 2 + 1
+            return x * 3 + 2
+
+        def forward(self, x):
+            x = self.step(self.step(self.step(self.step(x))))
+            return self.step(self.step(self.step(self.step(x))))
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Step(nn.Module):
+        def forward(self, x):
+            x = x * 2 + 1
+            return x * 3 + 2
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.steps = nn.ModuleList(Step() for _ in range(8))
+
+        def forward(self, x):
+            for step in self.steps:
+                x = step(x)
+            return x
+    ```
+
+    ## Fix safety
+    There is no fix. Divide the class into several, each with methods of its own.
+
+    ## Known limits
+    The limit is on steps and not on seconds, so that a file gives the same findings everywhere.
+
+    ## References
+    - Registering submodules: https://pytorch.org/docs/stable/notes/modules.html
+    """
+
+    code = "LNT005"
+    name = "not-read"
+    severity = Severity.ERROR
+
+
 def unused_ignore(message: str, shown: str, span: Span, fix: Fix | None = None) -> Diagnostic:
     """LNT001 at a directive."""
     return _finding(UnusedIgnore, message, shown, span, fix, noqa_row=span.end_row)
@@ -259,6 +326,14 @@ def rule_failed(code: str, shown: str | None, error: BaseException, span: Span |
     if where := _innermost(error, code):
         message += f" ({where})"
     return _finding(RuleFailed, message, shown, span)
+
+
+def not_read(shown: str | None, name: str | None, codes: list[str], steps: int, span: Span) -> Diagnostic:
+    """LNT005: the class of that name, or what stands outside of classes, took more steps than may be; the rules were not asked."""
+    what = f"class `{name}` takes" if name is not None else "the functions outside of classes take"
+    end = "divide it into several classes" if name is not None else "divide the file"
+    message = f"{what} more than {steps:,} steps to read; not asked about it: {', '.join(codes)}; {end}"
+    return _finding(NotRead, message, shown, span)._replace(class_name=name)
 
 
 def _finding(

@@ -70,10 +70,10 @@ def load_plugins(names: Iterable[str], base: Path) -> tuple[ModuleType, ...]:
 
 def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
     """Every rule there is: the knowledge's, the plug-ins', and the machine's own."""
-    from modellint.own_rules import CannotParse, CannotRun, RuleFailed, UnusedIgnore
+    from modellint.own_rules import CannotParse, CannotRun, NotRead, RuleFailed, UnusedIgnore
 
     rules = load_rules(plugins)
-    for own in (UnusedIgnore, CannotParse, CannotRun, RuleFailed):
+    for own in (UnusedIgnore, CannotParse, CannotRun, RuleFailed, NotRead):
         rules[own.code] = own()
     return dict(sorted(rules.items()))
 

@@ -10,8 +10,8 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ALWAYS = frozenset({"LNT002", "LNT003", "LNT004"})
-"""What could not be parsed, run or judged: without these a file that nobody looked at would pass for a clean one."""
+ALWAYS = frozenset({"LNT002", "LNT003", "LNT004", "LNT005"})
+"""What could not be parsed, run, judged or read in full: without these a file that nobody looked at would pass for a clean one."""
 LEVELS = ("info", "warning", "error", "never")
 FRONTENDS = ("auto", "trace", "export")
 PRECISIONS = ("fp16", "fp32")

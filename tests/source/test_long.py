@@ -79,3 +79,53 @@ def test_what_ends_in_python_through_many_names() -> None:
     assert codes(*chain, "n = y60.sum().item()").count("OPS007") == 0
     assert codes(*chain, "y = y60").count("OPS007") == 1
     assert codes("z = torch.add(x, x, alpha=2)", "for z in range(3):", "    z = z + 1").count("OPS007") == 1
+
+
+def called_often(rows: int) -> str:
+    """A class whose methods each run a long one, a hundred times; and one that hides its layers."""
+    step = f"        n = ({'0, ' * 100})\n" * rows
+    calls = "".join(f"\n    def part{row}(self, x):\n" + "        x = self.step(x)\n" * 100 for row in range(2))
+    first = "class Long(nn.Module):\n    def forward(self, x):\n        return x.view(-1)\n"
+    return f"""from torch import nn
+
+
+{first}
+    def step(self, x):
+{step}        return x
+{calls}
+
+class Short(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(2, 2)]
+"""
+
+
+def test_a_class_that_takes_too_long_to_read_is_named() -> None:
+    short = modellint.check_source(called_often(2)).diagnostics
+    assert [finding.code for finding in short] == ["REG001"]
+    found = modellint.check_source(called_often(40)).diagnostics
+    assert [(finding.code, finding.class_name) for finding in found] == [("LNT005", "Long"), ("REG001", "Short")]
+    said = found[0]
+    assert said.span is not None and said.span.row == 4
+    assert "class `Long` takes more than 400,000 steps" in said.message and "not asked about it: SIG005" in said.message
+
+
+def test_a_long_class_may_take_as_many_steps_as_its_text_is_long() -> None:
+    net = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    net += "".join(f"        self.a{row} = [nn.Linear(2, 2), {'0, ' * 100}]\n" for row in range(3000))
+    net += "        self.b = [nn.Linear(2, 2)]\n"
+    found = modellint.check_source(net).diagnostics
+    assert len(found) == 3001 and {finding.code for finding in found} == {"REG001"}
+
+
+def test_what_many_methods_bind_and_many_lists_hold() -> None:
+    net = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    net += "".join(
+        f"        self.a{row} = []\n        self.a{row}.append(nn.Linear(2, 2))\n        del self.a{row - 1}\n"
+        for row in range(1, 20)
+    )
+    net += "".join(f"\n    def h{row}(self):\n        self.b{row % 20} = [nn.Linear(2, 2)]\n" for row in range(40))
+    found = modellint.check_source(net).diagnostics
+    # The last of the lists, which is not taken away, and what the methods bind, each of them twice.
+    assert [finding.attribute for finding in found] == ["a19", *(f"b{row}" for row in range(20))]

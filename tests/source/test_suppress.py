@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from modellint.diagnostic import Diagnostic, Severity, Span
-from modellint.own_rules import CannotParse, RuleFailed, UnusedIgnore, cannot_parse, rule_failed
+from modellint.own_rules import CannotParse, NotRead, RuleFailed, UnusedIgnore, cannot_parse, rule_failed
 from modellint.rule import Page, Rule
 from modellint.source.comments import comments_and_strings
 from modellint.source.edits import apply, changes_of
@@ -351,7 +351,7 @@ def test_a_file_without_directives_costs_nothing() -> None:
     assert run.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("rule", [UnusedIgnore, CannotParse, RuleFailed])
+@pytest.mark.parametrize("rule", [UnusedIgnore, CannotParse, RuleFailed, NotRead])
 def test_the_pages_of_our_own_rules_are_whole(rule: type[Rule]) -> None:
     page = Page.of(rule)
     ast.parse(page.example("Good"))

@@ -506,8 +506,8 @@ class Caller(Evaluator):
         if frame.statement is not None:
             held_by_self = any(
                 part is container
-                for bindings in self.attributes.values()
-                for binding in bindings
+                for name in self.bound_as.get(id(container), ())
+                for binding in self.attributes.get(name, ())
                 for part in alternatives(binding.value)
             )
             self.fills.append(Fill(container, how, value, frame.statement, frame.file, not held_by_self))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from modellint.source.project import Project
     from modellint.source.text import SourceText
     from modellint.source.words import Wanted, Words
+    from modellint.source.world import TooLarge
 
 _CLASS = re.compile(r"\bclass\b")
 
@@ -53,7 +54,7 @@ def check_source(
     With ``gated`` off every module class is read, at many times the cost and with the same result; with ``suppress`` off
     comments that suppress findings are not heeded.
     ``path`` is where the file stands, from which its imports are followed; ``shown`` is how findings name it. A rule that
-    raises becomes a finding (LNT004), text that cannot be parsed another (LNT002).
+    raises becomes a finding (LNT004), text that cannot be parsed another (LNT002), a class whose reading was ended a third (LNT005).
     """
     text = source.text
     project.touched.clear()
@@ -175,20 +176,25 @@ def _code_findings(
     from modellint.source.code import Code
     from modellint.source.world import TooLarge
 
+    # What only asks for `forward` comes first: the same is known to it whatever else runs.
+    ordered = sorted(rules, key=lambda rule: not rule.only_forward)
     try:
         code = Code(project, file, ref, goal)
-    except TooLarge:
-        return []
+    except TooLarge as error:
+        return [_not_read(file, ref, ordered, error, shown)]
     found: list[Diagnostic] = []
-    # What only asks for `forward` comes first: the same is known to it whatever else runs.
-    for rule in sorted(rules, key=lambda rule: not rule.only_forward):
+    for count, rule in enumerate(ordered):
         code.whole = not rule.only_forward
+        known = len(found)
         try:
             found.extend(rule.source(code))  # type: ignore[attr-defined]
         except RecursionError:
             raise
-        except TooLarge:
-            return []
+        except TooLarge as error:
+            # What is known from here on is known in part.
+            del found[known:]
+            found.append(_not_read(file, ref, ordered[count:], error, shown))
+            break
         except Exception as error:
             from modellint.own_rules import rule_failed
 
@@ -204,8 +210,8 @@ def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: s
 
     try:
         cls = ModuleClass(project, ref)
-    except TooLarge:
-        return []
+    except TooLarge as error:
+        return [_not_read(ref.file, ref, rules, error, shown)]
     found: list[Diagnostic] = []
     for rule in rules:
         try:
@@ -218,6 +224,15 @@ def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: s
             found.append(rule_failed(rule.code, shown, error, cls.rewriter.span(ref.node)))
     cls.close()
     return found
+
+
+def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error: TooLarge, shown: str) -> Diagnostic:
+    from modellint.own_rules import not_read
+    from modellint.source.rewrite import Rewriter
+
+    span = Rewriter(file).span(ref.node) if ref is not None else Span(1, 1, 1, 1)
+    name = ref.node.name if ref is not None else None
+    return not_read(shown, name, [rule.code for rule in rules], error.steps, span)
 
 
 def subject_of(rule: Rule) -> str:

@@ -29,7 +29,16 @@ from modellint.source.values import (
     alternatives,
     union,
 )
-from modellint.source.world import STEPS, Attributes, Binding, Fill, Frame, TooLarge, bound_value
+from modellint.source.world import (
+    STEPS,
+    STEPS_OF_A_CHARACTER,
+    Attributes,
+    Binding,
+    Fill,
+    Frame,
+    TooLarge,
+    bound_value,
+)
 
 if TYPE_CHECKING:
     from modellint.source.project import Project
@@ -105,16 +114,24 @@ class Evaluator(ABC):
         self.cls = cls
         self.attributes: Attributes = {}
         self.bindings: list[Binding] = []
+        self.bound_as: dict[int, set[str]] = {}
+        """The attributes that were ever bound to a container, by its identity."""
         self.fills: list[Fill] = []
         self.closures: list[dict[str, Value]] = []
         """The locals that functions keep which are defined within others: what holds them may be in them."""
         self.steps = 0
+        self._most_steps = STEPS
         self.lineage = project.lineage(cls) if cls is not None else []
         self._class_names = [ref.file.members(ref.node) for ref in self.lineage]
         self._named: dict[tuple[str, str, int], Value] = {}
         self._module_values: dict[int, Value] = {}
 
     # What calls.py and interpret.py add
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Characters of what is read."""
 
     @abstractmethod
     def call(self, node: ast.Call, frame: Frame) -> Value:
@@ -133,10 +150,16 @@ class Evaluator(ABC):
     def value(self, node: ast.expr, frame: Frame) -> Value:
         """The abstract value of an expression, its effects on ``self`` and on containers noted."""
         self.steps += 1
-        if self.steps > STEPS:
-            raise TooLarge
+        if self.steps > self._most_steps:
+            self._read_on()
         reader = self.readers.get(type(node))
         return reader(self, node, frame) if reader is not None else UNKNOWN
+
+    def _read_on(self) -> None:
+        """Allow as many steps as the text is worth. Raises ``TooLarge`` where it took those already."""
+        self._most_steps = max(STEPS, STEPS_OF_A_CHARACTER * self.length)
+        if self.steps > self._most_steps:
+            raise TooLarge(self._most_steps)
 
     def _constant(self, node: ast.Constant, frame: Frame) -> Value:
         return Const(node.value)

@@ -29,7 +29,7 @@ from modellint.source.values import (
     leaves,
     union,
 )
-from modellint.source.world import Attributes, Binding, Frame, State, escape, join_attributes, join_locals
+from modellint.source.world import Attributes, Binding, Frame, State, escape, join_attributes, join_bound, join_locals
 
 if TYPE_CHECKING:
     from modellint.source.project import Project
@@ -70,9 +70,18 @@ class Interpreter(Caller):
         self._calls = 0
         self._abroad = 0
         self._stack: list[int] = []
+        self._bound: set[str] = set()
+        """The attributes that were bound in the method that is read."""
         self._exits: list[list[Attributes]] = []
         self._continues: list[list[State]] = []
         self._own_setattr = any("__setattr__" in names for names in self._class_names)
+
+    @property
+    def length(self) -> int:
+        """Characters of the class and its bases; without a class, of the file."""
+        if self.cls is None:
+            return len(self.file.source.text) if self.file is not None else 0
+        return sum(ref.file.source.length(ref.node) for ref in self.lineage)
 
     def run(self, methods: list[Function]) -> None:
         """Read ``__init__``, then each of ``methods`` from the state that it leaves."""
@@ -85,8 +94,9 @@ class Interpreter(Caller):
         for function in methods:
             before = self.attributes
             self.attributes = dict(before)
+            self._bound = set()
             self._enter(function)
-            self.attributes = join_attributes([before, self.attributes])
+            self.attributes = join_bound(before, self.attributes, self._bound)
 
     def _enter(self, function: Function) -> None:
         frame = Frame(function.file, "")
@@ -340,6 +350,10 @@ class Interpreter(Caller):
         binding = Binding(name, frame.statement, expression, value, form, frame)
         self.bindings.append(binding)
         self.attributes[name] = (binding,)
+        self._bound.add(name)
+        for part in alternatives(value):
+            if isinstance(part, Container):
+                self.bound_as.setdefault(id(part), set()).add(name)
 
     def _is_property(self, name: str) -> bool:
         for ref, names in zip(self.lineage, self._class_names, strict=True):

@@ -40,26 +40,25 @@ def walk(node: ast.AST) -> list[ast.AST]:
 
 def of_kind(node: ast.AST, kind: type[_Node]) -> list[_Node]:
     """The nodes of one class below a function or class, in the order of ``walk``."""
-    return cast("list[_Node]", _by_kind(node).get(kind, []))
+    found: _ByKind = node.__dict__.get("_by_kind") or _by_kind(node)
+    return cast("list[_Node]", found.get(kind, []))
 
 
 def _by_kind(node: ast.AST) -> _ByKind:
-    found: _ByKind | None = vars(node).get("_by_kind")
-    if found is None:
-        found = vars(node)["_by_kind"] = {}
-        if isinstance(node, (ast.ClassDef, ast.Module)):
-            for part in _parts(node):
-                if not isinstance(part, (*_FUNCTIONS, ast.ClassDef)):
-                    _sort_in(_below(part), found)
-                    continue
-                _sort_in([part], found)
-                for kind, several in _by_kind(part).items():
-                    if kind in found:
-                        found[kind] += several
-                    else:
-                        found[kind] = [*several]
-        else:
-            _sort_in(walk(node)[1:], found)
+    found: _ByKind = vars(node).setdefault("_by_kind", {})
+    if not found and isinstance(node, (ast.ClassDef, ast.Module)):
+        for part in _parts(node):
+            if not isinstance(part, (*_FUNCTIONS, ast.ClassDef)):
+                _sort_in(_below(part), found)
+                continue
+            _sort_in([part], found)
+            for kind, several in _by_kind(part).items():
+                if kind in found:
+                    found[kind] += several
+                else:
+                    found[kind] = [*several]
+    elif not found:
+        _sort_in(walk(node)[1:], found)
     return found
 
 

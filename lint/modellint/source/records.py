@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from modellint.source.symbols import ClassRef, IndexedFile
 
 
+_SHARING_A_STEP = 4
+"""So many variables that share memory with what is written to count as a step of the reading."""
+
+
 class Call:
     """One reading of one call.
 
@@ -302,6 +306,8 @@ class Recorder(Modes):
             function = self._functions[-1] if self._functions else None
             state = self._training > 0, self._is_quiet()
             sharing = _sharing(target, node, frame, function) if how != "attribute" else ()
+            # As long as this is for every write, time and memory grow with the square of the text.
+            self.steps += len(sharing) // _SHARING_A_STEP
             write = Write(how, node, frame.statement, function, target, value, attribute, *state, sharing)
             write.switched = self._switches > 0
             write.exported = not self._unexported

@@ -166,11 +166,11 @@ class Rewriter:
 
     def first_in_body(self, function: ast.FunctionDef, content: str) -> Edit | None:
         """Put a statement at the top of a function, behind its docstring."""
-        first, *others = function.body
+        first = function.body[0]
         if not _is_docstring(first):
             return self.before_statement(first, content)
-        if others:
-            return self.before_statement(others[0], content)
+        if len(function.body) > 1:
+            return self.before_statement(function.body[1], content)
         indent = self.indentation(first)
         return self.insert(self.end(first), "; " + content if indent is None else "\n" + indent + content)
 
@@ -193,7 +193,7 @@ class Rewriter:
         """How to write ``torch.nn.NAME`` (``name`` without ``torch.nn.``) in a function of the file; None if it cannot be."""
         taken = once(function, "_bound_names", _bound_in) if function is not None else frozenset()
         best: str | None = None
-        for alias, dotted in self._imports():
+        for alias, dotted in once(self.file.tree, "_torch_imports", _torch_imports):
             if alias in taken or len(self.file.names.get(alias, ())) > 1:
                 continue
             if dotted == f"torch.nn.{name}":
@@ -213,21 +213,6 @@ class Rewriter:
             if root not in self.file.names and root not in taken and not self._mentions(root):
                 return Spelling(text, (self._import_edit(statement),))
         return None
-
-    def _imports(self) -> list[tuple[str, str]]:
-        """Names that the top of the file imports without condition, with what they mean if it is torch's."""
-        found: list[tuple[str, str]] = []
-        for node in self.file.tree.body:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    found.append(
-                        (alias.asname or alias.name.partition(".")[0], alias.name if alias.asname else "torch")
-                    )
-                    if alias.asname is None and alias.name.partition(".")[0] != "torch":
-                        found.pop()
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                found.extend((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
-        return [(alias, dotted) for alias, dotted in found if dotted == "torch" or dotted.startswith("torch.")]
 
     def _mentions(self, name: str) -> bool:
         """Whether the name is used without being imported by name, so that importing it could change its meaning."""
@@ -249,6 +234,22 @@ class Rewriter:
                 return self.insert(lines[1], statement + "\n")
             return self.insert(lines[1], "\n" + statement)
         return self.before_statement(body[0], statement)
+
+
+def _torch_imports(tree: ast.Module) -> list[tuple[str, str]]:
+    """Names that the top of a file imports without condition, with what they mean if it is torch's."""
+    found: list[tuple[str, str]] = []
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.partition(".")[0]
+                if alias.asname is not None:
+                    found.append((alias.asname, alias.name))
+                elif root == "torch":
+                    found.append((root, root))
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.extend((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+    return [(alias, dotted) for alias, dotted in found if dotted == "torch" or dotted.startswith("torch.")]
 
 
 def _is_docstring(node: ast.stmt) -> bool:

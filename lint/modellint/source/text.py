@@ -11,8 +11,12 @@ import re
 import stat
 from bisect import bisect_right
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from modellint.diagnostic import Edit, Span
+
+if TYPE_CHECKING:
+    import ast
 
 LARGEST = 16 * 1024**2
 """The most bytes of a file that are read: a syntax tree takes a hundred times as many."""
@@ -145,6 +149,11 @@ class SourceText:
         if line.isascii():
             return start + column
         return start + len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
+
+    def length(self, node: ast.stmt) -> int:
+        """Characters of the lines of a statement."""
+        starts = [*self.line_starts, len(self.text)]
+        return starts[node.end_lineno or node.lineno] - starts[node.lineno - 1]
 
     def insert(self, offset: int, content: str) -> Edit:
         """An edit that puts ``content`` before ``offset``."""

@@ -11,11 +11,17 @@ if TYPE_CHECKING:
     from modellint.source.symbols import ClassRef, IndexedFile
 
 STEPS = 400_000
-"""Statements and expressions read in one class before we give up; the widest real class needs a hundredth of it."""
+"""Statements and expressions that may be read for any class; the widest real class needs a hundredth of it."""
+STEPS_OF_A_CHARACTER = 4
+"""As many may be read for each character of a class and its bases, where that is more: three times what chains of short methods take."""
 
 
 class TooLarge(Exception):
-    """A class took more steps than ``STEPS``."""
+    """A class, or what stands outside of classes, took more steps than its text allows."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(f"more than {steps:,} steps")
+        self.steps = steps
 
 
 class Binding:
@@ -136,6 +142,20 @@ def join_attributes(states: list[Attributes]) -> Attributes:
             elif mine is not bindings:
                 joined[name] = mine + tuple(binding for binding in bindings if binding not in mine)
     return joined
+
+
+def join_bound(before: Attributes, after: Attributes, bound: set[str]) -> Attributes:
+    """``join_attributes`` of what was and of what came out of it, where no other names than these were bound; changes ``before``."""
+    new = [name for name in bound if name in after and name not in before]
+    if len(new) > 1:
+        # In the order of `after`, which begins with all of `before`.
+        wanted = set(new)
+        new = [name for name in after if name in wanted]
+    for name in (*(bound & before.keys()), *new):
+        bindings, mine = after.get(name, ()), before.get(name, ())
+        if mine is not bindings:
+            before[name] = mine + tuple(binding for binding in bindings if binding not in mine)
+    return before
 
 
 def escape(value: Value) -> None:

@@ -207,7 +207,8 @@ def takes_numbers(functions: Sequence[ast.stmt]) -> bool:
 
 def uses_numpy(file: IndexedFile, functions: Sequence[ast.stmt]) -> bool:
     """Whether NumPy may work on what the caller gives, or draw numbers."""
-    if not any(_is_numpy(one) for several in file.names.values() for one in several):
+    numpy = once(file.tree, "_numpy", lambda _: _numpy_names(file))
+    if not numpy:
         return False
     taint = taint_of(functions)
     for function in functions_in(functions):
@@ -215,7 +216,7 @@ def uses_numpy(file: IndexedFile, functions: Sequence[ast.stmt]) -> bool:
             root: ast.expr = call.func
             while isinstance(root, ast.Attribute):
                 root = root.value
-            if isinstance(root, ast.Name) and any(_is_numpy(one) for one in file.names.get(root.id, ())):
+            if isinstance(root, ast.Name) and root.id in numpy:
                 levels = taint.levels(function)
                 if "random" in ast.unparse(call.func) or any(taint.of(part, levels) for part in _given_to(call)):
                     return True
@@ -239,6 +240,10 @@ def loops(functions: Sequence[ast.stmt]) -> bool:
             if isinstance(loop.test, ast.Compare) and taint.is_size(loop.test, function):
                 return True
     return False
+
+
+def _numpy_names(file: IndexedFile) -> frozenset[str]:
+    return frozenset(name for name, several in file.names.items() if any(map(_is_numpy, several)))
 
 
 def _is_numpy(binding: object) -> bool:
