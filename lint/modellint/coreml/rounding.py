@@ -91,6 +91,9 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         if name in _EXACT or not _rounds(func):
             return result
+        if name in _NORMS:
+            values, *rest = result if isinstance(result, tuple) else (result,)
+            return self._shifted(values) if not isinstance(result, tuple) else (self._shifted(values), *rest)
         if func._schema.is_mutable:
             for one in pytree.tree_leaves(result):
                 if isinstance(one, Tensor) and one.dtype in _NARROW:
@@ -109,6 +112,14 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
             whole &= held.abs() < _WHOLE
         other = torch.where(whole | ~held.isfinite(), held, other)
         return other if value.dtype is torch.float32 else other.to(value.dtype)
+
+    def _shifted(self, value: Tensor) -> Tensor:
+        """What a scale and a shift made in one step, each rounded at the size of its row."""
+        if value.dtype not in _NARROW or not value.numel():
+            return value
+        scale = value.abs().amax(-1, keepdim=True) if value.dim() else value.abs()
+        noise = self._drawn(value.shape) * (self._size * UNITS[value.dtype])
+        return (value + noise * scale).to(value.dtype)
 
     def _unequal(self, value: Tensor) -> Tensor:
         """A tensor whose equal elements come in any order, as PyTorch leaves it open."""
@@ -146,6 +157,8 @@ _SUMS = _words(
     "_scaled_dot_product_flash_attention_for_cpu logsumexp mkldnn_rnn_layer "
 )
 """Operators that add up products: how far the sum is off depends on its terms, which are changed instead of it alone."""
+_NORMS = _words("native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit_no_training")
+"""Normalizations, which subtract numbers that may be larger than what is left."""
 _ORDERED = _words("topk sort kthvalue median nanmedian mode")
 """Operators that may choose among equal elements, unlike `argmax` and `max`, which give the first."""
 _EXACT = _words(

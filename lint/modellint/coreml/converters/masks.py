@@ -118,7 +118,9 @@ def scaled_dot_product_attention(
     else:
         assert attn_mask is not None
         mask = attn_mask
+    # Tensors both, as a choice between two numbers has no size of its own where sizes are flexible.
+    kept = mask.float() * 0.0
     found = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, torch.where(mask, 0.0, -3e38), dropout_p, False, scale=scale, enable_gqa=enable_gqa
+        query, key, value, torch.where(mask, kept, kept - 3e38), dropout_p, False, scale=scale, enable_gqa=enable_gqa
     )
     return found if is_causal else torch.where(torch.amax(mask.float(), -1, keepdim=True) > 0, found, 0.0)
