@@ -359,6 +359,6 @@ def test_route_that_cannot_be_saved_is_not_the_last() -> None:
 def test_attention_with_a_mask_of_truth_values_is_right_at_every_size(precision: str) -> None:
     """A query that no key is left for gives zeros, and scores of any size are masked."""
     model = Of(lambda x: functional.scaled_dot_product_attention(x, x, x + 1, attn_mask=(x @ x.mT) > 0))
-    found = exported(model, randn(2, 4, 5), flexible={0: {0: (1, 4)}}, precision=precision)
+    found = exported(model, randn(2, 3, 4, 5), flexible={0: {0: (1, 4)}}, precision=precision)
     assert not isinstance(found, modellint.ExportError)
     assert found.verification.single == "agrees"
