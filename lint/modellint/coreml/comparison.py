@@ -19,7 +19,7 @@ from modellint.coreml.program_sizes import in_program
 from modellint.coreml.reference import STEPS, Raised, Reference, Row, copied
 from modellint.coreml.untrained import untrained
 from modellint.coreml.verification import AGREES, DIFFERS, UNDECIDED, Case, Output, worst
-from modellint.coreml.yardstick import Judgement, Yardstick
+from modellint.coreml.yardstick import Judgement, Typical, Yardstick
 from modellint.live.thresholds import sizes, thresholds
 from modellint.live.variants import Case as Given
 from modellint.live.variants import lengths, variants
@@ -105,6 +105,7 @@ class Comparison:
         self._tied: dict[int, tuple[int, str]] = {}
         self._scaled: dict[int, str] = {}
         self._first: list[Tensor] = []
+        self._typical = Typical()
         self._varied: set[int] = set()
 
     @property
@@ -289,7 +290,7 @@ class Comparison:
         row: Row | None = None,
     ) -> Iterator[Output]:
         row = row or Row((case.inputs,))
-        yardstick = Yardstick(self.reference, row, list(expected), len(row.each), self.weights_rounded)
+        yardstick = Yardstick(self.reference, row, list(expected), len(row.each), self.weights_rounded, self._typical)
         for at, (value, right) in enumerate(zip(found, expected, strict=False)):
             one = compare(value, right)
             name = predictor.output_names[at]

@@ -19,7 +19,7 @@ from modellint.coreml.rank import wide_tensors
 from modellint.coreml.verdict import Blocker, Verdict, choose
 from modellint.live.class_source import place_of_attribute, place_of_class
 from modellint.live.place import Place, Project
-from modellint.live.unchanged import unchanged
+from modellint.live.unchanged import Snapshot
 
 if TYPE_CHECKING:
     from modellint.coreml.conversion import Captured as Conversion
@@ -96,23 +96,41 @@ def _numpy_is_too_new() -> str | None:
     return None
 
 
-@contextmanager
-def at_rest(model: nn.Module, inputs: Inputs) -> Iterator[None]:
-    """In evaluation mode, in silence, and with everything restored.
+class Rest:
+    """A model's state before a run, to which it is brought back after each.
 
     The numbers in parameters are kept where they are small; a model that writes to its own large weights in evaluation
     mode is not known.
+
+    Args:
+        model: Of any mode.
+        others: What else is restored, such as inputs that are not copied.
     """
-    weight = sum(one.numel() * one.element_size() for one in model.parameters())
-    with ExitStack() as stack:
-        stack.enter_context(silence())
-        stack.enter_context(unchanged(model, inputs, values=weight <= SMALL))
-        if weight > SMALL:
-            stack.callback(_restored, [(one, one.detach().clone()) for one in model.buffers()])
-        stack.enter_context(torch.no_grad())
-        for module in model.modules():
-            # An overridden `train` may do anything.
-            vars(module)["training"] = False
+
+    def __init__(self, model: nn.Module, *others: object) -> None:
+        weight = sum(one.numel() * one.element_size() for one in model.parameters())
+        self._model = model
+        self._snapshot = Snapshot(model, *others, values=weight <= SMALL)
+        self._buffers = [(one, one.detach().clone()) for one in model.buffers()] if weight > SMALL else []
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """In evaluation mode, in silence, and with everything restored on leaving."""
+        with ExitStack() as stack:
+            stack.enter_context(silence())
+            stack.enter_context(self._snapshot.restored())
+            stack.callback(_restored, self._buffers)
+            stack.enter_context(torch.no_grad())
+            for module in self._model.modules():
+                # An overridden `train` may do anything.
+                vars(module)["training"] = False
+            yield
+
+
+@contextmanager
+def at_rest(model: nn.Module, inputs: Inputs) -> Iterator[None]:
+    """In evaluation mode, in silence, and with everything restored, as of ``Rest``."""
+    with Rest(model, inputs).kept():
         yield
 
 

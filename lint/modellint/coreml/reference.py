@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,8 +14,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modellint.coreml.dryrun import at_rest
+from modellint.coreml.dryrun import Rest, at_rest
 from modellint.coreml.rounding import UNITS, InDouble, Stochastic, portable_kernels
+from modellint.live.unchanged import unchanged
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,6 +27,7 @@ STEPS = 3
 """Predictions in a row on which a model with a state is compared."""
 NUDGE = 3e-7
 """How much rounding changes a number of float32, relative to it."""
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DROPOUT = (
     "dropout",
     "dropout1d",
@@ -66,6 +68,7 @@ class Reference:
         """Parameters and buffers that runs have in the place of the model's own, by name."""
         self.paths: tuple[str, ...] = ()
         """Where each output was in what the last run returned."""
+        self._rest: Rest | None = None
 
     def __call__(self, inputs: Inputs, seed: int = 0) -> list[Tensor]:
         """The outputs of one run, flat. Raises ``Raised``."""
@@ -80,7 +83,7 @@ class Reference:
         """
         row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
         found: list[list[Tensor]] = []
-        with self.restored(row[0]), _Without() if not self.drops else nullcontext(), mode or nullcontext():
+        with self._at_rest(row), _Without() if not self.drops else nullcontext(), mode or nullcontext():
             self._sow(seed)
             found.extend(self._run(one) for one in row)
         return found
@@ -124,6 +127,17 @@ class Reference:
             return self.steps(inputs, count, mode=mode)[-1]
         except Raised:
             return None
+
+    @contextmanager
+    def _at_rest(self, row: Sequence[Inputs]) -> Iterator[None]:
+        """The model in evaluation mode, for runs on copies of inputs; between runs nobody changes it, so it is looked at once."""
+        if self._rest is None:
+            self._rest = Rest(self.model)
+        leaves = pytree.tree_leaves([(one.args, dict(one.kwargs)) for one in row])
+        # Objects such as caches are not copied with the tensors.
+        objects = [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *_PLAIN))]
+        with self._rest.kept(), unchanged(*objects) if objects else nullcontext():
+            yield
 
     @contextmanager
     def restored(self, inputs: Inputs) -> Iterator[None]:

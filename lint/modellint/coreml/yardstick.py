@@ -29,6 +29,8 @@ SYSTEMATIC = 1e-4
 evidence. What is more, and is not seen in stochastic arithmetic, is another function, as of `torch.finfo(x.dtype).eps`."""
 UNSURE = 1e-2
 """The share of the largest element of a row from which on PyTorch's own error says that the model gives no number to compare."""
+CARRIED = 1e-5
+"""The most, as a share of the largest element of a row, that rounding on other inputs stands for."""
 _LEVELS = (3, 9, 20)
 """Runs in stochastic arithmetic, each time some elements are still off by more."""
 _LEAST = TIMES * torch.finfo(torch.float32).tiny
@@ -52,6 +54,43 @@ class Judgement(NamedTuple):
     """Of those that are wrong, how many are infinite or NaN on one side."""
 
 
+class Typical:
+    """The rounding error of outputs by the size of their elements, as runs in stochastic arithmetic on other inputs gave it.
+
+    Sizes and errors are relative to the largest element of a row. It only spares runs: what is off by more is held against the
+    rounding on its own inputs.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[int, float]] = {}
+
+    def learn(self, at: int, spread: Tensor, right: Tensor, known: Tensor) -> None:
+        """Take over the errors of the output at the position ``at``: of each size the largest median of all runs."""
+        scale = _row_scale(right).expand_as(right)
+        known = known & (right != 0)
+        if not bool(known.any()):
+            return
+        _, exponents = torch.frexp((right / scale)[known])
+        errors = (spread / scale)[known]
+        held = self._known.setdefault(at, {})
+        for kind in exponents.unique().tolist():
+            median = min(float(errors[exponents == kind].median()), CARRIED)
+            held[kind] = max(median, held.get(kind, 0.0))
+
+    def errors(self, at: int, right: Tensor) -> Tensor | None:
+        """What rounding is taken to change each element by; 0 for zeros and for sizes below all that were seen."""
+        if at not in self._known:
+            return None
+        held = sorted(self._known[at].items())
+        kinds = torch.tensor([kind for kind, _ in held], dtype=torch.int32)
+        medians = torch.tensor([error for _, error in held], dtype=torch.float64)
+        scale = _row_scale(right).expand_as(right)
+        _, exponents = torch.frexp((right / scale).nan_to_num(0.0, 0.0, 0.0))
+        place = torch.searchsorted(kinds, exponents.contiguous(), right=True) - 1
+        found = medians[place.clamp_min(0)] * scale
+        return found.where((place >= 0) & (right != 0) & right.isfinite(), 0.0)
+
+
 class Yardstick:
     """What rounding does to the outputs of a model on one set of inputs; each run is made when it is first needed.
 
@@ -62,11 +101,19 @@ class Yardstick:
         count: After how many predictions in a row.
         rounded: Whether the program's weights are kept in float16; what rounding them does is the yardstick then, and the value is
             the model's own.
+        typical: What rounding did on other inputs.
     """
 
     def __init__(
-        self, reference: Reference, inputs: Inputs | Row, expected: list[Tensor], count: int = 1, rounded: bool = False
+        self,
+        reference: Reference,
+        inputs: Inputs | Row,
+        expected: list[Tensor],
+        count: int = 1,
+        rounded: bool = False,
+        typical: Typical | None = None,
     ) -> None:
+        self._typical = typical or Typical()
         self._rounded = rounded
         self._relative = OF_WEIGHTS if rounded else RELATIVE
         self._reference = reference
@@ -124,7 +171,7 @@ class Yardstick:
             bias = (right - truth).abs()
             known = bias.isfinite()
             capped = torch.minimum(bias, SYSTEMATIC * right.abs()).where(known, 0.0)
-            own = torch.maximum(capped, _typical(capped, right, known))
+            own = torch.maximum(capped, _median(capped, right, known))
         still = off & ~self._within(distance, own, right)
         for count in _LEVELS:
             if not bool(still.any()):
@@ -156,15 +203,21 @@ class Yardstick:
     def _is_usual_rounding(self, at: int, left: Tensor, right: Tensor, off: Tensor) -> bool:
         """Whether no element is off by more than ten times what one run in stochastic arithmetic changes it, or those of its size.
 
-        Most outputs of most models are settled so, and a run in double precision, which takes several times as long, is saved.
+        Most outputs of most models are settled so, and a run in double precision, which takes several times as long, is saved;
+        so is a run in stochastic arithmetic where those on other inputs allow as much.
         """
+        distance = (left - right).abs()
+        usual = self._typical.errors(at, right)
+        if usual is not None and not bool((off & ~self._within(distance, usual, right)).any()):
+            return True
         runs = self._stochastic(1, 1.0)
         if not runs or runs[0][at].shape != right.shape:
             return False
         spread = (_doubled(runs[0][at]) - right).abs()
         known = spread.isfinite() & (spread <= SYSTEMATIC * _row_scale(right))
-        own = torch.maximum(spread.where(known, 0.0), _typical(spread.where(known, 0.0), right, known))
-        return not bool((off & ~self._within((left - right).abs(), own, right)).any())
+        self._typical.learn(at, spread, right, known)
+        own = torch.maximum(spread.where(known, 0.0), _median(spread.where(known, 0.0), right, known))
+        return not bool((off & ~self._within(distance, own, right)).any())
 
     def _within(self, distance: Tensor, own: Tensor, right: Tensor) -> Tensor:
         return right.isfinite() & (
@@ -212,7 +265,7 @@ def _row_scale(right: Tensor) -> Tensor:
     return finite.amax(-1, keepdim=True) if right.dim() and right.shape[-1] else finite
 
 
-def _typical(bias: Tensor, right: Tensor, known: Tensor) -> Tensor:
+def _median(bias: Tensor, right: Tensor, known: Tensor) -> Tensor:
     """For each element the median error of those of its magnitude: one run may be exact by luck."""
     _, exponents = torch.frexp(right.where(known, 0.0))
     exponents = exponents.where(right != 0, _DEEP).reshape(-1)

@@ -57,19 +57,8 @@ def unchanged(*roots: object, values: bool = True) -> Iterator[None]:
     random generators, modes, default type and device, autocast, threads and the switches of the backends. What an iterator or
     a module's global variables lose is not brought back.
     """
-    with torch._C.DisableTorchFunction():
-        snapshot = _Snapshot(values)
-        snapshot.take(*roots)
-    process = list(_process())
-    try:
+    with Snapshot(*roots, values=values).restored():
         yield
-    finally:
-        with torch._C.DisableTorchFunction(), torch.no_grad():
-            failed = _undo(snapshot.undos)
-        # Outside of the blocks, as they restore modes of their own on leaving.
-        failed = failed or _undo(process)
-        if failed is not None:
-            warnings.warn(f"not everything could be restored: {failed}", RuntimeWarning, stacklevel=3)
 
 
 def remembered(*roots: object) -> Callable[[], None]:
@@ -77,25 +66,27 @@ def remembered(*roots: object) -> Callable[[], None]:
 
     The numbers in that memory are not kept.
     """
-    with torch._C.DisableTorchFunction():
-        snapshot = _Snapshot(values=False)
-        snapshot.take(*roots)
+    snapshot = Snapshot(*roots, values=False)
 
     def restore() -> None:
-        with torch._C.DisableTorchFunction(), torch.no_grad():
-            failed = _undo(snapshot.undos)
+        failed = snapshot.restore()
         if failed is not None:
             raise failed
 
     return restore
 
 
-class _Snapshot:
-    """What objects held, and how to make them hold it again."""
+class Snapshot:
+    """What objects held, and how to make them hold it again, as often as one likes.
 
-    def __init__(self, values: bool) -> None:
+    Args:
+        roots: Where to begin.
+        values: Whether the numbers in tensors are kept too.
+    """
+
+    def __init__(self, *roots: object, values: bool) -> None:
         self._values = values
-        self.undos: list[_Undo] = []
+        self._undos: list[_Undo] = []
         # Objects are kept, so that no other can take an id.
         self._seen: dict[int, object] = {}
         self._storages: set[int] = set()
@@ -114,8 +105,28 @@ class _Snapshot:
             (torch.Generator, self._generator),
             (random.Random, self._random),
         )
+        with torch._C.DisableTorchFunction():
+            self._take(*roots)
 
-    def take(self, *roots: object) -> None:
+    def restore(self) -> Exception | None:
+        """Do all that undoes, also where a part of it fails; the first failure is returned."""
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            return _undo(self._undos)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Restore on exit what the roots held, and the process's numeric state of now. What fails is a ``RuntimeWarning``."""
+        process = list(_process())
+        try:
+            yield
+        finally:
+            failed = self.restore()
+            # Outside of the blocks, as they restore modes of their own on leaving.
+            failed = failed or _undo(process)
+            if failed is not None:
+                warnings.warn(f"not everything could be restored: {failed}", RuntimeWarning, stacklevel=4)
+
+    def _take(self, *roots: object) -> None:
         """Walk through all that the roots lead to, without recursion."""
         waiting: list[object] = list(roots)
         while waiting:
@@ -146,25 +157,25 @@ class _Snapshot:
         # The base class's own way through it: a subclass may count its readers.
         base = next(kind for kind in (list, deque, set) if issubclass(type(value), kind))
         saved = tuple(base.__iter__(value))
-        self.undos.append(functools.partial(restore, value, saved))
+        self._undos.append(functools.partial(restore, value, saved))
         yield from saved
 
     def _dict(self, value: dict[Any, Any]) -> list[object]:
         kind: Any = OrderedDict if issubclass(type(value), OrderedDict) else dict
         saved: tuple[tuple[Any, Any], ...] = tuple(kind.items(value))
-        self.undos.append(functools.partial(_restore_dict, value, saved))
+        self._undos.append(functools.partial(_restore_dict, value, saved))
         return [part for pair in saved for part in pair if type(part) not in _PLAIN]
 
     def _bytes(self, value: bytearray) -> Iterator[object]:
-        self.undos.append(functools.partial(_restore_bytes, value, bytes(value)))
+        self._undos.append(functools.partial(_restore_bytes, value, bytes(value)))
         yield from ()
 
     def _generator(self, value: torch.Generator) -> Iterator[object]:
-        self.undos.append(functools.partial(value.set_state, value.get_state()))
+        self._undos.append(functools.partial(value.set_state, value.get_state()))
         yield from ()
 
     def _random(self, value: random.Random) -> Iterator[object]:
-        self.undos.append(functools.partial(value.setstate, value.getstate()))
+        self._undos.append(functools.partial(value.setstate, value.getstate()))
         yield from ()
 
     def _function(self, function: types.FunctionType) -> Iterator[object]:
@@ -175,7 +186,7 @@ class _Snapshot:
                 held = cell.cell_contents
             except ValueError:
                 continue
-            self.undos.append(functools.partial(_restore_cell, cell, held))
+            self._undos.append(functools.partial(_restore_cell, cell, held))
             yield held
 
     def _object(self, value: Any) -> Iterator[object]:
@@ -185,7 +196,7 @@ class _Snapshot:
         if own is not None:
             yield from self._dict(own)
             if issubclass(cls, nn.Module):
-                self.undos.append(functools.partial(_restore_class, value, cls))
+                self._undos.append(functools.partial(_restore_class, value, cls))
                 yield cls
         elif cls.__module__ == "builtins":
             return
@@ -196,7 +207,7 @@ class _Snapshot:
                 held = slot.__get__(value, cls)
             except AttributeError:
                 held = _NOTHING
-            self.undos.append(functools.partial(_restore_slot, value, slot, held))
+            self._undos.append(functools.partial(_restore_slot, value, slot, held))
             if held is not _NOTHING and name != "__weakref__":
                 yield held
 
@@ -208,12 +219,12 @@ class _Snapshot:
             if base.__module__.partition(".")[0] in ("torch", "builtins", "abc", "typing"):
                 continue
             saved = {name: held for name, held in vars(base).items() if name not in ("__dict__", "__weakref__")}
-            self.undos.append(functools.partial(_restore_attributes, base, saved))
+            self._undos.append(functools.partial(_restore_attributes, base, saved))
             yield from (held for held in saved.values() if not isinstance(held, (*_ATOMS, type, property)))
 
     def _scripted(self, module: Any) -> Iterator[object]:
         """State that TorchScript keeps in C++."""
-        self.undos.append(functools.partial(_restore_training, module, module.training))
+        self._undos.append(functools.partial(_restore_training, module, module.training))
         yield from module._parameters.values() if hasattr(module._parameters, "values") else ()
         yield from (tensor for _, tensor in module.named_parameters(recurse=False))
         yield from (tensor for _, tensor in module.named_buffers(recurse=False))
@@ -227,15 +238,15 @@ class _Snapshot:
             if value.dtype.hasobject:
                 yield from value.flat
             elif value.flags.writeable:
-                self.undos.append(functools.partial(_restore_array, value, value.copy()))
+                self._undos.append(functools.partial(_restore_array, value, value.copy()))
         elif issubclass(type(value), numpy.random.Generator):
             bits = value.bit_generator
-            self.undos.append(functools.partial(setattr, bits, "state", bits.state))
+            self._undos.append(functools.partial(setattr, bits, "state", bits.state))
         elif issubclass(type(value), numpy.random.RandomState):
-            self.undos.append(functools.partial(value.set_state, value.get_state(legacy=False)))
+            self._undos.append(functools.partial(value.set_state, value.get_state(legacy=False)))
 
     def _tensor(self, tensor: Tensor) -> Iterator[object]:
-        self.undos.append(_tensor_undo(tensor))
+        self._undos.append(_tensor_undo(tensor))
         own = _dict_of(tensor)
         if own:
             yield own
@@ -252,7 +263,7 @@ class _Snapshot:
             return
         self._storages.add(storage._cdata)
         copy: torch.UntypedStorage = storage.clone()  # type: ignore[no-untyped-call]
-        self.undos.append(functools.partial(_restore_storage, storage, copy))
+        self._undos.append(functools.partial(_restore_storage, storage, copy))
 
 
 def _undo(undos: Sequence[_Undo]) -> Exception | None:
