@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ledger import MORE, Ledger, supervise
-from modellint.coreml.verification import AGREES, DIFFERS, NOT_CONVERTED
-from modellint.coreml.verify import verify
-from modellint.live.place import Project
+from modellint.destinations.coreml.verify.model import verify
+from modellint.live.code.places import Project
 from modellint.live.subject import Inputs
+from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED
 from modellint.settings import Destination
 
 SILENCE = 1800

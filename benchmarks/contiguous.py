@@ -176,8 +176,8 @@ def judge(root: Path, paths: list[Path]) -> list[Site]:
     """The sites of some files, each looked for in the text without it."""
     from modellint.rule import load_rules
     from modellint.source.check import check_source
-    from modellint.source.project import Project
-    from modellint.source.text import SourceText, Undecodable
+    from modellint.source.project.index import Project
+    from modellint.source.syntax.text import SourceText, Undecodable
 
     rules = {"SHP002": load_rules()["SHP002"]}
     project = Project(root)

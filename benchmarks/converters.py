@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "coreml" / "conv
 from proof import Outcome, allowed, limit, proven
 from signatures import VARIANTS, Case, Line, Several, drawn, lines, values, varied
 
-from modellint.coreml.conversion import NotConverted
+from modellint.destinations.coreml.convert.conversion import NotConverted
 
 EACH = 10
 """With how many inputs each case is run."""

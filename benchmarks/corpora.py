@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from modellint.coreml.mil.executor import Executor, UnknownOperations
+from modellint.destinations.coreml.mil.executor import Executor, UnknownOperations
 from operation_tests import relative
 from truth import ROUTES, TooSlow, ct, exported, first_line, limited, quiet, tensor_types, traced
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from modellint.diagnostic import Diagnostic
+from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, all_rules
 from modellint.settings import Resolver
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 
 @cache

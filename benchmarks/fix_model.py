@@ -26,9 +26,9 @@ from fixable import Built, built, hidden_in, in_evaluation
 from test_hidden import CONTAINERS, Planted, models
 
 from digest import digest
+from modellint.live.code.places import Project
 from modellint.live.fix import BIT_EQUAL, FixedModel, fixed_copy
 from modellint.live.fixes.proof import is_same, run
-from modellint.live.place import Project
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 from zoo import files as architectures
@@ -112,7 +112,7 @@ from digest import digest
 from pathlib import Path
 from modellint.live.fix import fixed_copy
 from modellint.live.fixes.proof import is_same, run
-from modellint.live.place import Project
+from modellint.live.code.places import Project
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 model, inputs = {name}.make()

@@ -28,8 +28,8 @@ from typing import Any
 import contiguous
 from accuracy import KINDS, Found, Options, collect
 from classes import read_source
-from modellint.source.edits import Change, apply
 from modellint.source.fix import compiles
+from modellint.source.syntax.edits import Change, apply
 from unfix import Site
 
 _HEAD = ("tree", "files", "undone", "safe", "unsafe", "left", "by --unsafe-fixes", "broken", "unstable", "refused")

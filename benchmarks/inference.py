@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.random import Generator
 
-from modellint.coreml.mil.executor import Executor, UnknownOperations
+from modellint.destinations.coreml.mil.executor import Executor, UnknownOperations
 
 with contextlib.redirect_stderr(io.StringIO()):
     import coremltools as ct

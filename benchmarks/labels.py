@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from engine import check
-from modellint.diagnostic import Diagnostic
-from modellint.source.text import SourceText, Undecodable
+from modellint.results.diagnostic import Diagnostic
+from modellint.source.syntax.text import SourceText, Undecodable
 
 ROW_CODES = {
     "R1": {"REG001", "REG002", "REG003"},

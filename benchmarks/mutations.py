@@ -23,12 +23,13 @@ import numpy as np
 import torch
 
 import mutants
-from modellint.coreml import conversion, verify
-from modellint.coreml.mil.compare import LIMIT, compare
-from modellint.coreml.mil.executor import ExecutionError
-from modellint.coreml.predictor import Predictor
-from modellint.coreml.private_mil import made_from
-from modellint.live.place import Project
+from modellint.destinations.coreml.convert import conversion
+from modellint.destinations.coreml.mil.compare import LIMIT, compare
+from modellint.destinations.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.package.predictor import Predictor
+from modellint.destinations.coreml.private.mil_programs import made_from
+from modellint.destinations.coreml.verify import model as verify
+from modellint.live.code.places import Project
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 

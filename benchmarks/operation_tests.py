@@ -23,8 +23,8 @@ import torch
 from coremltools.models import MLModel
 
 from ledger import Ledger
-from modellint.coreml.mil.executor import Executor, UnknownOperations
-from modellint.coreml.private_mil import dtype_name, is_state
+from modellint.destinations.coreml.mil.executor import Executor, UnknownOperations
+from modellint.destinations.coreml.private.mil_programs import dtype_name, is_state
 from truth import TooSlow, first_line, limited
 
 BACKENDS = ("neuralnetwork",)

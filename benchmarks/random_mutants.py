@@ -148,8 +148,8 @@ def _unfit(judge: Any, model: Any, path: Path) -> str:
 
 def _verified(model: Any, path: Path) -> str:
     """What modellint says of a saved package."""
-    from modellint.coreml.saved import verify_package
-    from modellint.live.place import Project
+    from modellint.destinations.coreml.verify.package import verify_package
+    from modellint.live.code.places import Project
     from modellint.live.subject import Inputs
 
     inputs = Inputs(model.example(), {}, model.flexible)

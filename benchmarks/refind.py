@@ -11,10 +11,10 @@ from pathlib import Path
 from build import Outcome
 from classes import parse
 from engine import check
-from modellint.diagnostic import Applicability, Diagnostic
-from modellint.source.edits import Change, changes_of, shareable
+from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.source.fix import Fixed, fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.edits import Change, changes_of, shareable
+from modellint.source.syntax.text import SourceText
 from unfix import SUPER_INIT, Site
 from unfix_flow import GUARD, SIZE, VIEW, WHERE
 from unfix_numbers import DEVICE, LITERAL

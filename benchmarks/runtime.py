@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 import zoo
-from modellint.coreml import runtime
-from modellint.coreml.conversion import NotConverted, captures, convert
-from modellint.coreml.mil.compare import compare
-from modellint.coreml.mil.executor import ExecutionError, UnknownOperations
-from modellint.coreml.predictor import Predictor
+from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
+from modellint.destinations.coreml.mil.compare import compare
+from modellint.destinations.coreml.mil.executor import ExecutionError, UnknownOperations
+from modellint.destinations.coreml.package import core_ml_runtime as runtime
+from modellint.destinations.coreml.package.predictor import Predictor
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 

@@ -98,7 +98,7 @@ def _by_routes(model: Any, args: Any, samples: Any, supplied: bool) -> dict[str,
 def _captures(model: Any, args: Any, supplied: bool) -> Iterator[tuple[str, Any]]:
     import torch
 
-    from modellint.coreml.conversion import NotConverted, captures
+    from modellint.destinations.coreml.convert.conversion import NotConverted, captures
     from modellint.live.subject import Inputs
     from modellint.settings import Destination
     from truth import TooSlow, limited
@@ -119,9 +119,9 @@ def _captures(model: Any, args: Any, supplied: bool) -> Iterator[tuple[str, Any]
 
 
 def _judged(captured: Any, samples: Any, supplied: bool) -> dict[str, Any]:
-    from modellint.coreml.conversion import NotConverted, convert
-    from modellint.coreml.mil.executor import Executor
-    from modellint.coreml.private_mil import output_names
+    from modellint.destinations.coreml.convert.conversion import NotConverted, convert
+    from modellint.destinations.coreml.mil.executor import Executor
+    from modellint.destinations.coreml.private.mil_programs import output_names
     from modellint.settings import Destination
     from truth import TooSlow, limited
 
@@ -146,7 +146,7 @@ def _judged(captured: Any, samples: Any, supplied: bool) -> dict[str, Any]:
 
 
 def _error(execute: Any, names: Any, given: Any, wanted: Any) -> float:
-    from modellint.coreml.mil.compare import compare
+    from modellint.destinations.coreml.mil.compare import compare
 
     for state in execute.states.values():
         state.zero_()

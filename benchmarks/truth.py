@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from modellint.live.place import Project
+from modellint.live.code.places import Project
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 
@@ -196,7 +196,7 @@ def predicted(
     model: nn.Module, args: tuple[Any, ...], route: str, conditions: Conditions, seconds: int = 600
 ) -> dict[str, Any]:
     """The dry run's verdict, with the seconds that it took in all, and for capture and front end."""
-    from modellint.coreml.dryrun import dry_run
+    from modellint.destinations.coreml.dry_run.dry_run import dry_run
 
     destination = Destination(conditions.target or "iOS15", precision=conditions.precision)
     inputs = Inputs(args, {}, conditions.bounds(args))

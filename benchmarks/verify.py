@@ -96,7 +96,7 @@ def measure(arguments: argparse.Namespace) -> int:
 def cost(name: str, model: Any, inputs: Any) -> dict[str, Any]:
     """The time of a forward and of its program, in milliseconds, its memory, and whether saved ones give the same bits."""
     from corpora import tensors
-    from modellint.coreml.mil.executor import Executor
+    from modellint.destinations.coreml.mil.executor import Executor
     from truth import ct, tensor_types, traced
 
     converted = ct.convert(
@@ -133,8 +133,8 @@ def cost(name: str, model: Any, inputs: Any) -> dict[str, Any]:
 def same_bits(model: Any, inputs: Any) -> dict[str, bool]:
     """For each precision whether the saved package gives the bits of the program in memory, on these inputs."""
     from corpora import tensors
-    from modellint.coreml.mil.executor import Executor
-    from modellint.coreml.private_mil import read_package
+    from modellint.destinations.coreml.mil.executor import Executor
+    from modellint.destinations.coreml.private.mil_programs import read_package
 
     found = {}
     for precision in ("fp32", "fp16"):
@@ -155,7 +155,7 @@ def same_bits(model: Any, inputs: Any) -> dict[str, bool]:
 
 def _by_either_route(model: Any, inputs: Any, precision: str) -> Any:
     """A conversion by trace, or else by an export. Raises ``NotConverted``."""
-    from modellint.coreml.conversion import NotConverted, captures, convert
+    from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
     from modellint.live.subject import Inputs
     from modellint.settings import Destination
 
@@ -184,8 +184,8 @@ def in_turns(*calls: Callable[[], object]) -> list[float]:
 
 def memory(package: str) -> dict[str, int]:
     """Bytes that this process grows by when it reads a program, prepares it, and predicts (at most, in between)."""
-    from modellint.coreml.mil.executor import Executor
-    from modellint.coreml.private_mil import read_package
+    from modellint.destinations.coreml.mil.executor import Executor
+    from modellint.destinations.coreml.private.mil_programs import read_package
 
     torch.set_num_threads(1)
     torch.randn(64, 64) @ torch.randn(64, 64)

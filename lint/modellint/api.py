@@ -8,14 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.coreml.verification import Verification
     from modellint.live.fixes.applied import Applied
-    from modellint.live.shapes import Table
+    from modellint.live.shape_table import Table
+    from modellint.results.verification import Verification
 
 
 class CheckFailed(AssertionError):
@@ -103,7 +103,7 @@ def check_model(
     Raises ``TypeError`` for what is no model, ``ValueError`` for unknown codes and words, and for a checkpoint that cannot be read, which
     is refused where it holds anything but tensors, and ``OSError`` for one that cannot be opened.
     """
-    from modellint.live_session import Varying, examine
+    from modellint.session.in_process import Varying, examine
 
     words = chosen(frontend, deployment_target, precision)
     varying = Varying(flexible or {}, ranges or {})
@@ -131,7 +131,7 @@ def fix_model(
     """
     from dataclasses import replace
 
-    from modellint.live_session import examine, fixed
+    from modellint.session.in_process import examine, fixed
 
     words = chosen(frontend, deployment_target, precision)
     found, home = fixed(model, example_inputs, root, words)
@@ -194,15 +194,15 @@ def shapes(
     """
     from torch import nn
 
-    from modellint.live.capture import capture
-    from modellint.live.collector import undisturbed
-    from modellint.live.shapes import table_of
+    from modellint.live.capture.run import capture
+    from modellint.live.garbage_collection import undisturbed
+    from modellint.live.shape_table import table_of
     from modellint.live.subject import Inputs, Subject
     from modellint.settings import Destination
 
     if not isinstance(model, nn.Module):
         raise TypeError(f"an nn.Module is needed, not {type(model).__name__}")
-    from modellint.live_session import ready
+    from modellint.session.in_process import ready
 
     inputs = Inputs.of(example_inputs)._replace(flexible=flexible or {})
     model = ready(model, inputs)
@@ -239,7 +239,7 @@ def verify(
     Raises ``TypeError`` for what is no model or without inputs, ``ValueError`` for unknown words, ``ImportError`` without
     coremltools. A model that does not convert raises nothing: its ``verdict`` says so.
     """
-    from modellint.live_session import Varying, verified
+    from modellint.session.in_process import Varying, verified
 
     words = chosen(frontend, deployment_target, precision)
     return verified(model, example_inputs, Varying(flexible or {}, ranges or {}), root, words, seed)
@@ -253,7 +253,7 @@ def check_source(text: str, filename: str = "model.py") -> Report:
     """
     from modellint.run import Checker, Job, all_rules, load_plugins
     from modellint.settings import Resolver, find_root
-    from modellint.source.text import SourceText
+    from modellint.source.syntax.text import SourceText
 
     path = Path(filename).absolute()
     root = find_root(path)

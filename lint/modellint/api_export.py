@@ -9,16 +9,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modellint import export_options
 from modellint.api import Report, chosen
-from modellint.export_options import Metadata, OptionError, Options
+from modellint.session import export_options
+from modellint.session.export_options import Metadata, OptionError, Options
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.coreml.exported import Exported
-    from modellint.coreml.verification import Verification
     from modellint.live.fixes.applied import Applied
+    from modellint.results.exported import Exported
+    from modellint.results.verification import Verification
 
 
 class ExportError(Exception):
@@ -135,8 +135,8 @@ def export(
         ValueError: For unknown words, and for options that do not fit the model.
         ImportError: Without PyTorch or coremltools.
     """
-    from modellint.live_export import exported
-    from modellint.live_session import Varying
+    from modellint.session.export import exported
+    from modellint.session.in_process import Varying
 
     destination = chosen(frontend, deployment_target, precision)
     path = None if output is None else Path(output)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
+from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 
 FOLDER = ".modellint_cache"
 

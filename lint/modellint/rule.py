@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from modellint.diagnostic import Diagnostic, Fix, Severity, Span
+from modellint.results.diagnostic import Diagnostic, Fix, Severity, Span
 
 if TYPE_CHECKING:
     import ast
     from types import ModuleType
 
     from modellint.settings import Destination
-    from modellint.source.symbols import IndexedFile
+    from modellint.source.project.symbols import IndexedFile
 
 SECTIONS = ("What it does", "Why", "Bad", "Good", "Fix safety", "Known limits", "References")
 """The sections of every page, in this order; Bad and Good are Python and are run as tests.

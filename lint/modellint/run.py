@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.diagnostic import Diagnostic
+from modellint.results.diagnostic import Diagnostic
 from modellint.rule import Rule, load_rules
 from modellint.source.check import Checked, check_source
-from modellint.source.parse import LARGE_STACK
-from modellint.source.project import Project
-from modellint.source.text import SourceText, Undecodable, Unreadable, read_bytes
+from modellint.source.project.index import Project
+from modellint.source.syntax.parse import LARGE_STACK
+from modellint.source.syntax.text import SourceText, Undecodable, Unreadable, read_bytes
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -70,7 +70,7 @@ def load_plugins(names: Iterable[str], base: Path) -> tuple[ModuleType, ...]:
 
 def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
     """Every rule there is: the knowledge's, the plug-ins', and the machine's own."""
-    from modellint.own_rules import CannotParse, CannotRun, NotRead, RuleFailed, UnusedIgnore
+    from modellint.linter_rules import CannotParse, CannotRun, NotRead, RuleFailed, UnusedIgnore
 
     rules = load_rules(plugins)
     for own in (UnusedIgnore, CannotParse, CannotRun, RuleFailed, NotRead):
@@ -292,7 +292,7 @@ class Checker:
 
 
 def _unreadable(shown: str, message: str) -> Diagnostic:
-    from modellint.own_rules import cannot_parse
+    from modellint.linter_rules import cannot_parse
 
     return cannot_parse(shown, message)
 

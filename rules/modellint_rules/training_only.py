@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Severity
-from modellint.source.nodes import of_kind, once
+from modellint.results.diagnostic import Severity
+from modellint.source.syntax.ast_walk import of_kind, once
 
 if TYPE_CHECKING:
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 TALK = frozenset(
     {"warn", "warning", "info", "debug", "error", "print", "log", "exception", "warning_once", "warn_once"}

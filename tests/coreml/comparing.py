@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.coreml.verification import Verification
+from modellint.results.verification import Verification
 
 HERE = Path(__file__).parent
 

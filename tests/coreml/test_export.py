@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.coreml import export
-from modellint.coreml.exported import Change
-from modellint.coreml.predictor import Predictor
-from modellint.coreml.private import ct
-from modellint.coreml.private_mil import read_package
+from modellint.destinations.coreml.convert import export
+from modellint.destinations.coreml.package.predictor import Predictor
+from modellint.destinations.coreml.private.entry_points import ct
+from modellint.destinations.coreml.private.mil_programs import read_package
+from modellint.results.exported import Change
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from torch import nn
 
 from modellint.cli import cli
-from modellint.coreml.private import ct
+from modellint.destinations.coreml.private.entry_points import ct
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

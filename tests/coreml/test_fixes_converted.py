@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.diagnostic import Diagnostic
+from modellint.results.diagnostic import Diagnostic
 from modellint.rule import Page, load_rules
 from modellint.source.check import check_source
 from modellint.source.fix import fix_text
-from modellint.source.project import Project
-from modellint.source.text import SourceText
+from modellint.source.project.index import Project
+from modellint.source.syntax.text import SourceText
 
 RULES = load_rules()
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from torch import nn
 
 from modellint.cli import cli
-from modellint.coreml.private_mil import PackageError, read_package
+from modellint.destinations.coreml.private.mil_programs import PackageError, read_package
 
 SPEC = Path("Data", "com.apple.CoreML", "model.mlmodel")
 WEIGHTS = Path("Data", "com.apple.CoreML", "weights")

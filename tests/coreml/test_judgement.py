@@ -72,8 +72,8 @@ def test_package_with_other_weights_differs(tmp_path: Path) -> None:
 
     path = tmp_path / "net.mlpackage"
     modellint.export(made(0), (randn(2, 8),), output=path, root=HERE.parent)
-    from modellint.coreml.saved import verify_package
-    from modellint.live.place import Project
+    from modellint.destinations.coreml.verify.package import verify_package
+    from modellint.live.code.places import Project
     from modellint.live.subject import Inputs
 
     def compared(seed: int) -> Any:
@@ -89,8 +89,8 @@ def test_compressed_weights_are_compared_with_the_decompressed_ones(tmp_path: Pa
     import coremltools as ct
     import coremltools.optimize.coreml as cto
 
-    from modellint.coreml.saved import verify_package
-    from modellint.live.place import Project
+    from modellint.destinations.coreml.verify.package import verify_package
+    from modellint.live.code.places import Project
     from modellint.live.subject import Inputs
 
     torch.manual_seed(0)
@@ -130,8 +130,8 @@ def test_what_is_infinite_or_nan_is_so_in_the_program(function: Any, verdict: st
 
 
 def test_relu_is_no_model_that_gives_nan_alone(tmp_path: Path) -> None:
-    from modellint.coreml.saved import verify_package
-    from modellint.live.place import Project
+    from modellint.destinations.coreml.verify.package import verify_package
+    from modellint.live.code.places import Project
     from modellint.live.subject import Inputs
 
     path = tmp_path / "relu.mlpackage"

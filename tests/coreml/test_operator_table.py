@@ -1,6 +1,6 @@
 """The shipped operator table is what the installed coremltools and torch say.
 
-All of it is made anew by ``python -m modellint.coreml.operator_table measure FOLDER``, which takes an hour, and ``… write FOLDER``;
+All of it is made anew by ``python -m modellint.measure.operator_table measure FOLDER``, which takes an hour, and ``… write FOLDER``;
 here that is done for some names.
 """
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from modellint.coreml.operator_table import NEWEST, measure_all, names_of, read, rows
-from modellint.coreml.private import registered
-from modellint.coreml.probes import apis
-from modellint.source.operator_table import ROWS
+from modellint.data.coreml_operators import ROWS
+from modellint.destinations.coreml.private.entry_points import registered
+from modellint.measure.operator_probes import apis
+from modellint.measure.operator_table import NEWEST, measure_all, names_of, read, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.coreml.private import ct, silence
+from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint_rules.operators.refusal import Refusal
 from modellint_rules.operators.refusals import REFUSALS
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 import modellint
 from modellint.cli import cli
-from modellint.coreml.private import ct, silence
+from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint_rules.operators.rewrites import REWRITES, Rewrite
 
 pytestmark = pytest.mark.filterwarnings("ignore")

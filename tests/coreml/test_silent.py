@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from modellint.coreml.private import ct, silence
+from modellint.destinations.coreml.private.entry_points import ct, silence
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

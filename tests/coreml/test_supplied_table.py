@@ -9,12 +9,12 @@ from click.testing import CliRunner
 
 from modellint import check_source
 from modellint.cli import cli
-from modellint.coreml import supplied
+from modellint.data import supplied_converters as supplied
 
 
 def test_the_file_is_what_the_converters_declare() -> None:
-    written = resources.files("modellint.coreml").joinpath(supplied.FILE).read_text("utf-8")
-    assert written == supplied.text(), "run `python -m modellint.coreml.supplied`"
+    written = resources.files("modellint.destinations.coreml").joinpath(supplied.FILE).read_text("utf-8")
+    assert written == supplied.text(), "run `python -m modellint.data.supplied_converters`"
 
 
 def test_names_of_operators_lead_to_their_converters() -> None:

@@ -13,10 +13,10 @@ from torch import nn
 from torch.nn import functional
 
 import modellint
-from modellint.coreml.verification import Verification
-from modellint.coreml.verify import verify
-from modellint.live.place import Project
+from modellint.destinations.coreml.verify.model import verify
+from modellint.live.code.places import Project
 from modellint.live.subject import Inputs
+from modellint.results.verification import Verification
 from modellint.settings import Destination
 
 pytestmark = pytest.mark.filterwarnings("ignore")

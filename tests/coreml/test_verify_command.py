@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.coreml.private import ct, silence
+from modellint.destinations.coreml.private.entry_points import ct, silence
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.diagnostic import Severity
 from modellint.report import notebook
+from modellint.results.diagnostic import Severity
 from modellint.testing import assert_exportable
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from modellint.live.capture import Run, TensorFact, capture
+from modellint.live.capture.run import Run, TensorFact, capture
 from modellint.live.subject import Inputs, Subject
 from modellint.settings import Destination
 

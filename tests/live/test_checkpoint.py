@@ -15,10 +15,10 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, weight_norm
 
-from modellint.diagnostic import Diagnostic, Severity
 from modellint.live.check import check_subject
-from modellint.live.checkpoint import CheckpointError, load
+from modellint.live.checkpoint_file import CheckpointError, load
 from modellint.live.subject import Subject
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.run import all_rules
 from modellint.settings import Destination
 

@@ -17,8 +17,8 @@ from written import Load
 
 import modellint
 from modellint.cli import cli
-from modellint.coreml import installed
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.destinations.coreml import installed_versions as installed
+from modellint.results.diagnostic import Diagnostic, Severity
 
 ROUTES = ("trace", "export")
 SELECTED = ["OPS", "SHP001"]

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.diagnostic import Applicability, Diagnostic
+from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.rule import Page, load_rules
 from modellint.source.fix import fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULES = {code: rule for code, rule in load_rules().items() if rule.fixable}

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from torch import nn
 
 import modellint
+from modellint.live.code.places import Project
 from modellint.live.fix import BIT_EQUAL, FixedModel, fixed_copy
 from modellint.live.fixes.proof import is_same, run
-from modellint.live.place import Project
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 
@@ -272,7 +272,7 @@ def test_memory_in_order() -> None:
 
 def captured_without(kind: str) -> Any:
     """A judge that captures no model with hooks of a kind."""
-    from modellint.coreml.verdict import Blocker, Verdict
+    from modellint.results.verdict import Blocker, Verdict
 
     def judge(subject: Any) -> tuple[Any, ...]:
         bad = any(getattr(module, kind) for module in subject.model.modules())

@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 import modellint
-from modellint.diagnostic import Applicability
+from modellint.live.code.places import Project
 from modellint.live.fix import BIT_EQUAL, fixed_copy
 from modellint.live.fixes.proof import same_bits
-from modellint.live.place import Project
 from modellint.live.subject import Inputs
 from modellint.nn import CustomPReLU
+from modellint.results.diagnostic import Applicability
 from modellint.rule import Page, load_rules
 from modellint.settings import Destination
 from modellint.source.fix import fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 EXAMPLES, EACH = 25, 8
 """Batches that hypothesis draws for each fix, and inputs in one."""

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import prune
 
-from modellint.live.hidden import Held
 from modellint.live.subject import Subject
+from modellint.live.unregistered_state import Held
 from modellint.settings import Destination
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from modellint.live import inputs
-from modellint.live.inputs import InputError, build, flexible, parse, parse_all
+from modellint.live.inputs import example as inputs
+from modellint.live.inputs.example import InputError, build, flexible, parse, parse_all
 
 HERE = Path()
 

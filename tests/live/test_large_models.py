@@ -18,7 +18,7 @@ HIDDEN = DECODER.replace(
 VALUES = '''\
 """XYZ001: every model that has values."""
 
-from modellint.diagnostic import Severity
+from modellint.results.diagnostic import Severity
 from modellint.rule import Rule
 
 

@@ -14,11 +14,11 @@ from torch import nn
 from torch.nn import functional
 
 from modellint.cli import cli
-from modellint.coreml import installed
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.destinations.coreml import installed_versions as installed
 from modellint.live.check import check_subject, live_rules
 from modellint.live.subject import Inputs, Subject
 from modellint.nn import CustomPReLU
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import load_rules
 from modellint.settings import Destination
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch import nn
 
-from modellint.coreml import installed
-from modellint.coreml.judge import execute, judge
+from modellint.destinations.coreml import installed_versions as installed
+from modellint.destinations.coreml.dry_run.verdicts import execute, judge
 from modellint.live.check import check_subject, live_rules
 from modellint.live.subject import Inputs, Subject
 from modellint.rule import Page, Rule, load_rules

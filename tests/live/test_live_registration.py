@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from written import HEAD, Load
 
-from modellint.diagnostic import Diagnostic, Severity
 from modellint.live.check import check_subject
 from modellint.live.subject import Inputs, Subject
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import load_rules
 from modellint.settings import Destination
 

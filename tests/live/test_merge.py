@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from modellint.cli import cli
-from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
-from modellint.merge import LiveResult, merge
+from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.rule import Rule
+from modellint.session.merge import LiveResult, merge
 
 FIX = Fix("Wrap it", (Edit(Span(3, 1, 3, 1), "ModuleList"),))
 

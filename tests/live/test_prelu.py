@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 import modellint
-from modellint.diagnostic import Diagnostic
 from modellint.nn import CustomPReLU
 from modellint.nn.text import custom_prelu_text
+from modellint.results.diagnostic import Diagnostic
 from modellint.source.fix import fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 BITS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}
 LAYOUTS = ("contiguous", "channels_last", "permuted", "sliced", "expanded")

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from modellint.cli import cli
-from modellint.live.target import TargetError, locate, parse
+from modellint.session.target import TargetError, locate, parse
 
 MODELS = """\
 import torch
@@ -262,7 +262,7 @@ def test_without_torch(project: Path) -> None:
 def test_source_checks_import_nothing_of_this(project: Path) -> None:
     code = (
         "import sys\nfrom modellint.cli import main\ntry:\n    main(['check', '--no-cache', '-q', '.'])\nexcept SystemExit:\n    pass\n"
-        "print([n for n in sys.modules if n.startswith(('modellint.live', 'torch')) or n == 'modellint.merge'])"
+        "print([n for n in sys.modules if n.startswith(('modellint.live', 'torch')) or n == 'modellint.session.merge'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

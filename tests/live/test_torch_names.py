@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from modellint.source import torch_names
+from modellint.data import torch_names
 
 
 def test_table_is_what_torch_says() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "modellint.live.torch_names"], capture_output=True, text=True, check=True
+        [sys.executable, "-W", "ignore", "-m", "modellint.measure.torch_names"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     made: dict[str, object] = {}
     exec(compile(done.stdout, "torch_names", "exec"), made)

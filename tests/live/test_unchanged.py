@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from modellint.live.unchanged import unchanged
+from modellint.live.snapshot import unchanged
 
 
 @dataclass

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.coreml.confirmed import CONFIRMED, findings
-from modellint.coreml.verification import Verification
+from modellint.destinations.coreml.verify.confirmed_findings import CONFIRMED, findings
 from modellint.live.subject import Inputs, Subject
+from modellint.results.verification import Verification
 from modellint.rule import load_rules
 from modellint.settings import Destination
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from modellint.live import wire
-from modellint.live.target import locate, parse
-from modellint.live.worker import Answer, Limits, Request, check_target
 from modellint.run import all_rules
+from modellint.session import wire
+from modellint.session.parent import Answer, Limits, Request, check_target
+from modellint.session.target import locate, parse
 
 HEAD = "import os, signal, subprocess, sys, threading, time\nimport torch\nfrom torch import nn\n"
 

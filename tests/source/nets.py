@@ -6,7 +6,7 @@ import textwrap
 
 import modellint
 from modellint.source.fix import fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n"
 
@@ -31,7 +31,7 @@ def said(text: str, code: str) -> list[str]:
 
 
 def fixed(text: str, code: str) -> str:
-    def look(source: SourceText) -> tuple[modellint.diagnostic.Diagnostic, ...]:
+    def look(source: SourceText) -> tuple[modellint.results.diagnostic.Diagnostic, ...]:
         return tuple(one for one in modellint.check_source(source.text).diagnostics if one.code == code)
 
     done = fix_text(SourceText(text), look, unsafe=True)

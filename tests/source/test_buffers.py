@@ -9,7 +9,7 @@ import pytest
 
 import modellint
 from modellint.source.fix import fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 HEAD = "import torch\nimport torch.nn as nn\n\n\n"
 

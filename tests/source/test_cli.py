@@ -193,7 +193,7 @@ def test_clean_check_imports_little(project: Path) -> None:
     (project / "net.py").write_text(clean, "utf-8")
     code = (
         "import sys\nfrom modellint.cli import main\ntry:\n    main(['check', '--no-cache', 'net.py'])\nexcept SystemExit:\n    pass\n"
-        "print([n for n in ('libcst', 'pathspec', 'multiprocessing', 'torch', 'difflib', 'modellint.source.interpret') "
+        "print([n for n in ('libcst', 'pathspec', 'multiprocessing', 'torch', 'difflib', 'modellint.source.engine.statements') "
         "if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

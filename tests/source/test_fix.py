@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
+from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.source.fix import Fixed, fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 Check = Callable[[SourceText], tuple[Diagnostic, ...]]
 
@@ -294,7 +294,7 @@ def files(draw: st.DrawFn) -> tuple[SourceText, bytes]:
 @settings(deadline=None)
 @given(files(), st.sampled_from(["", "good", "a\nb", "\n"]))
 def test_every_byte_outside_the_edits_is_kept(file: tuple[SourceText, bytes], content: str) -> None:
-    from modellint.source.edits import apply, changes_of
+    from modellint.source.syntax.edits import apply, changes_of
 
     source, data = file
     assert source.encode(source.text) == data

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import modellint
-from modellint.diagnostic import Severity
+from modellint.results.diagnostic import Severity
 
 HEAD = "import numpy as np\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import modellint
-from modellint.diagnostic import Severity
+from modellint.results.diagnostic import Severity
 from modellint.source.fix import fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 HEAD = "import torch\nimport torch.nn as nn\n\n\n"
 

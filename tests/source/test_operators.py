@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 
 import modellint
 from modellint.cli import cli
+from modellint.data.coreml_operators import EXPORT_SINCE, ROWS, VERSIONS
+from modellint.data.operator_lookup import RELEASED, UnknownVersion, operator, public_name, table_version
 from modellint.settings import TARGETS
-from modellint.source.operator_table import EXPORT_SINCE, ROWS, VERSIONS
-from modellint.source.operators import RELEASED, UnknownVersion, operator, public_name, table_version
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
 

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 import modellint
 from modellint.cli import cli
-from modellint.diagnostic import Applicability, Diagnostic, Severity
 from modellint.nn.text import custom_prelu_text
+from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 from modellint.source.fix import Fixed, fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 

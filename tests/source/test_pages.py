@@ -10,12 +10,12 @@ from click.testing import CliRunner, Result
 
 import modellint
 from modellint.cli import cli
-from modellint.diagnostic import Diagnostic
+from modellint.results.diagnostic import Diagnostic
 from modellint.rule import Page, Rule, load_rules
 from modellint.run import all_rules
 from modellint.source.check import subject_of
 from modellint.source.fix import fix_text
-from modellint.source.text import SourceText
+from modellint.source.syntax.text import SourceText
 
 RULES = all_rules()
 ABOUT_SOURCE = {code: rule for code, rule in load_rules().items() if subject_of(rule)}
@@ -38,7 +38,7 @@ def rule(request: pytest.FixtureRequest) -> Rule:
 
 def test_file_is_called_after_the_code(rule: Rule) -> None:
     file = type(rule).__module__.rpartition(".")[2]
-    assert file.startswith(f"{rule.code.lower()}_") or file == "own_rules"
+    assert file.startswith(f"{rule.code.lower()}_") or file == "linter_rules"
 
 
 def test_no_other_file_holds_a_rule() -> None:

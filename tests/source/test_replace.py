@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from modellint.source.replace import ReplaceError, remove_leftovers, replace_file
+from modellint.atomic_write import ReplaceError, remove_leftovers, replace_file
 
 OLD, NEW = b"old\r\n" * 3, b"new\n" * 5
 posix = pytest.mark.skipif(os.name == "nt", reason="POSIX only")
@@ -151,7 +151,7 @@ def test_what_another_run_is_writing_is_not_a_leftover(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from modellint.source.replace import replace_file
+from modellint.atomic_write import replace_file
 folder, size = Path(sys.argv[1]), int(sys.argv[2])
 paths = sorted(folder.glob("*.py"))
 print("ready", flush=True)
@@ -198,7 +198,7 @@ def test_several_runs_at_once_do_not_take_each_others_files(tmp_path: Path) -> N
     for number in range(3):
         (tmp_path / f"net{number}.py").write_bytes(OLD)
     code = (
-        "import sys\nfrom pathlib import Path\nfrom modellint.source.replace import replace_file\n"
+        "import sys\nfrom pathlib import Path\nfrom modellint.atomic_write import replace_file\n"
         "path = Path(sys.argv[1])\n"
         "for turn in range(150):\n"
         "    replace_file(path, path.read_bytes(), b'%d' % turn)\n"

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.report import as_json, concise, diff, full, statistics
 from modellint.report.style import visible
-from modellint.source.text import SourceText
+from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
+from modellint.source.syntax.text import SourceText
 
 KEYS = {
     "code", "name", "severity", "message", "url", "filename", "location", "end_location", "noqa_row", "cell", "fix",

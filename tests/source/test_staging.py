@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from modellint import staging
+from modellint import atomic_output as staging
 
 WORK = """
 import sys, time
 from pathlib import Path
-from modellint.staging import place, staged
+from modellint.atomic_output import place, staged
 
 target = Path(sys.argv[1])
 with staged(target) as folder:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from modellint.diagnostic import Diagnostic, Severity, Span
-from modellint.own_rules import CannotParse, NotRead, RuleFailed, UnusedIgnore, cannot_parse, rule_failed
+from modellint.linter_rules import CannotParse, NotRead, RuleFailed, UnusedIgnore, cannot_parse, rule_failed
+from modellint.results.diagnostic import Diagnostic, Severity, Span
 from modellint.rule import Page, Rule
-from modellint.source.comments import comments_and_strings
-from modellint.source.edits import apply, changes_of
-from modellint.source.suppress import Suppressions
-from modellint.source.text import SourceText
+from modellint.source.syntax.comments import comments_and_strings
+from modellint.source.syntax.edits import apply, changes_of
+from modellint.source.syntax.suppressions import Suppressions
+from modellint.source.syntax.text import SourceText
 
 RAN = ("REG001", "REG002", "LNT001")
 
@@ -340,12 +340,12 @@ def test_comments_are_those_that_python_finds() -> None:
 
 def test_a_file_without_directives_costs_nothing() -> None:
     code = (
-        "import ast, sys\nfrom modellint.source.suppress import Suppressions\n"
-        "from modellint.source.text import SourceText\n"
+        "import ast, sys\nfrom modellint.source.syntax.suppressions import Suppressions\n"
+        "from modellint.source.syntax.text import SourceText\n"
         "text = 'x = 1  # a comment\\n'\n"
         "found = Suppressions.of(SourceText(text), ast.parse(text))\n"
         "assert found.apply(()) == ((), frozenset()) and not list(found.unused(frozenset(), ['LNT001'], ''))\n"
-        "print(sorted({'difflib', 'modellint.source.comments', 'modellint.own_rules'} & set(sys.modules)))\n"
+        "print(sorted({'difflib', 'modellint.source.syntax.comments', 'modellint.linter_rules'} & set(sys.modules)))\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -76,7 +76,7 @@ def _failed(error: Exception) -> int:
     elif isinstance(error, OSError) and error.filename is not None:
         told = f"{os.fsdecode(error.filename)}: {error.strerror}"
     else:
-        from modellint.own_rules import described, raised_at
+        from modellint.linter_rules import described, raised_at
 
         told = f"modellint itself failed: {described(error)} ({raised_at(error)}); please report it, with what -v tells"
     with contextlib.suppress(OSError):

@@ -78,8 +78,8 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
 
     A name is an operator (aten::fmod, fmod), or a function, method or layer (torch.fmod, Tensor.fmod, nn.Hardshrink).
     """
-    from modellint import ops
-    from modellint.report import ops as report
+    from modellint.destinations.coreml import operator_support as ops
+    from modellint.report import operators as report
     from modellint.run import all_rules
     from modellint.settings import SettingsError, check_version
 

@@ -25,12 +25,12 @@ from modellint.cli.options import (
 from modellint.cli.output import Progress, Texts, absolute, colored, expect_output, write
 
 if TYPE_CHECKING:
-    from modellint.diagnostic import Diagnostic
     from modellint.discover import Found
-    from modellint.live_run import Wanted
+    from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job, Outcome
+    from modellint.session.targets import Wanted
     from modellint.settings import Resolver
-    from modellint.source.text import SourceText
+    from modellint.source.syntax.text import SourceText
 
 _LIVE_ONLY = {
     "inputs": "--input",
@@ -102,7 +102,7 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
     live: list[Wanted] = []
     files = list(targets)
     if any(map(may_be_live, targets)):
-        from modellint import live_run
+        from modellint.session import targets as live_run
 
         files, named = live_run.split(targets)
         live = [
@@ -113,7 +113,7 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
             if options[key] and not (options["models"] and key not in ("inputs", "checkpoint")):
                 raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
     if options["models"]:
-        from modellint import live_run
+        from modellint.session import targets as live_run
 
         top = job.resolver.top
         if top.config is None or not top.models:
@@ -223,7 +223,7 @@ def _left_out(job: Job, options: Mapping[str, Any]) -> int:
 def _read_stdin(shown: str) -> bytes:
     """What standard input holds, as far as it is read. Raises ``UsageError`` where it cannot be read."""
     from modellint.run import UsageError
-    from modellint.source.text import LARGEST
+    from modellint.source.syntax.text import LARGEST
 
     if shown.endswith(".ipynb"):
         raise UsageError(f"{shown}: not checked: notebooks are not read yet")
@@ -238,7 +238,7 @@ def _read_stdin(shown: str) -> bytes:
 def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     from modellint.discover import Exclusion
     from modellint.run import Checker, Outcome
-    from modellint.source.text import LARGEST, SourceText, Undecodable, too_large
+    from modellint.source.syntax.text import LARGEST, SourceText, Undecodable, too_large
 
     top = job.resolver.of_folder(path.parent)
     shown = str(options["stdin_filename"] or "-")
@@ -256,7 +256,7 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
             raise Undecodable(too_large(len(data)))
         source = SourceText.decode(data)
     except Undecodable as error:
-        from modellint.own_rules import cannot_parse
+        from modellint.linter_rules import cannot_parse
 
         outcome.diagnostics = checker.kept([cannot_parse(shown, str(error))], rules)
         outcome.unread = checker.unread

@@ -25,11 +25,11 @@ from modellint.cli.options import (
 from modellint.cli.output import Texts, Waiting, colored
 
 if TYPE_CHECKING:
-    from modellint.diagnostic import Diagnostic
-    from modellint.export_options import Options
-    from modellint.live.place import Place
-    from modellint.live.worker import Answer
+    from modellint.live.code.places import Place
+    from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job
+    from modellint.session.export_options import Options
+    from modellint.session.parent import Answer
 
 TIMEOUT = 1800.0
 """Seconds that an export may take where nobody says else: large models take minutes to convert, more than once."""
@@ -81,12 +81,12 @@ def export_command(target: str, **options: Any) -> None:
 
 
 def _export(text: str, options: Mapping[str, Any]) -> int:
-    from modellint import live_run
-    from modellint.export_options import OptionError
-    from modellint.live.target import parse
-    from modellint.live_advice import Refused, ways_on
+    from modellint.atomic_output import NotPlaced, place, staged
     from modellint.run import Job, UsageError
-    from modellint.staging import NotPlaced, place, staged
+    from modellint.session import targets as live_run
+    from modellint.session.advice import Refused, ways_on
+    from modellint.session.export_options import OptionError
+    from modellint.session.target import parse
 
     target = parse(text)
     if target is None:
@@ -141,8 +141,8 @@ def _check_output(output: Path, force: bool) -> None:
 
 
 def _options(options: Mapping[str, Any]) -> Options:
-    from modellint import export_options
-    from modellint.export_options import Metadata, Options
+    from modellint.session import export_options
+    from modellint.session.export_options import Metadata, Options
 
     metadata = Metadata(
         options["author"] or "",
@@ -162,9 +162,9 @@ def _options(options: Mapping[str, Any]) -> Options:
 
 
 def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -> str:
-    from modellint.diagnostic import Severity
     from modellint.report import export as report
     from modellint.report import full
+    from modellint.results.diagnostic import Severity
 
     color = colored(sys.stdout)
     texts = Texts(job.folder, None)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modellint import live_run
+from modellint.atomic_write import ReplaceError, replace_file
 from modellint.cli.options import limits
 from modellint.cli.output import Waiting
-from modellint.diagnostic import Applicability
-from modellint.merge import about, settled, wrong
+from modellint.results.diagnostic import Applicability
 from modellint.run import Checker, Outcome
-from modellint.source.replace import ReplaceError, replace_file
+from modellint.session import targets as live_run
+from modellint.session.merge import about, settled, wrong
 
 if TYPE_CHECKING:
-    from modellint.diagnostic import Diagnostic
-    from modellint.live_run import Wanted
-    from modellint.merge import LiveResult
+    from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job
+    from modellint.session.merge import LiveResult
+    from modellint.session.targets import Wanted
 
 _FAILED = ("LNT002", "LNT003", "LNT004", "SHP008")
 """Codes of the findings that stand for a target that does not run, or a file that cannot be read."""

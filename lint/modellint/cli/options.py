@@ -204,7 +204,7 @@ def file_of(target: str) -> str:
 
 def limits(options: Mapping[str, Any]) -> Any:
     """What the worker of a live target may use, as `live.worker.Limits`."""
-    from modellint.live.worker import Limits
+    from modellint.session.parent import Limits
 
     memory = options["memory"]
     return Limits(options["timeout"] or Limits().timeout, None if memory is None else memory * 1024**2)

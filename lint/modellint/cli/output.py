@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from modellint.source.text import SourceText
+    from modellint.source.syntax.text import SourceText
 
 
 class Texts:
@@ -24,7 +24,7 @@ class Texts:
 
     def __call__(self, shown: str) -> SourceText | None:
         """The text of a file; None where it cannot be read."""
-        from modellint.source.text import SourceText, Undecodable, Unreadable, read_bytes
+        from modellint.source.syntax.text import SourceText, Undecodable, Unreadable, read_bytes
 
         if self._stdin is not None:
             return self._stdin

@@ -33,10 +33,10 @@ def shapes_command(target: str, **options: Any) -> None:
 
 
 def _shapes(text: str, options: Mapping[str, Any]) -> int:
-    from modellint import live_run
-    from modellint.live.target import parse
     from modellint.report import shapes as report
     from modellint.run import Job
+    from modellint.session import targets as live_run
+    from modellint.session.target import parse
 
     expect_output(options)
     target = parse(text)

@@ -25,9 +25,9 @@ from modellint.cli.options import (
 from modellint.cli.output import Texts, Waiting, absolute, colored, expect_output, write
 
 if TYPE_CHECKING:
-    from modellint.coreml.verification import Verification
-    from modellint.diagnostic import Diagnostic
-    from modellint.live.place import Place
+    from modellint.live.code.places import Place
+    from modellint.results.diagnostic import Diagnostic
+    from modellint.results.verification import Verification
     from modellint.run import Job
 
 
@@ -58,10 +58,10 @@ def verify_command(target: str, **options: Any) -> None:
 
 
 def _verify(text: str, options: Mapping[str, Any]) -> int:
-    from modellint import live_run
-    from modellint.coreml.package_layout import PackageError, check_layout
-    from modellint.live.target import parse
+    from modellint.destinations.coreml.package.files import PackageError, check_layout
     from modellint.run import Job, UsageError
+    from modellint.session import targets as live_run
+    from modellint.session.target import parse
 
     expect_output(options)
     package = None
@@ -106,8 +106,8 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
 def _verification(
     job: Job, target: str, found: Verification | None, findings: Sequence[Diagnostic], options: Mapping[str, Any]
 ) -> str:
-    from modellint.coreml.verification import UNDECIDED, Verification
     from modellint.report import as_json, full, verification, verification_html
+    from modellint.results.verification import UNDECIDED, Verification
 
     def name(path: str) -> str:
         return job.shown(Path(path))

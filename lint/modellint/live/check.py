@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.diagnostic import Diagnostic
+from modellint.results.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
-    from modellint.coreml.verdict import Verdict
     from modellint.live.subject import Subject
+    from modellint.results.verdict import Verdict
     from modellint.rule import Rule
 
 
@@ -63,7 +63,7 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         try:
             found.extend(rule.live(subject))  # type: ignore[attr-defined]
         except Exception as error:
-            from modellint.own_rules import rule_failed
+            from modellint.linter_rules import rule_failed
 
             found.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
             continue

@@ -23,13 +23,13 @@ from modellint.live.fixes.applied import BIT_EQUAL as BIT_EQUAL
 from modellint.live.fixes.applied import Applied as Applied
 from modellint.live.fixes.applied import Change
 from modellint.live.fixes.copying import Copier, copied
-from modellint.live.hidden import Held
+from modellint.live.snapshot import remembered, unchanged
 from modellint.live.subject import Inputs, Subject
-from modellint.live.unchanged import remembered, unchanged
+from modellint.live.unregistered_state import Held
 
 if TYPE_CHECKING:
-    from modellint.coreml.verdict import Verdict
-    from modellint.live.place import Project
+    from modellint.live.code.places import Project
+    from modellint.results.verdict import Verdict
     from modellint.settings import Destination
 
 Judge = Callable[[Subject], "tuple[Verdict, ...]"]
@@ -59,7 +59,7 @@ def fixed_copy(
     lost. ``judge`` says what coremltools refuses; by default its dry run does. The model is left as it was.
     """
     if judge is None:
-        from modellint.coreml.judge import judge as ask
+        from modellint.destinations.coreml.dry_run.verdicts import judge as ask
 
         judge = ask
     with unchanged(model, inputs, values=False):

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import nn
 
-from modellint.diagnostic import Diagnostic, Severity
-from modellint.live import class_source, hidden
-from modellint.live.capture import Run, TensorFact, capture
-from modellint.live.place import Place, Project
+from modellint.live import unregistered_state as hidden
+from modellint.live.capture.run import Run, TensorFact, capture
+from modellint.live.code import class_source
+from modellint.live.code.places import Place, Project
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.settings import Destination
 
 if TYPE_CHECKING:
-    from modellint.coreml.verdict import Verdict
-    from modellint.coreml.verification import Verification
-    from modellint.live.asked import Asked
-    from modellint.live.changes import Change
-    from modellint.live.hidden import Held
-    from modellint.live.traced import Traced
-    from modellint.live.writes import LostWrite
+    from modellint.live.capture.inplace_writes import LostWrite
+    from modellint.live.capture.jit_trace import Traced
+    from modellint.live.capture.state_changes import Change
+    from modellint.live.capture.tensor_to_python import Asked
+    from modellint.live.unregistered_state import Held
+    from modellint.results.verdict import Verdict
+    from modellint.results.verification import Verification
     from modellint.rule import Rule
 
 
@@ -192,21 +193,21 @@ class Subject:
     @cached_property
     def resized_runs(self) -> tuple[Run, ...]:
         """Runs on other sizes of the flexible inputs; empty without such."""
-        from modellint.live.sizes import resized_runs
+        from modellint.live.inputs.size_trials import resized_runs
 
         return tuple(resized_runs(self))
 
     @cached_property
     def traced(self) -> Traced | None:
         """What a trace of the model shows; None where there can be none."""
-        from modellint.live.traced import traced
+        from modellint.live.capture.jit_trace import traced
 
         return traced(self)
 
     @cached_property
     def lost_writes(self) -> tuple[LostWrite, ...]:
         """What the run writes in place and a model converted from a trace does not see; state of the model's own left out."""
-        from modellint.live.writes import lost_writes
+        from modellint.live.capture.inplace_writes import lost_writes
 
         run = self.run
         return () if run is None or run.failure is not None else tuple(lost_writes(run))
@@ -214,14 +215,14 @@ class Subject:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """What the run, in evaluation mode, changes of the model's state."""
-        from modellint.live.changes import changes
+        from modellint.live.capture.state_changes import changes
 
         return tuple(changes(self))
 
     @cached_property
     def asked(self) -> tuple[Asked, ...]:
         """Where the run takes something out of tensors that Python then computes with."""
-        from modellint.live.asked import asked_values
+        from modellint.live.capture.tensor_to_python import asked_values
 
         return tuple(asked_values(self))
 

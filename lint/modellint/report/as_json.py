@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from modellint.diagnostic import Diagnostic, Fix, Span
-from modellint.source.suppress import last_row
+from modellint.results.diagnostic import Diagnostic, Fix, Span
+from modellint.source.syntax.suppressions import last_row
 
 
 def render(diagnostics: Iterable[Diagnostic], docs_url: str | None, absolute: Callable[[str], str]) -> str:

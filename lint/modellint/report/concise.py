@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modellint.diagnostic import Diagnostic
 from modellint.report import summary, targets
 from modellint.report.style import paint, visible
+from modellint.results.diagnostic import Diagnostic
 
 
 def render(diagnostics: Sequence[Diagnostic], color: bool = False, *, unsafe: bool = False, fixed: int = 0) -> str:

@@ -10,9 +10,9 @@ from modellint.report.style import paint, visible
 from modellint.report.verification import ROUTES, decibels, number
 
 if TYPE_CHECKING:
-    from modellint.coreml.exported import Change, Exported, Feature
-    from modellint.coreml.verification import Output, Verification
-    from modellint.live.place import Place
+    from modellint.live.code.places import Place
+    from modellint.results.exported import Change, Exported, Feature
+    from modellint.results.verification import Output, Verification
 
 _MOST = 3
 _EXPLAINED = 1e-5

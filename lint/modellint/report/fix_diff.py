@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from modellint.diagnostic import Fix
 from modellint.report.frame import WIDEST, window
 from modellint.report.style import columns, paint
-from modellint.source.edits import Change, EditError, apply, changes_of
-from modellint.source.text import SourceText
+from modellint.results.diagnostic import Fix
+from modellint.source.syntax.edits import Change, EditError, apply, changes_of
+from modellint.source.syntax.text import SourceText
 
 _BREAK = "-" * 80
 _NEWLINE = re.compile(r"\r\n|\r|\n")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from modellint.diagnostic import Span
 from modellint.report.style import columns, paint
-from modellint.source.suppress import last_row
-from modellint.source.text import SourceText
+from modellint.results.diagnostic import Span
+from modellint.source.syntax.suppressions import last_row
+from modellint.source.syntax.text import SourceText
 
 WIDEST = 140
 """How many columns of a line are shown."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from modellint.diagnostic import Applicability, Diagnostic
 from modellint.report import summary, targets
 from modellint.report.style import paint, visible
-from modellint.source.text import SourceText
+from modellint.results.diagnostic import Applicability, Diagnostic
+from modellint.source.syntax.text import SourceText
 
 _NOTES = {
     Applicability.SAFE: "",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
 from modellint.report import summary, targets
 from modellint.report.style import visible
+from modellint.results.diagnostic import Diagnostic, Severity
 
 if TYPE_CHECKING:
     from modellint.live.fixes.applied import Applied

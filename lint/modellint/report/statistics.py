@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modellint.diagnostic import Diagnostic
 from modellint.report.style import paint
 from modellint.report.summary import applicable
 from modellint.report.summary import render as render_summary
 from modellint.report.targets import by_defect
+from modellint.results.diagnostic import Diagnostic
 
 
 def render(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modellint.diagnostic import Applicability, Diagnostic, Severity
 from modellint.report.style import paint
+from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 
 _NOUNS = {
     Severity.ERROR: ("error", "errors"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from modellint.coreml.supplied import EXPORT
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.data.supplied_converters import EXPORT
 from modellint.report.style import visible
+from modellint.results.diagnostic import Diagnostic, Severity
 
 _MOST = 3
 """How many module paths are written out."""

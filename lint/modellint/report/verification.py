@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from modellint.report.style import paint, visible
 
 if TYPE_CHECKING:
-    from modellint.coreml.verification import FirstDifference, Lost, Output, Verification
-    from modellint.live.place import Place
+    from modellint.live.code.places import Place
+    from modellint.results.verification import FirstDifference, Lost, Output, Verification
 
 Shown = Callable[[str], str]
 """How the path of a file is shown."""
@@ -190,7 +190,7 @@ def source_line(place: Place | None, line: Line | None) -> str:
 
 def render_json(found: Verification, target: str, version: str, entries: Sequence[Any] = ()) -> str:
     """The verification and the findings that belong to it as one object."""
-    from modellint.coreml.verification import to_json
+    from modellint.results.verification import to_json
 
     held = {"version": version, "target": target or None, **to_json(found), "diagnostics": list(entries)}
     return json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False)

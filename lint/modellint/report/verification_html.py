@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Severity
 from modellint.report.style import visible
 from modellint.report.verification import (
     ROUTES,
@@ -24,10 +23,11 @@ from modellint.report.verification import (
     title,
     where,
 )
+from modellint.results.diagnostic import Severity
 
 if TYPE_CHECKING:
-    from modellint.coreml.verification import FirstDifference, Layer, Output, Verification
-    from modellint.diagnostic import Diagnostic
+    from modellint.results.diagnostic import Diagnostic
+    from modellint.results.verification import FirstDifference, Layer, Output, Verification
 
 _STYLE = """
 .modellint { font: 14px/1.5 system-ui, sans-serif; max-width: 76em; }

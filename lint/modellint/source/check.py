@@ -8,22 +8,22 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.diagnostic import Diagnostic, Span
+from modellint.results.diagnostic import Diagnostic, Span
 from modellint.settings import Destination
-from modellint.source.gate import may_matter
-from modellint.source.parse import Unparsable
-from modellint.source.suppress import may_hold_directives
-from modellint.source.symbols import ClassRef, IndexedFile
+from modellint.source.project.symbols import ClassRef, IndexedFile
+from modellint.source.syntax.parse import Unparsable
+from modellint.source.syntax.suppressions import may_hold_directives
+from modellint.source.triggers.class_prefilter import may_matter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from modellint.rule import Feature, Rule
     from modellint.settings import Settings
-    from modellint.source.project import Project
-    from modellint.source.text import SourceText
-    from modellint.source.words import Wanted, Words
-    from modellint.source.world import TooLarge
+    from modellint.source.engine.class_state import TooLarge
+    from modellint.source.project.index import Project
+    from modellint.source.syntax.text import SourceText
+    from modellint.source.triggers.words import Wanted, Words
 
 _CLASS = re.compile(r"\bclass\b")
 
@@ -77,7 +77,7 @@ def check_source(
 
 
 def _cannot_parse(source: SourceText, shown: str, error: Unparsable) -> Diagnostic:
-    from modellint.own_rules import cannot_parse
+    from modellint.linter_rules import cannot_parse
 
     span = None
     if error.row is not None:
@@ -127,7 +127,7 @@ def _asking(rules: tuple[Rule, ...], goal: Destination) -> _Asking:
     about_code = [rule for rule in rules if subject_of(rule) == "Code"]
     wanted: list[Wanted] = []
     if about_code:
-        from modellint.source.words import wanted_by
+        from modellint.source.triggers.words import wanted_by
 
         wanted = [wanted_by(rule, goal) for rule in about_code]
     return _Asking(about_classes, about_code, {rule.wakes_on for rule in about_classes}, wanted)
@@ -140,7 +140,7 @@ def _findings(
     about_classes, about_code = asking.about_classes, asking.about_code
     words: Words | None = None
     if about_code and gated:
-        from modellint.source.words import Words
+        from modellint.source.triggers.words import Words
 
         words = Words(file, project, asking.wanted)
     seen: set[tuple[str, int, int, str | None]] = set()
@@ -173,8 +173,8 @@ def _findings(
 def _code_findings(
     file: IndexedFile, ref: ClassRef | None, project: Project, rules: list[Rule], shown: str, goal: Destination
 ) -> list[Diagnostic]:
-    from modellint.source.code import Code
-    from modellint.source.world import TooLarge
+    from modellint.source.engine.class_state import TooLarge
+    from modellint.source.engine.code_facts import Code
 
     # What only asks for `forward` comes first: the same is known to it whatever else runs.
     ordered = sorted(rules, key=lambda rule: not rule.only_forward)
@@ -196,7 +196,7 @@ def _code_findings(
             found.append(_not_read(file, ref, ordered[count:], error, shown))
             break
         except Exception as error:
-            from modellint.own_rules import rule_failed
+            from modellint.linter_rules import rule_failed
 
             where = code.rewriter.span(ref.node) if ref is not None else Span(1, 1, 1, 1)
             found.append(rule_failed(rule.code, shown, error, where))
@@ -205,8 +205,8 @@ def _code_findings(
 
 
 def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: str) -> list[Diagnostic]:
-    from modellint.source.facts import ModuleClass
-    from modellint.source.world import TooLarge
+    from modellint.source.engine.class_facts import ModuleClass
+    from modellint.source.engine.class_state import TooLarge
 
     try:
         cls = ModuleClass(project, ref)
@@ -219,7 +219,7 @@ def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: s
         except RecursionError:
             raise
         except Exception as error:
-            from modellint.own_rules import rule_failed
+            from modellint.linter_rules import rule_failed
 
             found.append(rule_failed(rule.code, shown, error, cls.rewriter.span(ref.node)))
     cls.close()
@@ -227,8 +227,8 @@ def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: s
 
 
 def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error: TooLarge, shown: str) -> Diagnostic:
-    from modellint.own_rules import not_read
-    from modellint.source.rewrite import Rewriter
+    from modellint.linter_rules import not_read
+    from modellint.source.syntax.rewriter import Rewriter
 
     span = Rewriter(file).span(ref.node) if ref is not None else Span(1, 1, 1, 1)
     name = ref.node.name if ref is not None else None
@@ -267,7 +267,7 @@ def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[D
 def _suppressed(
     found: list[Diagnostic], source: SourceText, tree: ast.Module, shown: str, rules: Mapping[str, Rule]
 ) -> list[Diagnostic]:
-    from modellint.source.suppress import Suppressions
+    from modellint.source.syntax.suppressions import Suppressions
 
     suppressions = Suppressions.of(source, tree)
     kept, used = suppressions.apply(found)

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from modellint.diagnostic import Applicability, Diagnostic, Span
-from modellint.source.edits import Change, EditError, apply, changes_of, shareable
-from modellint.source.parse import Unparsable, parse
-from modellint.source.replace import ReplaceError as ReplaceError
-from modellint.source.replace import replace_file as replace_file
-from modellint.source.text import SourceText, Undecodable
+from modellint.atomic_write import ReplaceError as ReplaceError
+from modellint.atomic_write import replace_file as replace_file
+from modellint.results.diagnostic import Applicability, Diagnostic, Span
+from modellint.source.syntax.edits import Change, EditError, apply, changes_of, shareable
+from modellint.source.syntax.parse import Unparsable, parse
+from modellint.source.syntax.text import SourceText, Undecodable
 
 ROUNDS = 10
 """After so many rounds the text is left as it then is."""

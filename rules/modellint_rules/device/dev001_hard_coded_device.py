@@ -8,20 +8,20 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.annotations import says_tensor
-from modellint.source.evidence import shown_tensors
-from modellint.source.fates import only_for_a_loss
-from modellint.source.nodes import walk
-from modellint.source.values import Instance, alternatives
+from modellint.source.engine.abstract_values import Instance, alternatives
+from modellint.source.engine.def_use import only_for_a_loss
+from modellint.source.engine.parameter_kinds import shown_tensors
+from modellint.source.project.annotations import says_tensor
+from modellint.source.syntax.ast_walk import walk
 from modellint_rules.numerics.written import is_judge
 
 if TYPE_CHECKING:
-    from modellint.live.capture import Run
+    from modellint.live.capture.run import Run
     from modellint.live.subject import Subject
-    from modellint.source import records
-    from modellint.source.code import Code
+    from modellint.source.engine import recorded_operations as records
+    from modellint.source.engine.code_facts import Code
 
 _ABSENT = (
     r"not compiled with CUDA|not linked with support for (?:cuda|mps|xpu)|No CUDA GPUs|no NVIDIA driver|"
@@ -139,7 +139,7 @@ class HardCodedDevice(Rule):
             yield from self._moved(subject, run)
 
     def _spread(self, subject: Subject) -> Iterator[Diagnostic]:
-        from modellint.live.binding import binding_of
+        from modellint.live.code.attribute_binding import binding_of
 
         devices = Counter(str(state.tensor.device) for state in subject.state if not state.tensor.is_meta)
         if len(devices) < 2:
@@ -156,7 +156,7 @@ class HardCodedDevice(Rule):
                 )
 
     def _moved(self, subject: Subject, run: Run) -> Iterator[Diagnostic]:
-        from modellint.live.reach import facts_in, inputs_of
+        from modellint.live.capture.provenance import facts_in, inputs_of
 
         usual = {_kind(fact.device) for fact in inputs_of(run)} | {state.tensor.device.type for state in subject.state}
         usual |= {"meta", *({"cpu"} if usual <= {"meta"} else ())}

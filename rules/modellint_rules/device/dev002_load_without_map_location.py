@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import of_kind, walk
+from modellint.source.syntax.ast_walk import of_kind, walk
 
 if TYPE_CHECKING:
-    from modellint.source.code import Code
-    from modellint.source.records import Call
-    from modellint.source.symbols import IndexedFile
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
+    from modellint.source.project.symbols import IndexedFile
 
 _CHECKPOINT = r"(?i)state_?dict|checkpoint|ck?pt|chkpt|weights(?!_only)|pretrain|model|\.pth\b"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class NumpyTooNew(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Compare two versions."""
-        from modellint.coreml import installed
+        from modellint.destinations.coreml import installed_versions as installed
 
         numpy, coremltools = installed.version("numpy"), installed.version("coremltools")
         if numpy is None or coremltools is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class TorchUntested(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Compare two versions."""
-        from modellint.coreml import installed
+        from modellint.destinations.coreml import installed_versions as installed
 
         torch, coremltools, tested = (
             installed.version("torch"),

@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import walk
-from modellint.source.signs import BRANCHES
-from modellint.source.tensors import Drawn, Tensor, is_data
-from modellint.source.values import Const, alternatives
+from modellint.source.domains.tensors import Drawn, Tensor, is_data
+from modellint.source.engine.abstract_values import Const, alternatives
+from modellint.source.syntax.ast_walk import walk
+from modellint.source.triggers.patterns import BRANCHES
 from modellint_rules.training_only import is_for_training, only_says, severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call, Question
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call, Question
 
 
 class DataDependentBranch(Rule):

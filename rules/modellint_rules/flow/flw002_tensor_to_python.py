@@ -6,18 +6,18 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import walk
-from modellint.source.signs import NUMBERS
-from modellint.source.tensors import Drawn, is_data
-from modellint.source.values import Value, alternatives
+from modellint.source.domains.tensors import Drawn, is_data
+from modellint.source.engine.abstract_values import Value, alternatives
+from modellint.source.syntax.ast_walk import walk
+from modellint.source.triggers.patterns import NUMBERS
 from modellint_rules.training_only import is_for_training, is_talk, severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class TensorToPython(Rule):

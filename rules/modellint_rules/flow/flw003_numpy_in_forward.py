@@ -6,18 +6,18 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.made import tensors_in
-from modellint.source.nodes import walk
-from modellint.source.signs import NUMPY
-from modellint.source.tensors import is_data
+from modellint.source.domains.tensor_origins import tensors_in
+from modellint.source.domains.tensors import is_data
+from modellint.source.syntax.ast_walk import walk
+from modellint.source.triggers.patterns import NUMPY
 from modellint_rules.training_only import is_for_training, is_talk, severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class NumpyInForward(Rule):

@@ -7,19 +7,19 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.made import tensors_in
-from modellint.source.nodes import called_name, of_kind, walk
-from modellint.source.signs import LOOPS
-from modellint.source.tensors import Tensor, int_of, is_data, is_fixed, size_of
-from modellint.source.values import alternatives
+from modellint.source.domains.tensor_origins import tensors_in
+from modellint.source.domains.tensors import Tensor, int_of, is_data, is_fixed, size_of
+from modellint.source.engine.abstract_values import alternatives
+from modellint.source.syntax.ast_walk import called_name, of_kind, walk
+from modellint.source.triggers.patterns import LOOPS
 from modellint_rules.training_only import is_for_training, only_says, severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call, Question, Turns
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call, Question, Turns
 
 
 class LoopOverTensorLength(Rule):
@@ -120,7 +120,7 @@ class LoopOverTensorLength(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Run the model on larger inputs, and look for loops that take more turns."""
-        from modellint.live.turns import long_loops
+        from modellint.live.capture.loop_iterations import long_loops
 
         for loop in long_loops(subject):
             yield subject.finding(

@@ -6,16 +6,16 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.values import Instance, alternatives
+from modellint.source.engine.abstract_values import Instance, alternatives
 
 if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.values import Value
+    from modellint.source.engine.abstract_values import Value
+    from modellint.source.engine.code_facts import Code
 
 _WRAPPERS = {
     "torch.nn.DataParallel": "DataParallel",
@@ -117,7 +117,7 @@ class WrappedModule(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every module what it is."""
-        from modellint.live.binding import binding_of
+        from modellint.live.code.attribute_binding import binding_of
 
         for entry in subject.modules:
             wrapper, inner = _wrapping(entry.module)

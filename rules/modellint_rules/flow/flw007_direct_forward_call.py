@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import FORWARDS
-from modellint.source.values import UNKNOWN, Argument, Instance, Method, Value, alternatives
+from modellint.source.engine.abstract_values import UNKNOWN, Argument, Instance, Method, Value, alternatives
+from modellint.source.triggers.patterns import FORWARDS
 
 if TYPE_CHECKING:
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class DirectForwardCall(Rule):

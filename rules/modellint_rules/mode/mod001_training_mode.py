@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.hidden import Held
     from modellint.live.subject import Subject
+    from modellint.live.unregistered_state import Held
 
 _SHOWN = 3
 
@@ -89,7 +89,7 @@ class TrainingMode(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every module for its mode, and those in training whether it matters."""
-        from modellint.live.mode import depends_on_mode
+        from modellint.live.mode_dependence import depends_on_mode
 
         whole = subject.model.training
         training = [entry for entry in subject.modules if entry.module.training and depends_on_mode(entry.module)]
@@ -116,7 +116,7 @@ class TrainingMode(Rule):
     def _hidden(self, subject: Subject) -> Iterator[Diagnostic]:
         from torch import nn
 
-        from modellint.live.mode import depends_on_mode
+        from modellint.live.mode_dependence import depends_on_mode
 
         seen = {id(entry.module) for entry in subject.modules}
         found: dict[tuple[int, str], list[tuple[Held, nn.Module]]] = {}

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import DROPS
-from modellint.source.signs.modes import OFF_BY_DEFAULT, ON_BY_DEFAULT
-from modellint.source.values import Const
+from modellint.source.engine.abstract_values import Const
+from modellint.source.triggers.patterns import DROPS
+from modellint.source.triggers.patterns.training_modes import OFF_BY_DEFAULT, ON_BY_DEFAULT
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
-    from modellint.source.values import Value
+    from modellint.source.engine.abstract_values import Value
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class DropoutAlwaysOn(Rule):

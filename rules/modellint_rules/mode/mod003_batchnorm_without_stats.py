@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.signs import UNTRACKED
-from modellint.source.values import Const, alternatives
+from modellint.source.engine.abstract_values import Const, alternatives
+from modellint.source.triggers.patterns import UNTRACKED
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class BatchNormWithoutStats(Rule):
@@ -95,7 +95,7 @@ class BatchNormWithoutStats(Rule):
         """Ask every batch normalization for its mean."""
         from torch.nn.modules.batchnorm import _BatchNorm
 
-        from modellint.live.binding import binding_of
+        from modellint.live.code.attribute_binding import binding_of
 
         for entry in subject.modules:
             if isinstance(entry.module, _BatchNorm) and entry.module.running_mean is None:

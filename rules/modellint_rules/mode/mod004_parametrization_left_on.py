@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
 from modellint_rules.training_only import is_for_training
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class ParametrizationLeftOn(Rule):
@@ -105,7 +105,7 @@ class ParametrizationLeftOn(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every module which of its tensors are computed."""
-        from modellint.live.binding import binding_of
+        from modellint.live.code.attribute_binding import binding_of
 
         for entry in subject.modules:
             for tensor, how, removal in _computed(entry.module):

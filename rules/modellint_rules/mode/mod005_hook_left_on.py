@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class HookLeftOn(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every module for its hooks."""
-        from modellint.live.binding import binding_of
+        from modellint.live.code.attribute_binding import binding_of
         from modellint.live.hooks import hooks_of
 
         for entry in subject.modules:

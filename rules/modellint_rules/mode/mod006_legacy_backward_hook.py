@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
 
 
 class LegacyBackwardHook(Rule):
@@ -86,9 +86,9 @@ class LegacyBackwardHook(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every module for hooks of that kind."""
-        from modellint.live.binding import binding_of
+        from modellint.live.code.attribute_binding import binding_of
+        from modellint.live.code.call_statements import calling
         from modellint.live.hooks import hooks_of
-        from modellint.live.statements import calling
 
         for entry in subject.modules:
             if not any(hook.is_legacy for hook in hooks_of(entry.module)):

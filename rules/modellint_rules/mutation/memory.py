@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.source import later
-from modellint.source.nodes import of_kind, once
-from modellint.source.signs.copies import EITHER
-from modellint.source.tensors import IN_PLACE_LAYOUT, MAKERS, Opaque, Tensor
-from modellint.source.values import Const, Instance, Value, alternatives
+from modellint.source.domains.tensors import IN_PLACE_LAYOUT, MAKERS, Opaque, Tensor
+from modellint.source.engine.abstract_values import Const, Instance, Value, alternatives
+from modellint.source.syntax import live_variables as later
+from modellint.source.syntax.ast_walk import of_kind, once
+from modellint.source.triggers.patterns.copying_operators import EITHER
 from modellint_rules.training_only import is_for_capture_only, is_for_training
 
 if TYPE_CHECKING:
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 CASTS = frozenset({"to", "type", "cuda", "cpu", "float"})
 """Operators that give the same tensor where nothing has to change, else a copy."""

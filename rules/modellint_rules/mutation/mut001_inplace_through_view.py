@@ -6,19 +6,19 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import parents_in
-from modellint.source.signs import SHARES
-from modellint.source.tensors import Tensor
-from modellint.source.values import Const, Container, alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Const, Container, alternatives
+from modellint.source.syntax.ast_walk import parents_in
+from modellint.source.triggers.patterns import SHARES
 from modellint_rules.mutation.memory import bases, changes, indices, is_read_later, is_tensor, item_of, may_be_copy
 from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 
 class InplaceThroughView(Rule):
@@ -131,7 +131,7 @@ class InplaceThroughView(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the run which writes a traced model loses."""
-        from modellint.live.items import item_assignments
+        from modellint.live.capture.item_assignments import item_assignments
 
         run = subject.run
         if run is None or subject.destination.frontend == "export":

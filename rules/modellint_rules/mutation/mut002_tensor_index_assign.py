@@ -6,18 +6,18 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import INDEXED
-from modellint.source.tensors import Tensor
-from modellint.source.values import Const, Container, Value, alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
+from modellint.source.triggers.patterns import INDEXED
 from modellint_rules.mutation.memory import indices, is_called_mask, is_mask, is_tensor, item_writes
 from modellint_rules.training_only import severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 
 class TensorIndexAssign(Rule):
@@ -109,7 +109,7 @@ class TensorIndexAssign(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
-        from modellint.live.items import item_assignments
+        from modellint.live.capture.item_assignments import item_assignments
 
         run = subject.run
         for item in () if run is None or subject.destination.frontend == "export" else item_assignments(run):

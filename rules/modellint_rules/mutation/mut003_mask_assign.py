@@ -6,19 +6,19 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import walk
-from modellint.source.signs import INDEXED
-from modellint.source.tensors import REDUCTIONS, Tensor
-from modellint.source.values import Const, alternatives
+from modellint.source.domains.tensors import REDUCTIONS, Tensor
+from modellint.source.engine.abstract_values import Const, alternatives
+from modellint.source.syntax.ast_walk import walk
+from modellint.source.triggers.patterns import INDEXED
 from modellint_rules.mutation.memory import indices, is_called_mask, is_unseen, item_writes
 from modellint_rules.training_only import severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 
 class MaskAssign(Rule):
@@ -107,7 +107,7 @@ class MaskAssign(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
-        from modellint.live.items import item_assignments
+        from modellint.live.capture.item_assignments import item_assignments
 
         run = subject.run
         for item in () if run is None else item_assignments(run):

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import ITEMS
-from modellint.source.tensors import Tensor
-from modellint.source.values import Const, Container, alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Const, Container, alternatives
+from modellint.source.triggers.patterns import ITEMS
 from modellint_rules.mutation.memory import changes, indices, is_tensor, item_of
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 
 class SliceAssign(Rule):
@@ -102,7 +102,7 @@ class SliceAssign(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
-        from modellint.live.items import item_assignments
+        from modellint.live.capture.item_assignments import item_assignments
 
         run = subject.run
         for item in () if run is None else item_assignments(run):

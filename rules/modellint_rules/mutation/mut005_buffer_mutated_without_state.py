@@ -7,20 +7,20 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.made import tensors_in
-from modellint.source.nodes import walk
-from modellint.source.tensors import Tensor, is_data
-from modellint.source.values import Const, alternatives
+from modellint.source.domains.tensor_origins import tensors_in
+from modellint.source.domains.tensors import Tensor, is_data
+from modellint.source.engine.abstract_values import Const, alternatives
+from modellint.source.syntax.ast_walk import walk
 from modellint_rules.mutation.memory import CASTS, changes, is_filled_once
 from modellint_rules.mutation.running import buffers, written_buffer
 from modellint_rules.training_only import is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 
 class BufferMutatedWithoutState(Rule):

@@ -7,20 +7,20 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.made import tensors_in
-from modellint.source.nodes import of_kind, parents_in, walk
-from modellint.source.signs import ASSIGNS
-from modellint.source.tensors import Tensor
-from modellint.source.values import alternatives
+from modellint.source.domains.tensor_origins import tensors_in
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import alternatives
+from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
+from modellint.source.triggers.patterns import ASSIGNS
 from modellint_rules.mutation.memory import is_filled_once
 from modellint_rules.training_only import TALK, is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 
 class AttributeAssignedInForward(Rule):

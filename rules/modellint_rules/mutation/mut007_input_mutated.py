@@ -7,19 +7,19 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import of_kind, once, walk
-from modellint.source.signs import CHANGES_INPUT
-from modellint.source.tensors import Tensor
-from modellint.source.values import Const, alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Const, alternatives
+from modellint.source.syntax.ast_walk import of_kind, once, walk
+from modellint.source.triggers.patterns import CHANGES_INPUT
 from modellint_rules.mutation.memory import changes, is_tensor, may_be_copy
 from modellint_rules.training_only import is_for_training, severity_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 
 class InputMutated(Rule):
@@ -113,7 +113,7 @@ class InputMutated(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the run whether it writes to the model's own inputs."""
-        from modellint.live.writes import input_writes
+        from modellint.live.capture.inplace_writes import input_writes
 
         for name, write in () if subject.run is None else input_writes(subject, subject.run):
             yield subject.finding(

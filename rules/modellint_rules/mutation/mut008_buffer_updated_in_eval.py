@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import walk
+from modellint.source.syntax.ast_walk import walk
 from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 
 class BufferUpdatedInEval(Rule):

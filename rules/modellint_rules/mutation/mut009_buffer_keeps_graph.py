@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import walk
-from modellint.source.tensors import Tensor
-from modellint.source.values import Value, alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Value, alternatives
+from modellint.source.syntax.ast_walk import walk
 from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
     from modellint_rules.mutation.running import Update
 
 
@@ -110,7 +110,7 @@ class BufferKeepsGraph(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Run the model once in training mode, and look at what its buffers hold then."""
-        from modellint.live.graphs import kept_graphs
+        from modellint.live.capture.retained_graphs import kept_graphs
 
         for kept in kept_graphs(subject):
             yield subject.finding(

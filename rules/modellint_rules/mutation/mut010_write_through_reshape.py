@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.signs import THROUGH
-from modellint.source.signs.copies import EITHER
-from modellint.source.tensors import Tensor
-from modellint.source.values import alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import alternatives
+from modellint.source.triggers.patterns import THROUGH
+from modellint.source.triggers.patterns.copying_operators import EITHER
 from modellint_rules.mutation.memory import bases, copying, is_read_later
 
 if TYPE_CHECKING:
-    from modellint.source.code import Code
-    from modellint.source.records import Write
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Write
 
 
 class WriteThroughReshape(Rule):

@@ -7,15 +7,15 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import WIDE_NUMBERS
-from modellint.source.signs.numbers import LARGEST
+from modellint.source.triggers.patterns import WIDE_NUMBERS
+from modellint.source.triggers.patterns.numeric_range import LARGEST
 from modellint_rules.numerics.written import FACTOR, FILL, TERM, is_float, is_judge, is_of_data, meetings
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
     from modellint_rules.numerics.written import Meeting
 
 
@@ -111,8 +111,8 @@ class Fp16OverflowLiteral(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every number that meets a tensor in the run for its size."""
-        from modellint.live.numbers import FACTOR, FILL, TERM, is_of_data, numbers_met
-        from modellint.live.reach import Reach
+        from modellint.live.capture.provenance import Reach
+        from modellint.live.capture.scalar_operands import FACTOR, FILL, TERM, is_of_data, numbers_met
 
         run = subject.run
         if run is None or subject.destination.precision == "fp32":

@@ -6,20 +6,20 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import TINY_NUMBERS
-from modellint.source.signs.numbers import SMALLEST
-from modellint.source.symbols import External
-from modellint.source.tensors import number_of
-from modellint.source.values import ClassValue, alternatives
+from modellint.source.domains.tensors import number_of
+from modellint.source.engine.abstract_values import ClassValue, alternatives
+from modellint.source.project.symbols import External
+from modellint.source.triggers.patterns import TINY_NUMBERS
+from modellint.source.triggers.patterns.numeric_range import SMALLEST
 from modellint_rules.numerics.written import FLOOR, TERM, is_judge, is_of_data, meetings
 
 if TYPE_CHECKING:
-    from modellint.live.numbers import Met
+    from modellint.live.capture.scalar_operands import Met
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class Fp16EpsTooSmall(Rule):
@@ -120,9 +120,9 @@ class Fp16EpsTooSmall(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every number that is added in the run, or is an epsilon, for its size."""
-        from modellint.live.numbers import EPS, FLOOR, is_of_data, numbers_met
-        from modellint.live.numbers import TERM as ADDED
-        from modellint.live.reach import Reach
+        from modellint.live.capture.provenance import Reach
+        from modellint.live.capture.scalar_operands import EPS, FLOOR, is_of_data, numbers_met
+        from modellint.live.capture.scalar_operands import TERM as ADDED
 
         run = subject.run
         if run is None or subject.destination.precision == "fp32":
@@ -141,7 +141,7 @@ class Fp16EpsTooSmall(Rule):
 
 def _place_of(subject: Subject, met: Met) -> dict[str, Any]:
     """Where the layer is made whose epsilon a function was given, or else where the function is called."""
-    from modellint.live.binding import binding_of
+    from modellint.live.code.attribute_binding import binding_of
 
     module = next((entry.module for entry in subject.modules if met.call.module in entry.paths), None)
     if module is None or type(module).__module__.partition(".")[0] != "torch" or not hasattr(module, "eps"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class WeightOutsideFp16(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every tensor of the state for its largest number."""
-        from modellint.live.binding import binding_of
-        from modellint.live.reach import state_read
+        from modellint.live.capture.provenance import state_read
+        from modellint.live.code.attribute_binding import binding_of
 
         beyond = [(state, extreme) for state in subject.state if (extreme := _beyond(state.tensor)) is not None]
         if not beyond:

@@ -6,18 +6,18 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import called_name
-from modellint.source.signs import LONG_NUMBERS
-from modellint.source.signs.numbers import LONGEST
-from modellint.source.tensors import Limit, Tensor
-from modellint.source.values import alternatives
+from modellint.source.domains.tensors import Limit, Tensor
+from modellint.source.engine.abstract_values import alternatives
+from modellint.source.syntax.ast_walk import called_name
+from modellint.source.triggers.patterns import LONG_NUMBERS
+from modellint.source.triggers.patterns.numeric_range import LONGEST
 from modellint_rules.numerics.written import FACTOR, FILL, FLOOR, TERM, is_judge, is_of_data, meetings
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
     from modellint_rules.numerics.written import Meeting
 
 
@@ -100,9 +100,9 @@ class IntOutsideInt32(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every whole number that meets a tensor in the run for its size, and those that buffers hold."""
-        from modellint.live.binding import binding_of
-        from modellint.live.numbers import FACTOR, FILL, TERM, numbers_met
-        from modellint.live.reach import state_read
+        from modellint.live.capture.provenance import state_read
+        from modellint.live.capture.scalar_operands import FACTOR, FILL, TERM, numbers_met
+        from modellint.live.code.attribute_binding import binding_of
 
         run = subject.run
         if run is None:

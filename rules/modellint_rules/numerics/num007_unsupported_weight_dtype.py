@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import of_kind, parents_in, walk
-from modellint.source.tensors import Tensor
-from modellint.source.values import alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import alternatives
+from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
 from modellint_rules.numerics.written import is_judge
 
 if TYPE_CHECKING:
     from modellint.live.subject import State, Subject
-    from modellint.source.code import Code
-    from modellint.source.world import Binding
+    from modellint.source.engine.class_state import Binding
+    from modellint.source.engine.code_facts import Code
 
 _SEVERITIES = {
     "bfloat16": Severity.ERROR,
@@ -135,8 +135,8 @@ class UnsupportedWeightDtype(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every tensor of the state for its type."""
-        from modellint.live.binding import binding_of
-        from modellint.live.reach import state_read
+        from modellint.live.capture.provenance import state_read
+        from modellint.live.code.attribute_binding import binding_of
 
         found: dict[str, list[State]] = {}
         for state in subject.state:

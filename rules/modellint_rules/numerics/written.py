@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.fates import ends_in_python, only_for_a_loss
-from modellint.source.tensors import Tensor, number_of
-from modellint.source.values import Value, alternatives
+from modellint.source.domains.tensors import Tensor, number_of
+from modellint.source.engine.abstract_values import Value, alternatives
+from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 FILL = "fill"
 """The tensor gets the number for its elements."""

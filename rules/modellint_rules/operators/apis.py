@@ -7,15 +7,15 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from modellint.source.fates import ends_in_python, only_for_a_loss
-from modellint.source.tensors import Tensor
-from modellint.source.values import Const, Instance, Number, alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Const, Instance, Number, alternatives
+from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
 
 if TYPE_CHECKING:
-    from modellint.source.calls import Arguments
-    from modellint.source.code import Code
-    from modellint.source.records import Call, Operation
-    from modellint.source.values import Value
+    from modellint.source.engine.abstract_values import Value
+    from modellint.source.engine.calls import Arguments
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call, Operation
 
 _LOSS = "(?:Loss|Losses|Criterion)(?![a-z])"
 

@@ -10,6 +10,6 @@ PYTHON = "prim::PythonOp"
 
 def coremltools() -> str:
     """The installed coremltools, with its version."""
-    from modellint.coreml import installed
+    from modellint.destinations.coreml import installed_versions as installed
 
     return f"coremltools {installed.version('coremltools')}"

@@ -6,17 +6,17 @@ import ast
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Edit, Fix
 from modellint.nn.text import NAME, custom_prelu_text
-from modellint.source.nodes import walk
-from modellint.source.symbols import Imported
+from modellint.results.diagnostic import Applicability, Edit, Fix
+from modellint.source.project.symbols import Imported
+from modellint.source.syntax.ast_walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modellint.source.code import Code
-    from modellint.source.records import Call
-    from modellint.source.rewrite import Rewriter
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
+    from modellint.source.syntax.rewriter import Rewriter
 
 
 def custom_prelu(code: Code, call: Call, applicability: Applicability) -> Fix | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Hint, Rule
 from modellint_rules.operators.apis import calls_in_forward, shown, signs_in_forward
 from modellint_rules.operators.conversions import FAST_PATH, PYTHON, coremltools
 
 if TYPE_CHECKING:
+    from modellint.data.operator_lookup import Operator
     from modellint.live.subject import Subject
     from modellint.settings import Destination
-    from modellint.source.code import Code
-    from modellint.source.operators import Operator
+    from modellint.source.engine.code_facts import Code
     from modellint_rules.operators.apis import Use
 
 
@@ -89,8 +89,8 @@ class OpNotSupported(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""
-        from modellint.source.operators import words_of_missing
-        from modellint.source.words import BITS
+        from modellint.data.operator_lookup import words_of_missing
+        from modellint.source.triggers.words import BITS
 
         return (words_of_missing(destination.coremltools) | {BITS},)
 
@@ -108,7 +108,7 @@ class OpNotSupported(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up every call that `forward` makes."""
-        from modellint.source.operators import operator, version_shown
+        from modellint.data.operator_lookup import operator, version_shown
 
         version = code.destination.coremltools
 
@@ -147,7 +147,7 @@ class OpNotSupported(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the dry run for operators without a converter."""
-        from modellint.coreml.verdict import blockers
+        from modellint.results.verdict import blockers
 
         for blocker, capture in blockers(subject, "missing"):
             if blocker.operator is None or blocker.operator == PYTHON or blocker.operator in FAST_PATH:
@@ -175,7 +175,7 @@ def _failure(row: Operator) -> str:
 
 def _supplied(operator: str) -> str:
     """What an export does about it."""
-    from modellint.coreml.supplied import exactness
+    from modellint.data.supplied_converters import exactness
 
     exact = exactness(operator)
     return "" if exact is None else f"; `modellint export` supplies one ({exact})"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Hint, Rule
 
 if TYPE_CHECKING:
     import ast
 
-    from modellint.coreml.verdict import Blocker
     from modellint.live.subject import Subject
+    from modellint.results.verdict import Blocker
     from modellint.settings import Destination
-    from modellint.source.code import Code
-    from modellint.source.symbols import IndexedFile
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.project.symbols import IndexedFile
     from modellint_rules.operators.refusal import Refusal
 
 
@@ -136,9 +136,9 @@ class OpRefused(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Tell what was refused, in coremltools' words."""
-        from modellint.coreml.verdict import blockers
-        from modellint.live.returned import parts_of
-        from modellint.live.statements import returning
+        from modellint.live.capture.outputs import parts_of
+        from modellint.live.code.call_statements import returning
+        from modellint.results.verdict import blockers
 
         run = subject.run
         odd = run is not None and any(part.kind == "other" for part in parts_of(run.output))

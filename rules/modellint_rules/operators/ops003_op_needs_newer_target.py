@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint_rules.operators.apis import calls_in_forward, shown
 
 if TYPE_CHECKING:
+    from modellint.data.operator_lookup import Operator
     from modellint.live.subject import Subject
     from modellint.settings import Destination
-    from modellint.source.code import Code
-    from modellint.source.operators import Operator
+    from modellint.source.engine.code_facts import Code
     from modellint_rules.operators.apis import Use
 
 
@@ -85,13 +85,13 @@ class OpNeedsNewerTarget(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what needs a newer system."""
-        from modellint.source.operators import words_of_newer
+        from modellint.data.operator_lookup import words_of_newer
 
         return (words_of_newer(destination.ios),)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up every call that `forward` makes."""
-        from modellint.source.operators import operator
+        from modellint.data.operator_lookup import operator
 
         goal = code.destination
 
@@ -113,7 +113,7 @@ class OpNeedsNewerTarget(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the dry run for what a newer target would convert."""
-        from modellint.coreml.verdict import blockers
+        from modellint.results.verdict import blockers
 
         target = subject.destination.target
         for blocker, _ in blockers(subject, "target"):

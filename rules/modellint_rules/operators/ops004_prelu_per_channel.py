@@ -7,23 +7,23 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import walk
-from modellint.source.symbols import Imported
-from modellint.source.tensors import ACTIVATIONS, Tensor
-from modellint.source.uses import class_functions
-from modellint.source.values import Const, Instance, Value, alternatives
+from modellint.source.domains.tensors import ACTIVATIONS, Tensor
+from modellint.source.engine.abstract_values import Const, Instance, Value, alternatives
+from modellint.source.engine.attribute_uses import class_functions
+from modellint.source.project.symbols import Imported
+from modellint.source.syntax.ast_walk import walk
 
 if TYPE_CHECKING:
     import torch
 
-    from modellint.coreml.verdict import Blocker
-    from modellint.live.capture import Call as LiveCall
+    from modellint.live.capture.run import Call as LiveCall
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
-    from modellint.source.symbols import IndexedFile
+    from modellint.results.verdict import Blocker
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
+    from modellint.source.project.symbols import IndexedFile
 
 
 class PReLUPerChannel(Rule):
@@ -143,7 +143,7 @@ class PReLUPerChannel(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every call of `prelu` for its slopes, and for the rank of its input."""
-        from modellint.live.binding import binding_of
+        from modellint.live.code.attribute_binding import binding_of
 
         run = subject.run
         if run is None:
@@ -189,8 +189,8 @@ _FUNCTIONS = frozenset({"torch.nn.functional.prelu", "torch.prelu", "torch.Tenso
 
 def _accepted() -> tuple[str, frozenset[int]]:
     """The installed coremltools, or else the newest that is known, and the ranks at which it takes slopes that differ."""
-    from modellint.coreml import installed
-    from modellint.source.operators import RELEASED
+    from modellint.data.operator_lookup import RELEASED
+    from modellint.destinations.coreml import installed_versions as installed
 
     version = installed.version("coremltools") or RELEASED[-1]
     # Ranks 2 and 3 came after 9.0.
@@ -199,7 +199,7 @@ def _accepted() -> tuple[str, frozenset[int]]:
 
 def _refused(subject: Subject) -> tuple[Blocker, ...] | None:
     """Where the route that counts refuses slopes; None where no route has been tried as far as there."""
-    from modellint.coreml.verdict import choose
+    from modellint.results.verdict import choose
 
     verdict = choose(subject.verdicts, subject.destination.frontend)
     if verdict is None or verdict.convertible is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 from modellint_rules.operators.conversions import FAST_PATH
 
@@ -82,7 +82,7 @@ class TransformerFastPath(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look for the two kernels."""
-        from modellint.coreml.verdict import blockers
+        from modellint.results.verdict import blockers
 
         for blocker, capture in blockers(subject, "missing"):
             if blocker.operator in FAST_PATH:

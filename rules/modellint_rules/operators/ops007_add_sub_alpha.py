@@ -6,18 +6,18 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.fates import ends_in_python, only_for_a_loss
-from modellint.source.tensors import number_of
-from modellint.source.values import alternatives
+from modellint.source.domains.tensors import number_of
+from modellint.source.engine.abstract_values import alternatives
+from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
-    from modellint.live.capture import Call
+    from modellint.live.capture.run import Call
     from modellint.live.subject import Subject
-    from modellint.source import records
-    from modellint.source.code import Code
+    from modellint.source.engine import recorded_operations as records
+    from modellint.source.engine.code_facts import Code
 
 
 class AddSubAlpha(Rule):

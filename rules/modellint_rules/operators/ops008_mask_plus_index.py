@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.signs import MIXED
-from modellint.source.tensors import Tensor
-from modellint.source.values import Container, Value, alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Container, Value, alternatives
+from modellint.source.triggers.patterns import MIXED
 from modellint_rules.mutation.memory import is_mask, is_tensor
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
-    from modellint.live.capture import Operator
+    from modellint.live.capture.run import Operator
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
 
 
 class MaskPlusIndex(Rule):

@@ -7,19 +7,19 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.fates import only_for_a_loss
-from modellint.source.nodes import of_kind
-from modellint.source.symbols import ClassRef, External, dotted_name
-from modellint.source.values import ClassValue, Method, alternatives
+from modellint.source.engine.abstract_values import ClassValue, Method, alternatives
+from modellint.source.engine.def_use import only_for_a_loss
+from modellint.source.project.symbols import ClassRef, External, dotted_name
+from modellint.source.syntax.ast_walk import of_kind
 from modellint_rules.operators.conversions import PYTHON
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class AutogradFunction(Rule):
@@ -121,7 +121,7 @@ class AutogradFunction(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look for calls of Python."""
-        from modellint.coreml.verdict import blockers
+        from modellint.results.verdict import blockers
 
         for blocker, capture in blockers(subject, "missing"):
             if blocker.operator == PYTHON:

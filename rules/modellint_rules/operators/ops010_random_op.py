@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.fates import ends_in_python, only_for_a_loss
-from modellint.source.nodes import called_name, parents_in, walk
+from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
+from modellint.source.syntax.ast_walk import called_name, parents_in, walk
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
-    from modellint.live.capture import Operator, Run
+    from modellint.live.capture.run import Operator, Run
     from modellint.live.subject import Subject
-    from modellint.source import records
-    from modellint.source.code import Code
+    from modellint.source.engine import recorded_operations as records
+    from modellint.source.engine.code_facts import Code
 
 
 _RANDOM = frozenset(
@@ -165,7 +165,7 @@ class RandomOp(Rule):
 
 
 def _is_used(operator: Operator, run: Run) -> bool:
-    from modellint.live.reach import Reach, facts_in
+    from modellint.live.capture.provenance import Reach, facts_in
 
     tensors = {fact.tensor for fact in operator.outputs}
     storages = {fact.storage for fact in operator.outputs}

@@ -5,7 +5,7 @@ Tests convert every example.
 
 from __future__ import annotations
 
-from modellint.source.words import VIEW_AS
+from modellint.source.triggers.words import VIEW_AS
 from modellint_rules.operators.refusal import (
     Literal,
     Refusal,

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from modellint.source.operator_table import VERSIONS
-from modellint.source.operators import table_version
-from modellint.source.symbols import External
-from modellint.source.tensors import Tensor
-from modellint.source.values import Const, Named, Value, alternatives
+from modellint.data.coreml_operators import VERSIONS
+from modellint.data.operator_lookup import table_version
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Const, Named, Value, alternatives
+from modellint.source.project.symbols import External
 from modellint_rules.operators.refusal import ABSENT, Literal, Refusal
 from modellint_rules.operators.refusals import REFUSALS
 
@@ -58,7 +58,7 @@ def _by_name() -> dict[str, tuple[Refusal, ...]]:
 
 
 def _public(name: str) -> str:
-    from modellint.source.operators import public_name
+    from modellint.data.operator_lookup import public_name
 
     return public_name(name)
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from modellint.source.nodes import called_name, mentioned_in, of_kind
+from modellint.source.syntax.ast_walk import called_name, mentioned_in, of_kind
 from modellint_rules.operators.refusal import ABSENT, Literal, Refusal
 from modellint_rules.operators.refusals import REFUSALS
 
 if TYPE_CHECKING:
-    from modellint.source.symbols import IndexedFile
+    from modellint.source.project.symbols import IndexedFile
 
 
 def may_be_refused(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:

@@ -7,14 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.diagnostic import Severity
+from modellint.results.diagnostic import Severity
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.comparison import Comparison, Renaming, Shape
-    from modellint.live.hidden import Held
+    from modellint.live.checkpoint_comparison import Comparison, Renaming, Shape
     from modellint.live.subject import Subject
+    from modellint.live.unregistered_state import Held
 
 _MANY = 10
 """From so many places without a known cause on they are told together."""
@@ -47,7 +47,7 @@ class _Part(NamedTuple):
 
 def mismatches(subject: Subject) -> Iterator[Mismatch]:
     """Everything that keeps the subject's checkpoint from being loaded, most of it by attribute."""
-    from modellint.live.comparison import compare
+    from modellint.live.checkpoint_comparison import compare
 
     found = compare(subject)
     if found is None:
@@ -220,7 +220,7 @@ class _Keys:
         return around[-1]
 
     def _is_own(self, cls: type[nn.Module]) -> bool:
-        from modellint.live.class_source import place_of_class
+        from modellint.live.code.class_source import place_of_class
 
         if cls not in self._own:
             place = place_of_class(cls)

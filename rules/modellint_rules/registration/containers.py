@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from modellint.diagnostic import Applicability, Edit, Fix
-from modellint.source.nodes import of_kind, once, walk
-from modellint.source.values import Instance
+from modellint.results.diagnostic import Applicability, Edit, Fix
+from modellint.source.engine.abstract_values import Instance
+from modellint.source.syntax.ast_walk import of_kind, once, walk
 
 if TYPE_CHECKING:
-    from modellint.source.facts import Attribute, Hidden, ModuleClass
-    from modellint.source.values import Value
+    from modellint.source.engine.abstract_values import Value
+    from modellint.source.engine.class_facts import Attribute, Hidden, ModuleClass
 
 LIST_METHODS = frozenset({"index", "count", "remove", "copy", "clear", "reverse", "sort"})
 """Methods of a list that ``nn.ModuleList`` lacks."""
@@ -189,8 +189,8 @@ def _through_self(statement: ast.stmt) -> bool:
 
 def _keys_are_accepted(hidden: Hidden, container: str) -> bool:
     """Whether every key of a dict is sure to be a string that ``nn.<container>`` takes."""
-    from modellint.source.torch_names import MODULE_DICT_ATTRIBUTES, PARAMETER_DICT_ATTRIBUTES
-    from modellint.source.values import alternatives
+    from modellint.data.torch_names import MODULE_DICT_ATTRIBUTES, PARAMETER_DICT_ATTRIBUTES
+    from modellint.source.engine.abstract_values import alternatives
 
     refused = MODULE_DICT_ATTRIBUTES if container == "ModuleDict" else PARAMETER_DICT_ATTRIBUTES
     if hidden.nested or not hidden.container.keys:
@@ -199,7 +199,7 @@ def _keys_are_accepted(hidden: Hidden, container: str) -> bool:
 
 
 def _is_accepted(key: Value, refused: frozenset[str]) -> bool:
-    from modellint.source.values import Const, Text
+    from modellint.source.engine.abstract_values import Const, Text
 
     match key:
         case Text(plain=True):

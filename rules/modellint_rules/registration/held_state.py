@@ -7,12 +7,12 @@ from collections import UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.hidden import Held
-    from modellint.live.place import Place
+    from modellint.live.code.places import Place
     from modellint.live.subject import Subject
+    from modellint.live.unregistered_state import Held
     from modellint.rule import Rule
 
 SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque, UserList)
@@ -109,7 +109,7 @@ def groups(subject: Subject, *kinds: str) -> Iterator[Group]:
 
 def is_reference(group: Group) -> bool:
     """Whether a list or tuple is there to keep one module from being registered: `self.owner = [owner]`."""
-    from modellint.live.reading import is_reference as is_held_aside
+    from modellint.live.code.attribute_usage import is_reference as is_held_aside
 
     return is_held_aside(group.held[0].owner, group.attribute, group.value)
 
@@ -144,7 +144,7 @@ def hidden_finding(subject: Subject, rule: Rule, group: Group, what: str, *, is_
 
 def modules_in(subject: Subject, *, keyed: bool) -> Iterator[tuple[Group, bool]]:
     """The attributes that hide modules, by name or by position, and whether nothing in them has state or a mode to lose."""
-    from modellint.live.hidden import has_state
+    from modellint.live.unregistered_state import has_state
 
     for group in groups(subject, "module"):
         if group.is_keyed is keyed and not is_reference(group):
@@ -156,7 +156,7 @@ def tensors_in(subject: Subject) -> Iterator[tuple[Group, list[Any]]]:
 
     What the source of the class shows it to read counts, since a run does not come through every branch, and what a run reads.
     """
-    from modellint.live.reading import reading_of
+    from modellint.live.code.attribute_usage import reading_of
 
     for group in groups(subject, "tensor"):
         tensors = [held.value for held in group.held]
@@ -175,8 +175,8 @@ def tensors_in(subject: Subject) -> Iterator[tuple[Group, list[Any]]]:
 
 
 def _is_read(group: Group) -> bool:
-    from modellint.live.class_source import binders_of, binding_of
-    from modellint.live.reading import reading_of
+    from modellint.live.code.attribute_usage import reading_of
+    from modellint.live.code.class_source import binders_of, binding_of
 
     reading = reading_of(type(group.owner))
     forward = reading.forward

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.meetings import meets_tensors
-from modellint.source.nodes import given_to, mentioned_in, of_kind, once, walk
-from modellint.source.values import Const, Container, Value, alternatives
+from modellint.source.domains.device_mixing import meets_tensors
+from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
+from modellint.source.syntax.ast_walk import given_to, mentioned_in, of_kind, once, walk
 
 if TYPE_CHECKING:
-    from modellint.source.code import Code
-    from modellint.source.tensors import Tensor
-    from modellint.source.world import Binding
+    from modellint.source.domains.tensors import Tensor
+    from modellint.source.engine.class_state import Binding
+    from modellint.source.engine.code_facts import Code
 
 MOVES = frozenset({"to", "cuda", "cpu", "float", "half", "double", "type", "type_as", "bfloat16", "contiguous"})
 """Methods that move or cast a tensor and make no new content."""
@@ -88,7 +88,7 @@ def _plain(code: Code, values: list[Value] | tuple[Value, ...]) -> tuple[tuple[T
 
 def is_plain_tensor(code: Code, value: Value) -> bool:
     """Whether a value certainly is a tensor that is neither a parameter nor a buffer nor a view of one."""
-    from modellint.source.tensors import Tensor
+    from modellint.source.domains.tensors import Tensor
 
     if not isinstance(value, Tensor) or not value.certain or code.has_escaped(value):
         return False
@@ -195,7 +195,7 @@ def _initialising(cls: ast.ClassDef) -> list[tuple[int, int, int]]:
 
 def later_values_are_tensors(code: Code, name: str) -> bool:
     """Whether every assignment to the attribute gives it what a buffer takes."""
-    from modellint.source.tensors import Tensor
+    from modellint.source.domains.tensors import Tensor
 
     values = [part for b in code.bindings_of(name) for part in alternatives(b.value)]
     return all((isinstance(v, Tensor) and v.certain) or (isinstance(v, Const) and v.value is None) for v in values)

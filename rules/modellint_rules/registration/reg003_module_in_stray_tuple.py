@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Feature, Rule
 from modellint_rules.registration.held_state import modules_in
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.facts import Hidden, ModuleClass
+    from modellint.source.engine.class_facts import Hidden, ModuleClass
 
 
 class ModuleInStrayTuple(Rule):
@@ -99,7 +99,7 @@ class ModuleInStrayTuple(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look at the tuples of one module that the class calls."""
-        from modellint.live.reading import reading_of
+        from modellint.live.code.attribute_usage import reading_of
 
         for group, _ in modules_in(subject, keyed=False):
             if type(group.value) is not tuple or len(group.value) != 1:

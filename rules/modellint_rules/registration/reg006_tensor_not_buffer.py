@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import MAKES
+from modellint.source.triggers.patterns import MAKES
 from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import (
     bound_once,
@@ -19,7 +19,7 @@ from modellint_rules.registration.plain_tensors import (
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
     from modellint_rules.registration.plain_tensors import Kept
 
 _MAKERS = (

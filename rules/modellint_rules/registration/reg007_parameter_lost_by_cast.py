@@ -6,16 +6,16 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.known import PARAMETER_CLASSES
-from modellint.source.nodes import walk
-from modellint.source.signs import CASTS
-from modellint.source.values import Const, alternatives
+from modellint.source.engine.abstract_values import Const, alternatives
+from modellint.source.project.external_names import PARAMETER_CLASSES
+from modellint.source.syntax.ast_walk import walk
+from modellint.source.triggers.patterns import CASTS
 
 if TYPE_CHECKING:
-    from modellint.source.code import Code
-    from modellint.source.world import Binding
+    from modellint.source.engine.class_state import Binding
+    from modellint.source.engine.code_facts import Code
 
 _CASTS = frozenset({"to", "cuda", "cpu", "half", "float", "double", "bfloat16", "type", "type_as", "xpu"})
 _INTEGERS = frozenset({"long", "int", "short", "bool", "byte", "char"})

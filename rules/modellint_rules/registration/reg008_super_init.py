@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Edit, Fix, Severity
+from modellint.results.diagnostic import Diagnostic, Edit, Fix, Severity
 from modellint.rule import Feature, Rule
 
 if TYPE_CHECKING:
-    from modellint.source.facts import ModuleClass
+    from modellint.source.engine.class_facts import ModuleClass
 
 
 class SuperInit(Rule):

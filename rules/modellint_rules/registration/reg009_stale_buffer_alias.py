@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.values import Container, Instance, SelfValue, Value, alternatives, leaves
+from modellint.source.engine.abstract_values import Container, Instance, SelfValue, Value, alternatives, leaves
 from modellint_rules.registration.held_state import groups
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
 
 _MOVING = ("_apply", "to", "cuda", "cpu", "half", "float", "__getattr__")
 
@@ -105,7 +105,7 @@ class StaleBufferAlias(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look at the containers of registered buffers that forward reads."""
-        from modellint.live.reading import reading_of
+        from modellint.live.code.attribute_usage import reading_of
 
         for group in groups(subject, "alias"):
             if not group.is_plain or not group.kind or any(map(_has_own(type(group.owner)), _MOVING)):

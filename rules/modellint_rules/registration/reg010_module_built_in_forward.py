@@ -6,19 +6,19 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import walk
-from modellint.source.signs import BUILDS
-from modellint.source.signs.making import may_build
-from modellint.source.symbols import ClassRef, External, dotted_name
-from modellint.source.values import Const, Container, Instance, Value, alternatives, leaves
+from modellint.source.engine.abstract_values import Const, Container, Instance, Value, alternatives, leaves
+from modellint.source.project.symbols import ClassRef, External, dotted_name
+from modellint.source.syntax.ast_walk import walk
+from modellint.source.triggers.patterns import BUILDS
+from modellint.source.triggers.patterns.construction import may_build
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.project import Project
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
+    from modellint.source.project.index import Project
 
 _STATEFUL = (
     "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag PReLU "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class NonContiguousState(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look at the strides of everything that is saved."""
-        from modellint.live.memory import disorder
+        from modellint.live.state_memory import disorder
 
         for state in subject.state:
             how = disorder(state.tensor) if state.persistent else None

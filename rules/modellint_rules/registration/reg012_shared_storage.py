@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class SharedStorage(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Compare all that is saved by storage."""
-        from modellint.live.memory import overlaps
+        from modellint.live.state_memory import overlaps
 
         for first, second in overlaps(state for state in subject.state if state.persistent):
             yield self._finding(subject, first, second)

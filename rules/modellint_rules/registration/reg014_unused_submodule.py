@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
@@ -129,6 +129,6 @@ def _is_direct(owner: nn.Module, module: nn.Module) -> bool:
 
 
 def _is_for_training(owner: nn.Module, attribute: str) -> bool:
-    from modellint.live.reading import reading_of
+    from modellint.live.code.attribute_usage import reading_of
 
     return attribute in reading_of(type(owner)).forward.in_training

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import MAKES
+from modellint.source.triggers.patterns import MAKES
 from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import bound_once, kept_tensors
 from modellint_rules.registration.reg006_tensor_not_buffer import TENSOR_WORDS
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
     from modellint_rules.registration.plain_tensors import Kept
 
 

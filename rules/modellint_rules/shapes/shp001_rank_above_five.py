@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.made import tensors_in
-from modellint.source.signs import WIDE
-from modellint.source.tensors import BINARY, REDUCTIONS, SAME, Tensor
-from modellint.source.words import NONE_INDEX
+from modellint.source.domains.tensor_origins import tensors_in
+from modellint.source.domains.tensors import BINARY, REDUCTIONS, SAME, Tensor
+from modellint.source.triggers.patterns import WIDE
+from modellint.source.triggers.words import NONE_INDEX
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 _LIMIT = 5
 _RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as", "unflatten"})
@@ -147,7 +147,7 @@ class RankAboveFive(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the dry run where dimensions begin that coremltools' passes do not merge."""
-        from modellint.coreml.verdict import blockers
+        from modellint.results.verdict import blockers
 
         for blocker, _ in blockers(subject, "rank"):
             yield subject.finding(

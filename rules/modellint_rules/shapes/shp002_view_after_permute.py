@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.signs import MOVES
-from modellint.source.signs.strides import PERMUTING
-from modellint.source.words import PARTIAL, STEP
+from modellint.source.triggers.patterns import MOVES
+from modellint.source.triggers.patterns.views_of_permutations import PERMUTING
+from modellint.source.triggers.words import PARTIAL, STEP
 
 if TYPE_CHECKING:
-    from modellint.live.capture import Call, TensorFact
+    from modellint.live.capture.run import Call, TensorFact
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
 
 _MOVING_ATTRIBUTES = (".T", ".mT", ".H", ".mH")
 _COPYING = frozenset(

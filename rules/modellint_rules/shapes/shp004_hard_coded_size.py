@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.fates import only_for_a_loss
-from modellint.source.signs import FIXED_SIZES
-from modellint.source.signs.ranks import literal_sizes
-from modellint.source.tensors import Tensor
-from modellint.source.values import alternatives
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import alternatives
+from modellint.source.engine.def_use import only_for_a_loss
+from modellint.source.triggers.patterns import FIXED_SIZES
+from modellint.source.triggers.patterns.tensor_rank import literal_sizes
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class HardCodedSize(Rule):
@@ -113,7 +113,7 @@ class HardCodedSize(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Run the model at the bounds of its flexible sizes."""
-        from modellint.live.sizes import failures, is_written_out
+        from modellint.live.inputs.size_trials import failures, is_written_out
 
         said = set()
         for failure in failures(subject):

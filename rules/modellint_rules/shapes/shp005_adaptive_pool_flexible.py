@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class AdaptivePoolFlexible(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every adaptive pooling of what has a flexible size for its result."""
-        from modellint.live.sizes import flexible_calls
+        from modellint.live.inputs.size_trials import flexible_calls
 
         for call in flexible_calls(subject, _FUNCTIONS):
             size = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("output_size")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.fates import only_for_a_loss
-from modellint.source.tensors import Tensor, int_of
-from modellint.source.values import Container, Value, alternatives
+from modellint.source.domains.tensors import Tensor, int_of
+from modellint.source.engine.abstract_values import Container, Value, alternatives
+from modellint.source.engine.def_use import only_for_a_loss
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class InterpolateFixedSize(Rule):
@@ -111,7 +111,7 @@ class InterpolateFixedSize(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every resampling of what has a flexible size for its own size."""
-        from modellint.live.sizes import flexible_calls
+        from modellint.live.inputs.size_trials import flexible_calls
 
         for call in flexible_calls(subject, _FUNCTIONS):
             size = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("size")

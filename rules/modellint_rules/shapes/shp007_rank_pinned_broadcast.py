@@ -7,20 +7,20 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.layout import ONE
-from modellint.source.nodes import called_name, of_kind, walk
-from modellint.source.tensors import BINARY, SAME, Tensor
-from modellint.source.values import Instance, alternatives
+from modellint.source.domains.memory_layout import ONE
+from modellint.source.domains.tensors import BINARY, SAME, Tensor
+from modellint.source.engine.abstract_values import Instance, alternatives
+from modellint.source.syntax.ast_walk import called_name, of_kind, walk
 
 if TYPE_CHECKING:
-    from modellint.live.capture import Operator, TensorFact
+    from modellint.live.capture.run import Operator, TensorFact
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.records import Call
-    from modellint.source.symbols import IndexedFile
-    from modellint.source.values import Value
+    from modellint.source.engine.abstract_values import Value
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
+    from modellint.source.project.symbols import IndexedFile
 
 _RANKED = r"(?:Conv|Pool|BatchNorm|InstanceNorm|Dropout|Pad|conv|_pool|Transpose)\w*([123])d\Z"
 _NAMED_AFTER_RANK = r"[123]_?[dD](?![a-z])"
@@ -145,7 +145,7 @@ class RankPinnedBroadcast(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Follow every reshaped parameter to what it meets."""
-        from modellint.live.reach import Reach, facts_in
+        from modellint.live.capture.provenance import Reach, facts_in
 
         run = subject.run
         if run is None:

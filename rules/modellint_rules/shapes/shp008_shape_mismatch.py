@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.capture import Failure, Run, TensorFact
+    from modellint.live.capture.run import Failure, Run, TensorFact
     from modellint.live.subject import Subject
 
 
@@ -135,7 +135,7 @@ def _layer(subject: Subject, failure: Failure) -> nn.Module | None:
 
 
 def _tensors(value: Any) -> list[TensorFact]:
-    from modellint.live.capture import TensorFact
+    from modellint.live.capture.run import TensorFact
 
     match value:
         case TensorFact():

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Applicability, Diagnostic, Fix, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
 from modellint.rule import Rule
-from modellint.source.layout import ONE
-from modellint.source.made import tensors_in
-from modellint.source.tensors import Tensor
-from modellint.source.values import Instance, alternatives
+from modellint.source.domains.memory_layout import ONE
+from modellint.source.domains.tensor_origins import tensors_in
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Instance, alternatives
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.layout import Layout
-    from modellint.source.records import Call
+    from modellint.source.domains.memory_layout import Layout
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call
 
 
 class SqueezeWithoutDim(Rule):
@@ -109,7 +109,7 @@ class SqueezeWithoutDim(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every squeeze of the run what it dropped."""
-        from modellint.live.reach import Reach, inputs_of
+        from modellint.live.capture.provenance import Reach, inputs_of
 
         run = subject.run
         if run is None:

@@ -6,14 +6,14 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from modellint.source.nodes import of_kind, walk
+from modellint.source.syntax.ast_walk import of_kind, walk
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modellint.source.code import Code
-    from modellint.source.values import Value
+    from modellint.source.engine.abstract_values import Value
+    from modellint.source.engine.code_facts import Code
 
 _PARTS = (
     r"(?:Block|Layer|Heads?|Encoder|Decoder|Cell|Neck|Backbone|Stem|Stage|Module|Mixin|Gate|Router|Experts?|MoE|Rope|RoPE|Sampler"

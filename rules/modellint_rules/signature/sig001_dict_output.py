@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.signs import RETURNS_DICT
-from modellint.source.values import Const, Container, Value, alternatives
+from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
+from modellint.source.triggers.patterns import RETURNS_DICT
 from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
 
 
 class DictOutput(Rule):
@@ -102,8 +102,8 @@ class DictOutput(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the output what it is made of."""
-        from modellint.live.returned import parts_of
-        from modellint.live.statements import returning
+        from modellint.live.capture.outputs import parts_of
+        from modellint.live.code.call_statements import returning
 
         run = subject.run
         if run is None or run.failure is not None:

@@ -6,16 +6,16 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.signs import RETURNS_OTHERS
-from modellint.source.tensors import Drawn
-from modellint.source.values import Const, Container, Value, alternatives
+from modellint.source.domains.tensors import Drawn
+from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
+from modellint.source.triggers.patterns import RETURNS_OTHERS
 from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
+    from modellint.source.engine.code_facts import Code
 
 
 class NonTensorOutput(Rule):
@@ -105,8 +105,8 @@ class NonTensorOutput(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the output what it is made of."""
-        from modellint.live.returned import parts_of
-        from modellint.live.statements import returning
+        from modellint.live.capture.outputs import parts_of
+        from modellint.live.code.call_statements import returning
 
         run = subject.run
         if run is None or run.failure is not None:

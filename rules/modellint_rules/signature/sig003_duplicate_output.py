@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class DuplicateOutput(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every returned tensor whether it was there before."""
-        from modellint.live.reach import is_input
-        from modellint.live.returned import parts_of
-        from modellint.live.statements import returning
+        from modellint.live.capture.outputs import parts_of
+        from modellint.live.capture.provenance import is_input
+        from modellint.live.code.call_statements import returning
 
         run = subject.run
         if run is None or run.failure is not None:

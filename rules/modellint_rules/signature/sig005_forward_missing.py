@@ -7,19 +7,19 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import Rule
-from modellint.source.nodes import walk
-from modellint.source.symbols import ClassRef, External
-from modellint.source.values import Instance, alternatives
-from modellint.source.words import NO_FORWARD
+from modellint.source.engine.abstract_values import Instance, alternatives
+from modellint.source.project.symbols import ClassRef, External
+from modellint.source.syntax.ast_walk import walk
+from modellint.source.triggers.words import NO_FORWARD
 
 if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.subject import Subject
-    from modellint.source.code import Code
-    from modellint.source.project import Project
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.project.index import Project
 
 _ROOT = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
 _OTHER_WAYS = frozenset({"forward", "__call__", "__getattr__", "__getattribute__", "__new__"})
@@ -128,7 +128,7 @@ class ForwardMissing(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the model for its `forward`, and the run whether it ended for want of one."""
-        from modellint.live.binding import written_class
+        from modellint.live.code.attribute_binding import written_class
 
         if not _has_forward(subject.model):
             if written_class(subject.model) is not None:

@@ -10,11 +10,11 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from modellint.coreml.capture_routes import arguments
-from modellint.coreml.conversion import captures, convert
-from modellint.coreml.converters.registration import table
-from modellint.coreml.mil.executor import Executor
-from modellint.coreml.private_mil import output_names
+from modellint.destinations.coreml.capture.routes import arguments
+from modellint.destinations.coreml.convert.conversion import captures, convert
+from modellint.destinations.coreml.converters.registration import table
+from modellint.destinations.coreml.mil.executor import Executor
+from modellint.destinations.coreml.private.mil_programs import output_names
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modellint.coreml.conversion import NotConverted, captures, convert
-from modellint.coreml.mil.executor import Executor
+from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
+from modellint.destinations.coreml.mil.executor import Executor
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from modellint.coreml import conversion
-from modellint.coreml.conversion import NotConverted, captures, convert
-from modellint.coreml.converters import supplied
-from modellint.coreml.mil.executor import Executor
-from modellint.coreml.private_mil import output_names
+from modellint.destinations.coreml.convert import conversion
+from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
+from modellint.destinations.coreml.converters import supplied
+from modellint.destinations.coreml.mil.executor import Executor
+from modellint.destinations.coreml.private.mil_programs import output_names
 from modellint.live.subject import Inputs
 from modellint.settings import Destination
 

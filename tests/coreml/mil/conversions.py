@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from modellint.coreml.mil.executor import Executor
+from modellint.destinations.coreml.mil.executor import Executor
 
 __all__ = ["LIMIT", "Call", "X", "errors", "normal"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from modellint.coreml.mil.executor import Executor
-from modellint.coreml.private import ct, silence
+from modellint.destinations.coreml.mil.executor import Executor
+from modellint.destinations.coreml.private.entry_points import ct, silence
 
 with silence():
     from coremltools.converters.mil import Builder

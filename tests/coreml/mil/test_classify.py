@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from modellint.coreml.mil.executor import Executor
-from modellint.coreml.private import ct, silence
+from modellint.destinations.coreml.mil.executor import Executor
+from modellint.destinations.coreml.private.entry_points import ct, silence
 
 
 @pytest.mark.parametrize("labels", [["cat", "dog", "bird"], [10, 20, 30]])

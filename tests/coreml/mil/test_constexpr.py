@@ -10,7 +10,7 @@ import pytest
 import torch
 from programs import mb, program, types
 
-from modellint.coreml.mil.executor import Executor
+from modellint.destinations.coreml.mil.executor import Executor
 
 RNG = np.random.default_rng(0)
 

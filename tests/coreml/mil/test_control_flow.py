@@ -9,8 +9,8 @@ import pytest
 import torch
 from programs import agree, executed, mb, program, types
 
-from modellint.coreml.mil.executor import ExecutionError, Executor
-from modellint.coreml.private import ct
+from modellint.destinations.coreml.mil.executor import ExecutionError, Executor
+from modellint.destinations.coreml.private.entry_points import ct
 
 X = np.array([1.0, 2.0], dtype=np.float32)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from modellint.coreml.mil.operation import operations
-from modellint.coreml.private import silence
+from modellint.destinations.coreml.mil.operation import operations
+from modellint.destinations.coreml.private.entry_points import silence
 
 with silence():
     from coremltools.converters.mil.mil.ops.registry import SSAOpRegistry

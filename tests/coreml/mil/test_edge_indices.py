@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from coremltools.converters.mil.mil import Builder, Function, Program, get_new_symbol, types
 
-from modellint.coreml.mil.executor import Executor
+from modellint.destinations.coreml.mil.executor import Executor
 
 
 def taken(kind: str, indices: Any) -> torch.Tensor:

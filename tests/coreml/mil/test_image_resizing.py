@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from programs import executed, mb
 from torch.nn import functional
 
-from modellint.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.mil.executor import ExecutionError
 
 Array = NDArray[np.float32]
 RNG = np.random.default_rng(0)

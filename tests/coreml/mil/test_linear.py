@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from programs import agree, executed, mb
 
-from modellint.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.mil.executor import ExecutionError
 
 RNG = np.random.default_rng(0)
 

@@ -12,9 +12,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from modellint.coreml.mil.executor import Executor
-from modellint.coreml.private import ct, silence
-from modellint.coreml.private_mil import Image, PackageError, function_names, images, program_of, read_package
+from modellint.destinations.coreml.mil.executor import Executor
+from modellint.destinations.coreml.private.entry_points import ct, silence
+from modellint.destinations.coreml.private.mil_programs import (
+    Image,
+    PackageError,
+    function_names,
+    images,
+    program_of,
+    read_package,
+)
 
 SHAPE = (1, 3, 12, 12)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from programs import mb, program
 
-from modellint.coreml.mil.executor import Executor
+from modellint.destinations.coreml.mil.executor import Executor
 
 ONE = np.zeros(1, np.float32)
 

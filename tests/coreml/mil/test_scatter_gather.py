@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from programs import agree, executed, mb
 
-from modellint.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.mil.executor import ExecutionError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(0, 1, (3, 4, 5)).astype(np.float32)

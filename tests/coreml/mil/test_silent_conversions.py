@@ -16,7 +16,7 @@ from conversions import LIMIT, Call, X, errors, normal
 from torch import Tensor, nn
 from torch.nn import functional
 
-from modellint.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.mil.executor import ExecutionError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -11,7 +11,7 @@ import torch
 from programs import Function, Program, agree, executed, get_new_symbol, mb, types
 from torch.nn import functional
 
-from modellint.coreml.mil.executor import ExecutionError, Executor
+from modellint.destinations.coreml.mil.executor import ExecutionError, Executor
 
 RNG = np.random.default_rng(0)
 X = RNG.permutation(120).reshape(2, 3, 4, 5).astype(np.float32)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from programs import agree, executed, mb, program
 from torch.nn import functional
 
-from modellint.coreml.mil.executor import ExecutionError, Executor
+from modellint.destinations.coreml.mil.executor import ExecutionError, Executor
 
 RNG = np.random.default_rng(0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from programs import mb, program
 
-from modellint.coreml.mil.executor import Executor
+from modellint.destinations.coreml.mil.executor import Executor
 
 
 def test_a_value_is_freed_after_its_last_use() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from modellint.live.code.attribute_usage import reading_of
 from modellint.live.fixes.applied import Change
-from modellint.live.hidden import Held
-from modellint.live.reading import reading_of
 from modellint.live.subject import Subject
+from modellint.live.unregistered_state import Held
 from modellint.nn.buffers import BufferDict, BufferList
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from modellint.live.fixes.applied import Change
-from modellint.live.memory import disorder, overlaps
+from modellint.live.state_memory import disorder, overlaps
 from modellint.live.subject import State, Subject
 
 

@@ -14,7 +14,7 @@ from modellint.live.subject import Subject
 from modellint.nn.prelu import CustomPReLU
 
 if TYPE_CHECKING:
-    from modellint.coreml.verdict import Verdict
+    from modellint.results.verdict import Verdict
 
 
 def candidates(subject: Subject) -> dict[str, nn.Module]:

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
+from modellint.live.capture.recording import eager
 from modellint.live.fixes.applied import BIT_EQUAL
-from modellint.live.record import eager
+from modellint.live.inputs.variants import Case, variants
+from modellint.live.snapshot import unchanged
 from modellint.live.subject import Inputs
-from modellint.live.unchanged import unchanged
-from modellint.live.variants import Case, variants
 
 SMALL = 256 * 1024**2
 """Bytes of state up to which the numbers are kept and restored, where a run may write to them."""

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from modellint.live.code.attribute_usage import is_reference
 from modellint.live.fixes.applied import Change
-from modellint.live.hidden import Held
-from modellint.live.reading import is_reference
 from modellint.live.subject import Subject
+from modellint.live.unregistered_state import Held
 
 _CODES = {
     ("module", False): "REG001",

@@ -1,7 +1,0 @@
-"""Converters of ours for coremltools' torch front end: ones that it lacks, and ones that mend what it gets wrong."""
-
-from __future__ import annotations
-
-from modellint.coreml.converters.registration import Supplied, Used, supplied
-
-__all__ = ["Supplied", "Used", "supplied"]

@@ -1,0 +1,1 @@
+"""Tables measured by running torch and coremltools; written by the scripts of ``modellint.measure``."""

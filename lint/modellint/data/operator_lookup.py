@@ -1,0 +1,109 @@
+"""Which of PyTorch's operators coremltools converts: what rules ask the operator table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from modellint.data.coreml_operators import EXPORT_SINCE, ROWS, VERSIONS
+
+RELEASED = tuple(version for version in VERSIONS if not version.startswith("main"))
+"""The versions of coremltools that were released; behind them stands what its repository held later."""
+
+
+class UnknownVersion(Exception):
+    """A version of coremltools that the table says nothing about; the message names those it knows."""
+
+
+class Operator(NamedTuple):
+    """One name of PyTorch's API, at one version of coremltools.
+
+    ``kind`` is the operator that the front end looks up (``aten::fmod``). ``trace``, ``export`` and ``core``: whether
+    coremltools has converters for a capture by `torch.jit.trace`, by `torch.export`, or by that with core ATen decompositions.
+    ``coming``: what has the converter that is missing. ``ios``: the iOS whose operations it needs.
+    """
+
+    name: str
+    kind: str
+    trace: bool
+    export: bool
+    core: bool
+    coming: str | None
+    ios: int
+
+    @property
+    def exported(self) -> bool:
+        """Whether coremltools has converters for what `torch.export` captures, decomposed one way or the other."""
+        return self.export or self.core
+
+    @property
+    def converts(self) -> bool:
+        """Whether any route has a converter."""
+        return self.trace or self.exported
+
+
+def version_shown(version: str | None) -> str:
+    """A version as people read it."""
+    return version or RELEASED[-1]
+
+
+def table_version(version: str | None) -> int:
+    """The place in the table of a version: the newest entry that is not newer, the newest release for None."""
+    if version is None:
+        return len(RELEASED) - 1
+    try:
+        wanted = _numbers(version)
+    except ValueError:
+        raise UnknownVersion(f"{version!r} is not a version such as {RELEASED[-1]}") from None
+    newest = _numbers(RELEASED[-1])
+    if wanted < _numbers(RELEASED[0]) or wanted[: len(newest)] > newest:
+        raise UnknownVersion(f"coremltools {version} is not in the operator table; it knows {', '.join(RELEASED)}")
+    return max(at for at, known in enumerate(RELEASED) if _numbers(known) <= wanted)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def public_name(name: str) -> str:
+    """The name under which the table has a function or class of torch."""
+    if name.startswith("torch.nn.modules."):
+        return "torch.nn." + name.rpartition(".")[2]
+    if name.startswith("torch.functional."):
+        return "torch." + name.removeprefix("torch.functional.")
+    return name
+
+
+def operator(name: str, version: str | None = None) -> Operator | None:
+    """What the table says of a name; None where it always converted, or nothing is known of it."""
+    name = public_name(name)
+    row = ROWS.get(name)
+    if row is None:
+        return None
+    kind, trace, export, core, ios = row
+    at = table_version(version)
+    first = min(trace, max(min(export, core), EXPORT_SINCE))
+    coming = None
+    if at < first < len(VERSIONS):
+        coming = f"coremltools {VERSIONS[first]}" if first < len(RELEASED) else "The next coremltools"
+    exports = at >= EXPORT_SINCE
+    return Operator(name, "aten::" + kind, trace <= at, exports and export <= at, exports and core <= at, coming, ios)
+
+
+@lru_cache
+def words_of_missing(version: str | None) -> frozenset[str]:
+    """The words of which code holds one where it names something that some route has no converter for."""
+    at = table_version(version)
+    return _words(name for name, row in ROWS.items() if row[1] > at or min(row[2], row[3]) > at)
+
+
+@lru_cache
+def words_of_newer(ios: int) -> frozenset[str]:
+    """The words of which code holds one where it names something that needs a newer system."""
+    return _words(name for name, row in ROWS.items() if row[4] > ios)
+
+
+def _words(names: Iterable[str]) -> frozenset[str]:
+    last = {name.rpartition(".")[2] for name in names}
+    return frozenset(mark + name for name in last for mark in ".~")

@@ -1,0 +1,1 @@
+"""What converters and runtimes do: one package for each destination of an export."""

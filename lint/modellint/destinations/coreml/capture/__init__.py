@@ -1,0 +1,1 @@
+"""Capture: a model as coremltools takes it, and the captured program run in PyTorch."""

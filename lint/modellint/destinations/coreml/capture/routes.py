@@ -1,0 +1,401 @@
+"""A model captured as coremltools takes it: by ``torch.jit.trace``, or by ``torch.export``."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from modellint.destinations.coreml.private.entry_points import ct, refusal_of_type
+from modellint.destinations.coreml.private.placeholder_values import Like, Likes
+from modellint.live.subject import Inputs
+
+_TRACE_FRAME = re.compile(r"^(.*)\((\d+)\): .*$", re.MULTILINE)
+_FILE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
+_NUMPY = {torch.float16: "fp16", torch.bool: "bool"}
+
+
+class Origin(NamedTuple):
+    """Where a node of a captured program comes from."""
+
+    operator: str
+    """As in ``aten::fmod``."""
+    frames: tuple[tuple[str, int], ...]
+    """Files and rows, innermost first."""
+    module: str
+    """The path at which its module was called."""
+    note: str = ""
+    """What else is known of it: the name of an autograd function."""
+
+
+class Refused(Exception):
+    """Inputs with which coremltools cannot be asked at all."""
+
+
+class Traced:
+    """A TorchScript module, and what is known of its nodes once coremltools has lowered it."""
+
+    def __init__(
+        self, program: Any, types: list[Any], problems: list[tuple[str, str]], flexible: Mapping[int, Any]
+    ) -> None:
+        self.program = program
+        self.types = types
+        self.problems = problems
+        """Inputs that `ct.convert` refuses for their type, with its words."""
+        self._flexible = flexible
+        self._graph: Any = None
+
+    def lowered(self, graph: Any) -> None:
+        """Take over the names of the graph that coremltools reads."""
+        self._graph = graph
+
+    @property
+    def graph(self) -> Any:
+        """The graph that coremltools reads, once it is known."""
+        return self._graph
+
+    @cached_property
+    def _nodes(self) -> dict[str, Any]:
+        """The nodes by the names of what they give."""
+        return {value.debugName(): node for node in nodes_in(self._graph) for value in node.outputs()}
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        given = () if self._graph is None else self._graph.inputs()
+        return {value.debugName(): value for value in given} | {
+            value.debugName(): value for node in nodes_in(self._graph) for value in node.outputs()
+        }
+
+    def like(self, name: str) -> Likes:
+        """What the trace says of a value: shapes and types are those of the example inputs."""
+        value = self._values.get(name)
+        return None if value is None else self._like(value)
+
+    def _like(self, value: Any) -> Likes:
+        kind = value.type()
+        match kind.kind():
+            case "TensorType":
+                sizes, dtype = kind.sizes(), kind.dtype()
+                if sizes is None or dtype is None:
+                    return None
+                return Like(tuple(self._flexible.get(size, size) for size in sizes), dtype)
+            case "IntType" | "NumberType":
+                return Like((), int)
+            case "FloatType":
+                return Like((), float)
+            case "BoolType":
+                return Like((), bool)
+            case "ListType" | "TupleType":
+                return self._parts(value)
+        return None
+
+    def _parts(self, value: Any) -> Likes:
+        """A list's parts have types where they are taken out of it."""
+        found: dict[int, Likes] = {}
+        for use in value.uses():
+            match use.user.kind():
+                case "prim::ListUnpack" | "prim::TupleUnpack":
+                    return [self._like(part) for part in use.user.outputs()]
+                case "aten::__getitem__":
+                    at = list(use.user.inputs())[1].toIValue()
+                    if not isinstance(at, int) or at < 0:
+                        return None
+                    found[at] = self._like(use.user.output())
+        if not found:
+            return None
+        default = next(iter(found.values()))
+        return [found.get(at, default) for at in range(max(found) + 1)]
+
+    def computed(self, name: str, inputs: Sequence[Any], value_of: Callable[[Any], Any]) -> Any:
+        """Run a node's operator on its inputs."""
+        node = self._nodes[name]
+        values = [value_of(given) for given in inputs]
+        schema = torch._C.parse_schema(node.schema())
+        run, _ = torch._C._jit_get_operation(node.kind())
+        positional = [
+            value for argument, value in zip(schema.arguments, values, strict=True) if not argument.kwarg_only
+        ]
+        keyword = {
+            argument.name: value
+            for argument, value in zip(schema.arguments, values, strict=True)
+            if argument.kwarg_only
+        }
+        return _fresh(run, positional, keyword)
+
+    def origin(self, name: str) -> Origin | None:
+        """The operator, call stack and module of a node."""
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        text = node.sourceRange()
+        # What `torch.jit.script` has compiled tells its own line only.
+        found = _TRACE_FRAME.findall(text) or _FILE.findall(text)
+        frames = tuple((path, int(row)) for path, row in found)
+        module = node.scopeName().rpartition("/")[2].removeprefix("__module").lstrip(".")
+        note = node.pyname() if node.kind() == "prim::PythonOp" else ""
+        return Origin(node.kind(), _until_capture(frames), module, note)
+
+
+class Exported:
+    """An exported program, and what is known of its nodes."""
+
+    types = None
+    problems: Sequence[tuple[str, str]] = ()
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self._nodes = {node.name: node for node in program.graph.nodes}
+        self._order = list(self._nodes)
+
+    def lowered(self, graph: Any) -> None:
+        """Nothing is lowered here."""
+
+    def number_nodes(self) -> None:
+        """Give every node its position as the number by which coremltools tells what it has made of it."""
+        for at, node in enumerate(self.program.graph.nodes):
+            node.meta["debug_handle"] = at
+
+    def name_of(self, number: int | None) -> str | None:
+        """The node with such a number."""
+        return None if number is None or number >= len(self._order) else self._order[number]
+
+    def like(self, name: str) -> Likes:
+        """What the export says of a value."""
+        node = self._nodes.get(name)
+        return None if node is None else _like_of(node.meta.get("val"))
+
+    def computed(self, name: str, inputs: Sequence[Any], value_of: Callable[[Any], Any]) -> Any:
+        """Run a node's operator on its inputs."""
+        node = self._nodes[name]
+
+        def known(one: Any) -> Any:
+            return value_of(one.name)
+
+        return _fresh(node.target, torch.fx.map_arg(node.args, known), torch.fx.map_arg(node.kwargs, known))
+
+    def origin(self, name: str) -> Origin | None:
+        """The operator, call stack and module of a node; where it has no stack, those of its neighbours."""
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        near = [node, *node.users, *node.all_input_nodes]
+        trace = next((one.meta["stack_trace"] for one in near if one.meta.get("stack_trace")), "")
+        frames = [(path, int(row)) for path, row in _FILE.findall(trace)][::-1]
+        stack = node.meta.get("nn_module_stack") or {}
+        path = next((str(path) for path, _ in reversed(list(stack.values()))), "")
+        return Origin(_operator_of(node), _until_capture(tuple(frames)), re.sub(r"@\d+", "", path))
+
+
+Captured = Traced | Exported
+
+
+def traced(model: nn.Module, inputs: Inputs, target: Any) -> Traced:
+    """Trace a model. Raises ``Refused`` for inputs that coremltools has no types for, and whatever tracing raises."""
+    bounds = _bounds(inputs)
+    given = _by_position(model, inputs)
+    options: dict[str, Any] = {"check_trace": False, "strict": False}
+    trace: Any = torch.jit.trace
+    if given is None:
+        names = list(inspect.signature(model.forward).parameters)
+        bounds = {names[key] if isinstance(key, int) else key: limits for key, limits in bounds.items()}
+        values = _named(names, inputs)
+        types, problems, flexible = _types(values, bounds, target)
+        program = trace(model, example_kwarg_inputs=values, **options)
+    else:
+        bounds = {given.index(key): limits for key, limits in bounds.items()}
+        args = tuple(_values(given, inputs))
+        types, problems, flexible = _types(dict(enumerate(args)), bounds, target)
+        program = trace(model, args, **options)
+    return Traced(program, types, problems, flexible)
+
+
+def arguments(model: nn.Module, inputs: Inputs, route: str) -> list[Any]:
+    """The inputs, flat, in the order in which a captured program takes them."""
+    if route != "trace":
+        leaves: list[Any] = pytree.tree_leaves((tuple(inputs.args), dict(inputs.kwargs)))
+        return leaves
+    given = _by_position(model, inputs)
+    if given is None:
+        names = list(inspect.signature(model.forward).parameters)
+        return pytree.tree_leaves(list(_named(names, inputs).values()))
+    return pytree.tree_leaves(_values(given, inputs))
+
+
+def exported(model: nn.Module, inputs: Inputs) -> Any:
+    """Export a model. Raises whatever `torch.export` raises."""
+    bounds = _bounds(inputs)
+    args, kwargs = _widened(inputs, bounds)
+    return torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
+
+
+def decomposed(program: Any, core: bool) -> Exported:
+    """The program as coremltools wants it, with core ATen decompositions or with none."""
+    return Exported(program.run_decompositions() if core else program.run_decompositions({}))
+
+
+def _bounds(inputs: Inputs) -> dict[int | str, dict[int, tuple[int, int]]]:
+    """The dimensions that may vary, each counted from the front, of the arguments by position and name that have such."""
+    found: dict[int | str, dict[int, tuple[int, int]]] = {}
+    given: list[tuple[int | str, Any]] = [*enumerate(inputs.args), *inputs.kwargs.items()]
+    for key, value in given:
+        # `--input` counts in words, as all that it names.
+        limits = inputs.flexible.get(key) or inputs.flexible.get(str(key))
+        rank = value.dim() if isinstance(value, torch.Tensor) else 0
+        if limits:
+            found[key] = {which % rank: ends for which, ends in limits.items() if -rank <= which < rank}
+    return found
+
+
+def _by_position(model: nn.Module, inputs: Inputs) -> list[int | str] | None:
+    """The inputs' positions and names in the order of `forward`; None where names leave gaps."""
+    positions: list[int | str] = [*range(len(inputs.args))]
+    if not inputs.kwargs:
+        return positions
+    names = [
+        name
+        for name, parameter in inspect.signature(model.forward).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    rest = names[len(positions) : len(positions) + len(inputs.kwargs)]
+    return [*positions, *rest] if set(rest) == set(inputs.kwargs) else None
+
+
+def _values(keys: Sequence[int | str], inputs: Inputs) -> list[Any]:
+    return [inputs.args[key] if isinstance(key, int) else inputs.kwargs[key] for key in keys]
+
+
+def _named(names: Sequence[str], inputs: Inputs) -> dict[str, Any]:
+    given = {**dict(zip(names, inputs.args, strict=False)), **inputs.kwargs}
+    # The graph takes them in the order of the signature.
+    return {name: given[name] for name in [*names, *given] if name in given}
+
+
+def _types(
+    values: Mapping[Any, Any], bounds: Mapping[Any, Mapping[int, tuple[int, int]]], target: Any
+) -> tuple[list[Any], list[tuple[str, str]], dict[int, Any]]:
+    problems: list[tuple[str, str]] = []
+    symbols: dict[int, Any] = {}
+
+    def type_of(value: Any, name: str, flexible: Mapping[int, tuple[int, int]]) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tuple(type_of(part, f"{name}[{at}]", {}) for at, part in enumerate(value))
+        if not isinstance(value, torch.Tensor):
+            raise Refused(
+                f"the input {name} is a {type(value).__name__}: coremltools takes traced models of tensors only"
+            )
+        shape: list[Any] = list(value.shape)
+        for at, (low, high) in flexible.items():
+            shape[at] = ct.RangeDim(low, high, default=shape[at])
+            symbols[int(value.shape[at])] = shape[at].symbol
+        made = ct.TensorType(shape=tuple(shape), dtype=_dtype_of(value.dtype))
+        problem = refusal_of_type(made, target)
+        if problem is not None:
+            problems.append((name, problem))
+        return made
+
+    types = [type_of(value, str(key), bounds.get(key, {})) for key, value in values.items()]
+    return types, problems, symbols
+
+
+def _dtype_of(dtype: torch.dtype) -> Any:
+    """What a user would write; without it coremltools takes single or half precision, as the target has it."""
+    import numpy as np
+
+    if dtype is torch.float16:
+        return np.float16
+    if dtype is torch.bool:
+        return np.bool_
+    return None if dtype.is_floating_point or dtype.is_complex else np.int32
+
+
+def _widened(
+    inputs: Inputs, bounds: Mapping[int | str, Mapping[int, tuple[int, int]]]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs, with flexible dimensions of one repeated: `torch.export` takes a size of one for a constant."""
+
+    def wide(key: int | str, value: Any) -> Any:
+        for at, (_, high) in bounds.get(key, {}).items():
+            if isinstance(value, torch.Tensor) and value.shape[at] == 1 and high > 1:
+                value = value.repeat_interleave(2, at)
+        return value
+
+    args = tuple(wide(at, value) for at, value in enumerate(inputs.args))
+    return args, {name: wide(name, value) for name, value in inputs.kwargs.items()}
+
+
+def _dynamic_shapes(
+    model: nn.Module, inputs: Inputs, bounds: Mapping[int | str, Mapping[int, tuple[int, int]]]
+) -> dict[str, Any] | None:
+    """Which sizes may vary, in the form of the arguments as `forward` binds them."""
+    if not bounds:
+        return None
+
+    def shape_of(key: int | str) -> Any:
+        return {at: torch.export.Dim.DYNAMIC(min=low, max=high) for at, (low, high) in bounds.get(key, {}).items()}
+
+    args = [shape_of(at) or None for at in range(len(inputs.args))]
+    kwargs = {name: shape_of(name) or None for name in inputs.kwargs}
+    return dict(inspect.signature(model.forward).bind(*args, **kwargs).arguments)
+
+
+def nodes_in(graph: Any) -> Iterator[Any]:
+    """The nodes of a TorchScript graph, those in blocks behind the ones that hold them."""
+    for node in graph.nodes() if graph is not None else ():
+        yield node
+        for block in node.blocks():
+            yield from nodes_in(block)
+
+
+def _like_of(value: Any) -> Likes:
+    if isinstance(value, torch.Tensor):
+        return Like(tuple(size if isinstance(size, int) else str(size) for size in value.shape), value.dtype)
+    if isinstance(value, (list, tuple)):
+        return [_like_of(part) for part in value]
+    for kind, symbolic in ((bool, torch.SymBool), (int, torch.SymInt), (float, torch.SymFloat)):
+        if isinstance(value, (kind, symbolic)):
+            return Like((), kind)
+    return None
+
+
+def _operator_of(node: Any) -> str:
+    target = node.target
+    if target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        # A part of what another operator gives: that one is meant.
+        return _operator_of(node.args[0])
+    name = getattr(target, "name", None)
+    if callable(name):
+        return str(name()).partition(".")[0]
+    module = getattr(target, "__module__", "") or ""
+    plain = getattr(target, "__name__", str(target))
+    return f"{module.lstrip('_')}.{plain}" if module in ("_operator", "math") else plain
+
+
+def _until_capture(frames: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """Frames without those of whoever asked for the capture."""
+    for at, (path, _) in enumerate(frames):
+        if path == __file__:
+            return frames[:at]
+    return frames
+
+
+def _fresh(run: Any, arguments: Any, keywords: Any) -> Any:
+    """Run an operator on copies: what it writes to may be a weight."""
+
+    def copied(value: Any) -> Any:
+        return value.clone() if isinstance(value, torch.Tensor) else value
+
+    arguments, keywords = pytree.tree_map(copied, (tuple(arguments), dict(keywords)))
+    return run(*arguments, **keywords)
+
+
+def since_capture(frames: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Of the frames of an exception, outermost first, those within the capture, innermost first."""
+    start = max((at for at, (path, _) in enumerate(frames) if path == __file__), default=-1)
+    return tuple(frames[start + 1 :][::-1])

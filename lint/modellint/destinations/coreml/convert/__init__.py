@@ -1,0 +1,1 @@
+"""Conversion by coremltools, and the export of a package that is verified."""

@@ -1,0 +1,233 @@
+"""A live model converted by one route, in float32 or float16, with nothing printed."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import torch
+
+from modellint.destinations.coreml.capture import routes
+from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
+from modellint.destinations.coreml.private.mil_programs import program_of
+from modellint.destinations.coreml.process_lock import TURN
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.destinations.coreml.converters import Used
+    from modellint.live.subject import Inputs
+    from modellint.settings import Destination
+
+_TRACER_WARNING: type[Warning] = vars(torch.jit)["TracerWarning"]
+ROUTES = ("trace", "export", "decomposed")
+"""``decomposed`` is an export with core ATen decompositions."""
+
+
+class NotConverted(Exception):
+    """A model is not converted by a route; ``stage`` is ``capture`` or ``conversion``, the message says why in one line."""
+
+    def __init__(self, route: str, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.route = route
+        self.stage = stage
+
+
+class TakenNumber(NamedTuple):
+    """A statement that took a number or a branch out of a tensor while the model was traced."""
+
+    path: str
+    row: int
+    message: str
+
+
+class Captured(NamedTuple):
+    """A captured model, ready to be converted more than once."""
+
+    route: str
+    captured: routes.Captured
+    taken: tuple[TakenNumber, ...] = ()
+    options: Mapping[str, Any] = {}
+    """What `ct.convert` is given beside it: ``inputs`` instead of the captured types, ``states``, ``outputs``, ``classifier_config``."""
+    outputs: tuple[str, ...] = ()
+    """The names of its outputs, where the model gives them names."""
+    notes: tuple[str, ...] = ()
+    """What was done to the model to capture it."""
+
+
+class Converted(NamedTuple):
+    """A conversion's result."""
+
+    route: str
+    precision: str
+    mlmodel: Any
+    """coremltools' `MLModel`, not loaded."""
+    program: Any
+    """Its MIL program."""
+    used: tuple[Used, ...] = ()
+    """The converters of ours that took part."""
+
+
+@contextmanager
+def captures(
+    model: nn.Module, inputs: Inputs, destination: Destination, route: str, supplied: bool = False
+) -> Iterator[Sequence[Captured]]:
+    """Capture a model, which is to be in evaluation mode, by ``trace`` or ``export``, for one conversion after another.
+
+    An export comes twice: without decompositions, and with those to core ATen operators; each is decomposed when it is asked
+    for. ``supplied``: as a model that returns tensors only, and without the fast path of attention. Raises ``NotConverted``.
+    """
+    if not supplied:
+        yield _captured(model, inputs, destination, route)
+        return
+    from modellint.destinations.coreml.converters.preparation import prepared
+
+    # Until the fast path is as it was, no other thread is to ask how it is.
+    with TURN, ExitStack() as stack:
+        try:
+            with silence(), torch.no_grad():
+                ready = stack.enter_context(prepared(model, inputs))
+        except Exception as error:
+            raise NotConverted(route, "capture", _said(error)) from error
+        found = _captured(model, inputs, destination, route, ready.outputs, ready.notes)
+    yield found
+
+
+class _Exports(Sequence[Captured]):
+    """An export without decompositions, and with those to core ATen operators. Raises ``NotConverted`` where one fails."""
+
+    def __init__(self, program: Any, outputs: tuple[str, ...], notes: tuple[str, ...]) -> None:
+        self._program = program
+        self._outputs = outputs
+        self._notes = notes
+        self._made: dict[int, Captured] = {}
+
+    def __len__(self) -> int:
+        return 2
+
+    @overload
+    def __getitem__(self, at: int) -> Captured: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Captured]: ...
+    def __getitem__(self, at: int | slice) -> Captured | Sequence[Captured]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(2))]
+        at = range(2)[at]
+        if at not in self._made:
+            self._made[at] = self._captured(("export", "decomposed")[at], bool(at))
+        return self._made[at]
+
+    def _captured(self, name: str, core: bool) -> Captured:
+        try:
+            with silence(), torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return Captured(name, routes.decomposed(self._program, core), outputs=self._outputs, notes=self._notes)
+        except Exception as error:
+            raise NotConverted(name, "capture", _said(error)) from error
+
+
+def _captured(
+    model: nn.Module,
+    inputs: Inputs,
+    destination: Destination,
+    route: str,
+    outputs: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Sequence[Captured]:
+    target = specification(destination.ios)
+    with silence(), torch.no_grad(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            if route == "trace":
+                traced = routes.traced(model, inputs, target)
+                if traced.problems:
+                    raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
+                traced.lowered(lowered_graph(traced.program))
+                return [Captured(route, traced, tuple(_taken(told)), outputs=outputs, notes=notes)]
+            return _Exports(routes.exported(model, inputs), outputs, notes)
+        except NotConverted:
+            raise
+        except Exception as error:
+            raise NotConverted(route, "capture", _said(error)) from error
+
+
+def _taken(told: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:
+    for one in told:
+        if issubclass(one.category, _TRACER_WARNING):
+            yield TakenNumber(one.filename, one.lineno, _first_line(str(one.message)))
+
+
+def convert(captured: Captured, destination: Destination, precision: str, supplied: bool = False) -> Converted:
+    """Convert what was captured to ``fp32`` or ``fp16``; ``supplied``: with converters of ours. Raises ``NotConverted``."""
+    if not supplied:
+        return _converted(captured, destination, precision)
+    from modellint.destinations.coreml import converters
+
+    with converters.supplied(destination) as ours:
+        return _converted(captured, destination, precision, ours.pipeline)._replace(used=tuple(ours.used))
+
+
+def _converted(captured: Captured, destination: Destination, precision: str, pipeline: Any = None) -> Converted:
+    wanted = ct.precision.FLOAT32 if precision == "fp32" else ct.precision.FLOAT16
+    if isinstance(captured.captured, routes.Exported):
+        captured.captured.number_nodes()
+    try:
+        with silence(), torch.no_grad(), _own_tensors(captured.captured.program) as program:
+            made = ct.convert(
+                program,
+                **_options(captured),
+                convert_to="mlprogram",
+                compute_precision=wanted,
+                minimum_deployment_target=specification(destination.ios),
+                pass_pipeline=pipeline,
+                skip_model_load=True,
+            )
+    except Exception as error:
+        raise NotConverted(captured.route, "conversion", _said(error)) from error
+    return Converted(captured.route, precision, made, program_of(made))
+
+
+def _options(captured: Captured) -> dict[str, Any]:
+    """What `ct.convert` is given beside the program: the captured types and names, and what is wanted instead."""
+    names = [ct.TensorType(name=name) for name in captured.outputs] or None
+    return {"inputs": captured.captured.types, "outputs": names, **captured.options}
+
+
+@contextmanager
+def _own_tensors(program: Any) -> Iterator[Any]:
+    """A captured program that shares no tensor with the model.
+
+    A pass of coremltools, `fuse_conv_bias`, negates in place what a convolution's bias absorbs: the statistics of a normalization
+    behind it, in the model's own memory. The next conversion would start from those.
+    """
+    if isinstance(program, torch.jit.ScriptModule):
+        yield copy.deepcopy(program)
+        return
+    tables = [program.state_dict, program.constants]
+    kept = [dict(table) for table in tables]
+    try:
+        for table in tables:
+            copies: dict[int, Any] = {}
+            for name, value in table.items():
+                if isinstance(value, torch.Tensor):
+                    # What is tied stays tied.
+                    table[name] = copies.setdefault(id(value), value.detach().clone())
+        yield program
+    finally:
+        for table, before in zip(tables, kept, strict=True):
+            table.update(before)
+
+
+def _said(error: BaseException) -> str:
+    text = _first_line(str(error))
+    if isinstance(error, (ValueError, NotImplementedError, RuntimeError)) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return " ".join(lines[0].split())[:300] if lines else ""

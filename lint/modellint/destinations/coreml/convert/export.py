@@ -1,0 +1,411 @@
+"""A live model to a saved package: fixed, converted by the first route that holds, read back, executed and compared."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
+
+from modellint.destinations.coreml.capture.graph_interpreter import sanitized
+from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
+from modellint.destinations.coreml.package import interface
+from modellint.destinations.coreml.package.files import PackageError
+from modellint.destinations.coreml.package.tensor_interface import as_tensors, taking_pixels
+from modellint.destinations.coreml.private.entry_points import ct, silence
+from modellint.destinations.coreml.verify.difference_location import first_line
+from modellint.destinations.coreml.verify.model import BUDGET
+from modellint.destinations.coreml.verify.package import verify_package
+from modellint.destinations.coreml.verify.reference_runs import Raised, Reference, copied
+from modellint.live.fix import fixed_copy
+from modellint.results.exported import Attempt, Change, Exported
+from modellint.results.verification import AGREES, UNDECIDED, Verification
+from modellint.session.export_options import STATES_SINCE, OptionError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.code.places import Project
+    from modellint.live.inputs.example import InputSpec
+    from modellint.live.subject import Inputs
+    from modellint.session.export_options import Options
+    from modellint.settings import Destination
+
+Progress = Callable[[str], None]
+
+
+class Fixed(NamedTuple):
+    """A model that is ready to be captured, and what was changed for that."""
+
+    model: nn.Module
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def fixed_model(model: nn.Module, inputs: Inputs, destination: Destination, project: Project) -> Fixed:
+    """A copy of a model with what can be fixed in it; the model itself is left as it was."""
+    found = fixed_copy(model, inputs, destination, project)
+    told = [("fixed", one) for one in found.applied] + [("undone", one) for one in found.undone]
+    changes = (
+        Change(kind, one.title, one.modules, one.exactness if kind == "fixed" else "", one.note, one.code)
+        for kind, one in told
+    )
+    return Fixed(found.model, tuple(changes), found.left)
+
+
+def captured_by(route: str, model: nn.Module, inputs: Inputs, destination: Destination) -> Sequence[Captured]:
+    """What a route captures of a fixed model. Raises ``NotConverted``, and so does what is taken of it."""
+    with captures(model, inputs, destination, route, supplied=True) as found:
+        return found
+
+
+def converted(captured: Captured, destination: Destination, precision: str) -> tuple[Converted, tuple[Change, ...]]:
+    """What was captured, converted with what we supply to coremltools. Raises ``NotConverted``."""
+    found = convert(captured, destination, precision, supplied=True)
+    return found, tuple(
+        Change(one.kind, f"{one.operator}" + (f" at {one.places} places" if one.places > 1 else ""), (), one.exactness)
+        for one in found.used
+    )
+
+
+def export(
+    model: nn.Module,
+    inputs: Inputs,
+    destination: Destination,
+    project: Project,
+    options: Options,
+    folder: Path,
+    name: str,
+    *,
+    specs: Sequence[InputSpec] = (),
+    seed: int = 0,
+    budget: float = BUDGET,
+    progress: Progress | None = None,
+) -> Exported:
+    """Fix, convert, save and verify a model, which is left as it was.
+
+    Args:
+        model: Of any mode; it is captured and run in evaluation mode.
+        inputs: The example; more are made after it.
+        destination: Front end, deployment target and precision.
+        project: Whose statements differences are placed at.
+        options: Images, labels, states, names and metadata.
+        folder: Where the package is made, and files beside it that are of no use afterwards.
+        name: What the package is called.
+        specs: What the example was made from, for the ranges of integers.
+        seed: Where random numbers start.
+        budget: Seconds after which no further inputs are begun, in each comparison.
+        progress: Told what is done.
+
+    The result says under which name the package is in ``folder``; it is there too where it does not agree, if any route converts.
+    Raises ``OptionError`` for options that do not fit the model.
+    """
+
+    def made(destination: Destination, options: Options, folder: Path, budget: float) -> Exported:
+        told = progress or _silent
+        return _Export(model, inputs, destination, project, options, folder, name, specs, seed, budget, told).result()
+
+    found = made(destination, options, folder, budget)
+    if found.writable:
+        return found
+    if found.converts and found.verification.single == AGREES:
+        return replace(found, advice=("--precision fp32: the float32 package agrees",))
+    tried = folder / "tried"
+    for words, other, wanted in _ways_on(found, destination, options):
+        if progress is not None:
+            progress(f"trying {words}")
+        tried.mkdir()
+        try:
+            result = made(other, wanted, tried, min(budget, _TRIED))
+        except OptionError:
+            continue
+        finally:
+            shutil.rmtree(tried)
+        if result.writable:
+            outcome = "it agrees" if result.ok else "it agrees in float32, and is undecided in float16"
+            return replace(found, advice=(f"{words}: tried, {outcome}",))
+        if result.converts and result.verification.single == AGREES and destination.precision == "fp16":
+            return replace(found, advice=(f"{words} --precision fp32: tried, it agrees in float32",))
+    return found
+
+
+_TRIED = 20.0
+"""Seconds after which no further inputs are begun in the comparison of what is tried as advice."""
+
+
+def _ways_on(found: Exported, destination: Destination, options: Options) -> Iterator[tuple[str, Destination, Options]]:
+    """Options under which a model may be exported that is not with those given."""
+    if destination.frontend != "auto":
+        yield "--frontend auto", destination._replace(frontend="auto"), options
+    newer = destination._replace(target=f"iOS{STATES_SINCE}", frontend="auto")
+    if found.updates and not options.states:
+        words = "--state" if destination.ios >= STATES_SINCE else f"--state --deployment-target {newer.target}"
+        yield words, newer if destination.ios < STATES_SINCE else destination, options._replace(states=True)
+    if destination.ios < STATES_SINCE:
+        yield f"--deployment-target {newer.target}", newer, options
+
+
+def check(model: nn.Module, inputs: Inputs, options: Options, seed: int = 0) -> list[str]:
+    """See that options fit the model, by one run of it at most; what is to be told of them. Raises ``OptionError``."""
+    interface.check_images(model, inputs, options.images)
+    if not options.labels and not options.output_names:
+        return []
+    try:
+        outputs = Reference(model, seed)(inputs)
+    except Raised:
+        # The capture will say so.
+        return []
+    interface.check_outputs(outputs, options)
+    return list(interface.about_labels(outputs, options))
+
+
+class _Made(NamedTuple):
+    """A package, and how it compares."""
+
+    exported: Exported
+    path: Path
+
+
+class _Export:
+    """One model on its way."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        destination: Destination,
+        project: Project,
+        options: Options,
+        folder: Path,
+        name: str,
+        specs: Sequence[InputSpec],
+        seed: int,
+        budget: float,
+        progress: Progress,
+    ) -> None:
+        self._model = model
+        self._inputs = interface.ordered(model, inputs)
+        self._destination = destination
+        self._project = project
+        self._options = options
+        self._folder = folder
+        self._name = name
+        self._specs = specs
+        self._seed = seed
+        self._budget = budget
+        self._progress = progress
+        self._attempts: list[Attempt] = []
+        self._notes: list[str] = []
+        self._changes: tuple[Change, ...] = ()
+        self._states: dict[str, Tensor] = {}
+        self._count = 0
+
+    def result(self) -> Exported:
+        """The package of the first route that converts and agrees, else of the first that converts, else none."""
+        self._notes += check(self._model, self._inputs, self._options, self._seed)
+        self._progress("fixing")
+        fixed = fixed_model(self._model, self._copy(), self._destination, self._project)
+        self._changes = fixed.changes
+        self._notes += fixed.notes
+        self._states = self._updated(fixed.model)
+        best: _Made | None = None
+        for captured in self._captured(fixed.model):
+            made = self._made(fixed.model, captured)
+            if made is None:
+                continue
+            agrees = made.exported.verification.single == AGREES
+            if best is None or agrees:
+                best = made
+            if agrees:
+                # Where float16 alone is not enough, it is not by another route.
+                break
+            self._attempts.append(_compared(captured.route, made.exported.verification))
+        if self._states and not self._options.states and (best is None or not best.exported.writable):
+            self._notes.append(
+                f"forward updates {', '.join(self._states)}: --state makes such buffers states, from iOS18 on"
+            )
+        if best is None:
+            return self._told()
+        # The one that is taken needs no excuse.
+        others = tuple(one for one in self._attempts if one.route != best.exported.route)
+        target = self._folder / self._name
+        best.path.rename(target)
+        return replace(
+            best.exported,
+            attempts=others,
+            notes=(*self._notes, *best.exported.notes),
+            package=self._name,
+            updates=tuple(self._states),
+        )
+
+    def _told(self, route: str = "", **rest: Any) -> Exported:
+        return Exported(
+            self._destination.target,
+            self._destination.precision,
+            route,
+            rest.pop("changes", self._changes),
+            tuple(self._attempts),
+            notes=tuple(self._notes) if not route else (),
+            updates=tuple(self._states),
+            **rest,
+        )
+
+    def _copy(self) -> Inputs:
+        args, kwargs = copied((self._inputs.args, dict(self._inputs.kwargs)))
+        return self._inputs._replace(args=args, kwargs=kwargs)
+
+    def _updated(self, model: nn.Module) -> dict[str, Tensor]:
+        """The buffers that `forward` updates; what else it updates is told."""
+        try:
+            changed = Reference(model, self._seed).written(self._inputs)
+        except Raised:
+            return {}
+        buffers = dict(model.named_buffers())
+        names = [f"{one.module}.{one.attribute}" if one.module else one.attribute for one in changed]
+        found = {name: buffers[name] for name in names if name in buffers and buffers[name].is_floating_point()}
+        if self._options.states:
+            self._about_states(found, [name for name in names if name not in found])
+        return found
+
+    def _about_states(self, states: Mapping[str, Tensor], others: Sequence[str]) -> None:
+        if not states:
+            self._notes.append("--state: forward updates no buffer, so that there is no state")
+        if others:
+            self._notes.append(
+                f"--state: {', '.join(others)} changes as well, and is no buffer of floats: it stays as it is"
+            )
+        filled = [name for name, value in states.items() if bool(value.any())]
+        if filled:
+            self._notes.append(
+                f"Core ML's states start at zero, and {', '.join(filled)} does not: write its values before the first prediction"
+            )
+
+    def _captured(self, model: nn.Module) -> Iterator[Captured]:
+        """The routes that are to be tried, one after another."""
+        asked = self._destination.frontend
+        for route in ("trace", "export") if asked == "auto" else (asked,):
+            self._progress(f"capturing ({route})")
+            with Reference(model, self._seed).restored(self._inputs):
+                try:
+                    kept = captured_by(route, model, self._copy(), self._destination)
+                except NotConverted as error:
+                    self._attempts.append(Attempt(route, error.stage, str(error)))
+                    continue
+            for at in range(len(kept)):
+                try:
+                    captured = kept[at]
+                except NotConverted as error:
+                    self._attempts.append(Attempt(error.route, error.stage, str(error)))
+                else:
+                    yield captured
+
+    def _made(self, model: nn.Module, captured: Captured) -> _Made | None:
+        """The package of one route, compared; None where it does not convert."""
+        self._count += 1
+        folder = self._folder / f"{self._count}"
+        folder.mkdir()
+        try:
+            single = self._saved(model, captured, "fp32", folder)
+            if single is None:
+                return None
+            compared = self._verified(single.path, folder)
+            made = single
+            if self._destination.precision == "fp16" and compared.single == AGREES:
+                half = self._saved(model, captured, "fp16", folder)
+                if half is None:
+                    return None
+                made = half
+                compared = _joined(compared, self._verified(half.path, folder))
+        except NotConverted as error:
+            shutil.rmtree(folder)
+            self._attempts.append(Attempt(captured.route, error.stage, str(error)))
+            return None
+        return _Made(replace(made.exported, verification=replace(compared, route=captured.route)), made.path)
+
+    def _saved(self, model: nn.Module, captured: Captured, precision: str, folder: Path) -> _Made | None:
+        self._progress(f"converting ({captured.route}, {precision})")
+        # Anew each time, as coremltools writes to what it is given.
+        given = interface.conversion_options(model, self._inputs, captured.captured, self._options, self._states)
+        found, changes = converted(captured._replace(options=given), self._destination, precision)
+        states = [one.name for one in found.mlmodel.get_spec().description.state]
+        lost = [name for name in self._states if sanitized(name) not in states] if self._options.states else []
+        if lost:
+            self._attempts.append(
+                Attempt(captured.route, "conversion", f"it loses what forward writes to {', '.join(lost)}")
+            )
+            return None
+        if states and not self._options.states:
+            self._attempts.append(
+                Attempt(captured.route, "conversion", f"it keeps states ({', '.join(states)}): --state")
+            )
+            return None
+        interface.describe(found.mlmodel, self._options.metadata)
+        path = folder / f"{precision}.mlpackage"
+        try:
+            with silence():
+                found.mlmodel.save(str(path))
+        except Exception as error:
+            # A program of several blocks, and whatever else the writer of packages does not take.
+            raise NotConverted(captured.route, "saving", first_line(error)) from error
+        # What coremltools keeps it in until the process ends.
+        shutil.rmtree(found.mlmodel.package_path, ignore_errors=True)
+        spec = ct.utils.load_spec(str(path))
+        inputs, outputs, kept = interface.features(spec, found.program)
+        size = sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+        told = self._told(
+            captured.route,
+            changes=(*self._changes, *changes),
+            inputs=inputs,
+            outputs=outputs,
+            states=kept,
+            size=size,
+        )
+        return _Made(told, path)
+
+    def _verified(self, package: Path, folder: Path) -> Verification:
+        """The package against the model as it was given."""
+        self._progress(f"comparing ({package.stem})")
+        with taking_pixels(self._model, self._inputs, self._options.images, self._specs) as (inputs, specs):
+            try:
+                return verify_package(
+                    self._model,
+                    inputs,
+                    str(as_tensors(package, folder)),
+                    self._project,
+                    specs=specs,
+                    seed=self._seed,
+                    budget=self._budget,
+                    precision=package.stem,
+                )
+            except PackageError as error:
+                return Verification(UNDECIDED, str(error))
+
+
+def _compared(route: str, found: Verification) -> Attempt:
+    worst = max((one.error for one in found.outputs if not one.ok), default=0.0)
+    far = f", by {worst:.1e} of an output's scale" if worst else ""
+    what = "it cannot be compared" if found.verdict == UNDECIDED else "it computes something else"
+    return Attempt(route, "comparison", f"{what}{far}" + (f": {found.reason}" if found.reason and not far else ""))
+
+
+def _joined(single: Verification, package: Verification) -> Verification:
+    """The comparison of a package in float16, with that of the same conversion in float32."""
+    errors = {one.label: one.half for one in package.cases}
+    # On numbers a hundred times the example's nothing is asked of float16, and the conversion is known to be right.
+    return replace(
+        single,
+        verdict=package.verdict,
+        reason=package.reason,
+        half=package.half,
+        half_ok=package.half_ok,
+        first_difference=None if package.half_ok is not False else package.first_difference,
+        cases=tuple(one._replace(half=errors.get(one.label)) for one in single.cases),
+        notes=tuple(dict.fromkeys((*single.notes, *package.notes))),
+    )
+
+
+def _silent(stage: str) -> None:
+    """Nobody asked."""

@@ -1,0 +1,29 @@
+"""PyTorch's own decompositions of operators that coremltools has no converter for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from torch import _decomp
+
+from modellint.destinations.coreml.private import operator_tables as private
+
+
+@cache
+def _core() -> dict[Any, Callable[..., Any]]:
+    """Those of core ATen; what is composite at any rate is decomposed without a table."""
+    # The public function also collects the composite ones, which takes seconds.
+    made: Any = getattr(_decomp, "_core_aten_decompositions_post_autograd", _decomp.core_aten_decompositions)
+    return dict(made().items())
+
+
+@cache
+def decompositions(done: frozenset[str]) -> dict[Any, Callable[..., Any]]:
+    """Those of core ATen whose operators have no converter of coremltools, and none of ours but those that are named."""
+    return {
+        operator: function
+        for operator, function in _core().items()
+        if (name := private.looked_up(operator)) in done or private.has_no_converter(name)
+    }

@@ -1,0 +1,1 @@
+"""Converters of functions of each element: elementwise, logic, special functions, losses."""

@@ -1,0 +1,1 @@
+"""Converters that gather, scatter, mask and count elements."""

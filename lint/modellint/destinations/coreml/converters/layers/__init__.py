@@ -1,0 +1,1 @@
+"""Converters of layers: convolution, pooling, normalization, recurrent layers, resizing."""

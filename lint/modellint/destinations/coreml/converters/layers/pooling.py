@@ -1,0 +1,384 @@
+"""Windows: pooling, padding, and folding."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from modellint.destinations.coreml.converters.registration import expresses, within
+
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.converters.arguments import Number, Tensor
+
+
+def _each(given: Sequence[int], rank: int) -> list[int]:
+    return list(given) * rank if len(given) == 1 else list(given)
+
+
+class _Windows:
+    """Where the windows of a pooling lie."""
+
+    def __init__(
+        self, x: Any, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    ) -> None:
+        self.rank = rank
+        self.sizes = [int(size) for size in x.shape[-rank:]]
+        self.kernel = _each(kernel, rank)
+        self.stride = _each(stride or kernel, rank)
+        self.padding = _each(padding, rank)
+        self.dilation = _each(dilation, rank)
+        self.out, self.cut = [], False
+        for size, width, step, pad, far in zip(
+            self.sizes, self.kernel, self.stride, self.padding, self.dilation, strict=True
+        ):
+            room = size + 2 * pad - far * (width - 1) - 1
+            out = (room + (step - 1 if ceil_mode else 0)) // step + 1
+            if ceil_mode and (out - 1) * step >= size + pad:
+                # No window begins behind the input.
+                out, self.cut = out - 1, True
+            self.out.append(out)
+
+    def padded(self, x: Any, value: float) -> Any:
+        """The input, as far as windows reach."""
+        pads: list[int] = []
+        for size, width, step, pad, far, out in zip(
+            self.sizes, self.kernel, self.stride, self.padding, self.dilation, self.out, strict=True
+        ):
+            behind = max(0, (out - 1) * step + far * (width - 1) + 1 - size - pad)
+            pads = [pad, behind, *pads]
+        return torch.nn.functional.pad(x, pads, value=value) if any(pads) else x
+
+    def parts(self, x: Any) -> Iterator[Any]:
+        """Of the padded input, the elements at each place of all windows."""
+        for offsets in itertools.product(*(range(width) for width in self.kernel)):
+            part = x
+            for axis, offset in enumerate(offsets):
+                begin = offset * self.dilation[axis]
+                end = begin + (self.out[axis] - 1) * self.stride[axis] + 1
+                part = torch.ops.aten.slice(part, axis - self.rank, begin, end, self.stride[axis])
+            yield part
+
+    def places(self) -> Any:
+        """The position of each element among those of the input, -1 in the padding."""
+        found = torch.arange(math.prod(self.sizes)).reshape(1, 1, *self.sizes).float()
+        return self.padded(found, -1.0)
+
+
+def _largest(x: Any, windows: _Windows, placed: bool = True) -> tuple[Any, Any]:
+    """The largest of each window, and where it is, if that is asked for."""
+    padded = windows.padded(x, -math.inf)
+    best: Any = None
+    place: Any = None
+    for part, at in zip(windows.parts(padded), windows.parts(windows.places()), strict=True):
+        at = at.expand(part.shape) + 0
+        if best is None:
+            best, place = part, at
+        else:
+            better = part > best
+            if part.is_floating_point():
+                better = torch.logical_or(better, torch.isnan(part))
+            if placed and any(windows.padding):
+                # The padding is never the largest, where all else is as small as it.
+                better = torch.logical_or(better, place < 0)
+            best, place = torch.where(better, part, best), torch.where(better, at, place)
+    return best, place.long()
+
+
+def _max_pool(rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
+    windows = _Windows(x, rank, kernel, stride, padding, dilation, ceil_mode)
+    if not windows.cut and all(one == 1 for one in windows.dilation):
+        return NotImplemented
+    return _largest(x, windows, placed=False)[0]
+
+
+@expresses("max_pool1d")
+def max_pool1d(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    dilation: list[int] = [1],  # noqa: B006
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest of each window, dilated ones too, and none that begins behind the input."""
+    return _max_pool(1, x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@expresses("max_pool2d")
+def max_pool2d(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    dilation: list[int] = [1],  # noqa: B006
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest of each window, dilated ones too, and none that begins behind the input."""
+    return _max_pool(2, x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@expresses("max_pool3d")
+def max_pool3d(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    dilation: list[int] = [1],  # noqa: B006
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest of each window, dilated ones too, and none that begins behind the input."""
+    return _max_pool(3, x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def _indices(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    dilation: list[int] = [1],  # noqa: B006
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest of each window, and where it is."""
+    rank = len(kernel_size)
+    batched = x if x.dim() == rank + 2 else x.unsqueeze(0)
+    windows = _Windows(batched, rank, kernel_size, stride, padding, dilation, ceil_mode)
+    values, places = _largest(batched, windows)
+    return (values, places) if x.dim() == rank + 2 else (values.squeeze(0), places.squeeze(0))
+
+
+@expresses("max_pool1d_with_indices")
+def max_pool1d_with_indices(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    dilation: list[int] = [1],  # noqa: B006
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest of each window, and where it is."""
+    return _indices(x, _each(kernel_size, 1), stride, padding, dilation, ceil_mode)
+
+
+@expresses("max_pool2d_with_indices")
+def max_pool2d_with_indices(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    dilation: list[int] = [1],  # noqa: B006
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest of each window, and where it is."""
+    return _indices(x, _each(kernel_size, 2), stride, padding, dilation, ceil_mode)
+
+
+@expresses("max_pool3d_with_indices")
+def max_pool3d_with_indices(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    dilation: list[int] = [1],  # noqa: B006
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest of each window, and where it is."""
+    return _indices(x, _each(kernel_size, 3), stride, padding, dilation, ceil_mode)
+
+
+def _avg_pool(
+    rank: int, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: int | None
+) -> Any:
+    windows = _Windows(x, rank, kernel, stride, padding, [1], ceil_mode)
+    if not divisor and not windows.cut:
+        return NotImplemented
+    total = sum(windows.parts(windows.padded(x, 0.0)))
+    if divisor:
+        return total / divisor
+    real = torch.ones([1, 1, *windows.sizes])
+    if include:
+        pads = [one for pad in reversed(windows.padding) for one in (pad, pad)]
+        real = torch.nn.functional.pad(real, pads, value=1.0)
+        bare = _Windows(real, rank, kernel, stride, [0], [1], ceil_mode)
+        bare.out = windows.out
+        return total / sum(bare.parts(bare.padded(real, 0.0)))
+    return total / sum(windows.parts(windows.padded(real, 0.0)))
+
+
+@expresses("avg_pool2d", exactness=within(8))
+def avg_pool2d(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window, or its sum over another number."""
+    return _avg_pool(2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+@expresses("avg_pool3d", exactness=within(8))
+def avg_pool3d(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window, or its sum over another number."""
+    return _avg_pool(3, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+@expresses("avg_pool1d", exactness=within(8))
+def avg_pool1d(
+    x: Tensor,
+    kernel_size: list[int],
+    stride: list[int] = [],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window."""
+    return _avg_pool(1, x, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+def _adaptive(size: int, out: int) -> list[tuple[int, int]]:
+    """The windows of adaptive pooling along an axis."""
+    return [(at * size // out, -((-(at + 1) * size) // out)) for at in range(out)]
+
+
+@expresses("adaptive_avg_pool3d", "_adaptive_avg_pool3d", exactness=within(16))
+def adaptive_avg_pool3d(x: Tensor, output_size: list[int]) -> Any:
+    """The means of windows, one axis after another, with a constant matrix for each."""
+    for axis, out in enumerate(output_size, start=x.dim() - 3):
+        size = int(x.shape[axis])
+        if out == size:
+            continue
+        if out == 1:
+            x = x.mean(axis, keepdim=True)
+            continue
+        rows = [
+            [1 / (end - begin) if begin <= at < end else 0.0 for at in range(size)]
+            for begin, end in _adaptive(size, out)
+        ]
+        x = torch.matmul(x.movedim(axis, -1), torch.tensor(rows).T).movedim(-1, axis)
+    return x
+
+
+@expresses("adaptive_max_pool3d")
+def adaptive_max_pool3d(x: Tensor, output_size: list[int]) -> Any:
+    """The largest of each window, and where it is."""
+    return _adaptive_max(x, output_size)
+
+
+@expresses("adaptive_max_pool2d")
+def adaptive_max_pool2d(x: Tensor, output_size: list[int]) -> Any:
+    """The largest of each window, and where it is."""
+    return _adaptive_max(x, output_size)
+
+
+@expresses("adaptive_max_pool1d")
+def adaptive_max_pool1d(x: Tensor, output_size: list[int]) -> Any:
+    """The largest of each window, and where it is."""
+    return _adaptive_max(x, output_size)
+
+
+def _adaptive_max(x: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
+    rank = len(output_size)
+    sizes = [int(size) for size in x.shape[-rank:]]
+    lead = list(x.shape[:-rank])
+    places = torch.arange(math.prod(sizes)).reshape(sizes)
+    values, found = [], []
+    for window in itertools.product(*(_adaptive(size, out) for size, out in zip(sizes, output_size, strict=True))):
+        part, at = x, places
+        for axis, (begin, end) in enumerate(window):
+            part = torch.ops.aten.slice(part, axis - rank, begin, end)
+            at = torch.ops.aten.slice(at, axis, begin, end)
+        part, at = part.reshape(*lead, -1), at.reshape(-1)
+        place = torch.index_select(at, 0, torch.argmax(part, -1).reshape(-1)).reshape(lead)
+        if x.is_floating_point():
+            # Of what is no number, the last one.
+            last = torch.amax(torch.where(torch.isnan(part), at, -1), -1)
+            place = torch.where(last >= 0, last, place)
+        values.append(torch.amax(part, -1))
+        found.append(place)
+    return torch.stack(values, -1).reshape(*lead, *output_size), torch.stack(found, -1).reshape(*lead, *output_size)
+
+
+@expresses("col2im", exactness=within(16))
+def col2im(
+    x: Tensor,
+    output_size: list[int],
+    kernel_size: list[int],
+    dilation: list[int],
+    padding: list[int],
+    stride: list[int],
+) -> Any:
+    """Windows that overlap, added up: a transposed convolution with kernels of a single one."""
+    high, wide = kernel_size
+    counts, full = [], []
+    for size, width, far, pad, step in zip(output_size, kernel_size, dilation, padding, stride, strict=True):
+        counts.append((size + 2 * pad - far * (width - 1) - 1) // step + 1)
+        full.append((counts[-1] - 1) * step + far * (width - 1) + 1)
+    batched = x if x.dim() == 3 else x.unsqueeze(0)
+    channels = int(batched.shape[1]) // (high * wide)
+    kernels = torch.eye(high * wide).reshape(high * wide, 1, high, wide).repeat(channels, 1, 1, 1)
+    found = torch.nn.functional.conv_transpose2d(
+        batched.reshape(-1, channels * high * wide, *counts), kernels, stride=stride, dilation=dilation, groups=channels
+    )
+    for axis, (size, pad, length) in enumerate(zip(output_size, padding, full, strict=True), start=2):
+        if pad + size > length:
+            missing = list(found.shape)
+            missing[axis] = pad + size - length
+            found = torch.cat([found, torch.zeros(missing)], axis)
+        if pad or pad + size < found.shape[axis]:
+            found = torch.ops.aten.slice(found, axis, pad, pad + size)
+    return found if x.dim() == 3 else found.squeeze(0)
+
+
+@expresses("constant_pad_nd", unless=lambda given: min(given["pad"], default=0) >= 0)
+def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
+    """A number around a tensor; what is negative cuts."""
+    for at in range(len(pad) // 2):
+        axis = x.dim() - 1 - at
+        before, after = (min(0, one) for one in pad[2 * at : 2 * at + 2])
+        if before or after:
+            x = torch.ops.aten.slice(x, axis, -before, x.shape[axis] + after)
+    rest = [max(0, one) for one in pad]
+    return torch.constant_pad_nd(x, rest, value) if any(rest) else x
+
+
+def _is_plain_padding(given: dict[str, Any]) -> bool:
+    pad, mode = given["pad"], given["mode"]
+    return min(pad, default=0) >= 0 and (mode == "constant" or (mode != "circular" and len(pad) <= 4))
+
+
+@expresses("pad", unless=_is_plain_padding)
+def pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Any:
+    """Padding by other elements, in any direction; what is negative cuts."""
+    if mode == "constant":
+        return torch.constant_pad_nd(x, pad, value or 0.0)
+    for at in range(len(pad) // 2):
+        axis = x.dim() - 1 - at
+        before, after = pad[2 * at : 2 * at + 2]
+        if not before and not after:
+            continue
+        size = int(x.shape[axis])
+        wanted = range(-before, size + after)
+        match mode:
+            case "circular":
+                places = [one % size for one in wanted]
+            case "replicate":
+                places = [min(max(one, 0), size - 1) for one in wanted]
+            case _:
+                turn = max(1, 2 * (size - 1))
+                places = [min(one % turn, turn - one % turn) for one in wanted]
+        x = torch.index_select(x, axis, torch.tensor(places))
+    return x

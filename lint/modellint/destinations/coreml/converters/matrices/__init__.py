@@ -1,0 +1,1 @@
+"""Converters of linear algebra and Fourier transforms."""

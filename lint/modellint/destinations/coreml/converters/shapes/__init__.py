@@ -1,0 +1,1 @@
+"""Converters of shapes, reductions, and tensors of more than five dimensions."""

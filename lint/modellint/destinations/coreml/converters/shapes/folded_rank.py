@@ -1,0 +1,89 @@
+"""What a tensor of more than five dimensions is held as: one of fewer, with the same elements in the same order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private.operator_tables import mb
+
+LIMIT = 5
+
+
+class Stays(Exception):
+    """An operation that cannot be done on fewer axes."""
+
+
+def joined(keys: Sequence[Any], sizes: Sequence[int]) -> list[list[int]]:
+    """Neighbouring axes with the same key, together; axes of size one go with any."""
+    groups: list[list[int]] = []
+    last: Any = None
+    for axis, key in enumerate(keys):
+        if groups and (key == last or sizes[axis] == 1):
+            groups[-1].append(axis)
+        elif groups and all(sizes[one] == 1 for one in groups[-1]):
+            groups[-1].append(axis)
+            last = key
+        else:
+            groups.append([axis])
+            last = key
+    return groups
+
+
+def sizes_together(groups: Sequence[Sequence[int]], sizes: Sequence[int]) -> list[int]:
+    """The sizes of axes that are joined. Raises ``Stays`` where too many are left."""
+    found = [math.prod(sizes[axis] for axis in group) for group in groups]
+    if len(found) > LIMIT:
+        raise Stays(f"{len(found)} axes are left")
+    return found
+
+
+class Narrow:
+    """The wide tensors of one block, and what they are held as."""
+
+    def __init__(self) -> None:
+        self._held: dict[Any, Any] = {}
+        self.before: Any = None
+        """The operation that is being replaced."""
+
+    def holds(self, variable: Any) -> bool:
+        """Whether a variable is wide, and held as a narrow one."""
+        return variable in self._held
+
+    def held_as(self, variable: Any) -> Any:
+        """What a variable is held as, or itself."""
+        return self._held.get(variable, variable)
+
+    def hold(self, variable: Any, narrow: Any) -> None:
+        """Hold a wide variable as a narrow one."""
+        self._held[variable] = narrow
+
+    def shaped(self, variable: Any, shape: Sequence[int]) -> Any:
+        """A variable's elements in another shape."""
+        if variable.val is not None:
+            return mb.const(val=np.asarray(variable.val).reshape(list(shape)), before_op=self.before)
+        found = self.held_as(variable)
+        if tuple(found.shape) == tuple(shape):
+            return found
+        return mb.reshape(x=found, shape=list(shape), before_op=self.before)
+
+
+def sizes_of(variable: Any) -> list[int]:
+    """The sizes of a variable's axes. Raises ``Stays`` where one is not known."""
+    if any(private.is_symbolic(size) for size in variable.shape):
+        raise Stays("a size is not known before a run")
+    return [int(size) for size in variable.shape]
+
+
+def is_wide(variable: Any) -> bool:
+    """Whether a variable has more axes than Core ML has."""
+    return private.rank_of(variable) > LIMIT
+
+
+def made(operation: Any, inputs: dict[str, Any]) -> Any:
+    """The same operation on other inputs, before it."""
+    return getattr(mb, operation.op_type)(**inputs, before_op=operation)

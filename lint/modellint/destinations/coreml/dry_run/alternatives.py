@@ -1,0 +1,184 @@
+"""What else converts a model that `ct.convert` refuses, or turns into something else: tried, before it is told."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from modellint.data.supplied_converters import EXPORT
+from modellint.results.verdict import NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
+from modellint.settings import TARGETS
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.destinations.coreml.converters import Used
+    from modellint.live.subject import Subject
+
+_NEWEST_TRIED = 18
+"""The iOS of the newest deployment target that is tried: what is newer has no more operations that a conversion needs."""
+_HOPELESS = ("missing", "capture")
+"""Kinds of what stands in the way whatever the deployment target is."""
+_COSTS = 3.0
+"""Of the time that the dry runs took what one more may take, with all that is around it."""
+
+
+class Silent(NamedTuple):
+    """A finding by which a model converts without a word into something else."""
+
+    code: str
+    operator: str | None
+    routes: tuple[str, ...]
+
+
+def ways(subject: Subject, silent: Sequence[Silent] = (), end: float = math.inf) -> Ways:
+    """What else converts the model of a subject.
+
+    ``silent`` are the findings by which it converts to something else. Nothing is tried that might take longer than ``end``, by
+    the clock of ``time.monotonic``.
+    """
+    chosen = choose(subject.verdicts, subject.destination.frontend)
+    if chosen is None or chosen.convertible is None:
+        return NO_WAYS
+    search = _Search(subject, chosen, silent, end)
+    return NO_WAYS if chosen.convertible and not search.lies(chosen.route) else search.found()
+
+
+class _Search:
+    """One model, and what is tried with it."""
+
+    def __init__(self, subject: Subject, chosen: Verdict, silent: Sequence[Silent], end: float) -> None:
+        assert subject.inputs is not None
+        self._subject = subject
+        self._inputs = subject.inputs
+        self._chosen = chosen
+        self._silent = silent
+        self._end = end
+        self._cost = _COSTS * sum(sum(one.seconds) for one in subject.verdicts)
+        self._tried = {one.route: one for one in subject.verdicts}
+
+    def lies(self, route: str) -> bool:
+        """Whether a finding says that a route leads to something else."""
+        return any(route in one.routes for one in self._silent)
+
+    def found(self) -> Ways:
+        """Everything that was tried and converts."""
+        exported = self._exported()
+        others = list(self._routes())
+        if not (others and self._chosen.convertible):
+            others += self._newer()
+        if exported is None or (self._chosen.convertible and not exported.supplied):
+            return Ways(tuple(others))
+        return exported._replace(options=(EXPORT, *others))
+
+    def _in_time(self) -> bool:
+        return time.monotonic() + self._cost < self._end
+
+    def _exported(self) -> Ways | None:
+        """What an export supplies and fixes, if it converts the model then, and that answers what findings say of it."""
+        from modellint.live.fix import fixed_copy
+
+        subject = self._subject
+        model = subject.model
+        fixed: tuple[str, ...] = ()
+        while self._in_time():
+            given = self._supplied(model)
+            if given is not None or fixed:
+                return None if given is None else Ways(supplied=given, fixed=fixed)
+            try:
+                copy = fixed_copy(subject.model, self._inputs, subject.destination, subject.project)
+            except Exception:
+                # What cannot be copied, an export cannot fix either.
+                return None
+            model, fixed = copy.model, tuple(dict.fromkeys(one.code for one in copy.applied))
+            if not fixed:
+                return None
+        return None
+
+    def _supplied(self, model: nn.Module) -> tuple[Supply, ...] | None:
+        """The converters of ours that are needed by the first route that converts; None where none does."""
+        from modellint.destinations.coreml.dry_run.dry_run import supplied_run
+
+        subject = self._subject
+        asked = subject.destination.frontend
+        for route in ROUTES if asked == "auto" else (asked,):
+            verdict, used = supplied_run(model, self._inputs, route, subject.destination, subject.project)
+            operators = {one.operator for one in used}
+            left = [one for one in self._silent if one.operator not in operators]
+            if verdict.convertible and not any(route in one.routes for one in left):
+                return tuple(self._needed(used))
+        return None
+
+    def _needed(self, used: Sequence[Used]) -> Iterator[Supply]:
+        """What took part and is needed: not what is only more exact than coremltools' own."""
+        refused = {one.operator for one in self._chosen.blockers} | {one.operator for one in self._silent}
+        for one in used:
+            if one.kind == "supplied" or one.operator in refused:
+                yield Supply(one.operator, one.exactness, one.kind)
+
+    def _routes(self) -> Iterator[str]:
+        """Other routes that convert, of which no finding says that they lie."""
+        for route in ROUTES:
+            if route == self._chosen.route or self.lies(route):
+                continue
+            if route not in self._tried and self._in_time():
+                self._tried[route] = self._run(route, self._subject.destination.target)
+            if route in self._tried and self._tried[route].convertible:
+                yield f"--frontend {route}"
+
+    def _newer(self) -> Iterator[str]:
+        """The oldest newer deployment target for which it converts."""
+        asked = self._subject.destination.frontend
+        routes = [self._chosen.route, *(route for route in ROUTES if route != self._chosen.route and asked == "auto")]
+        for route in routes:
+            if self.lies(route) or route not in self._tried:
+                continue
+            at = self._oldest(route, self._tried[route].blockers)
+            if at is not None:
+                needs_route = asked == "auto" and route == "export" and self.lies("trace")
+                yield f"--frontend {route} --deployment-target {at}" if needs_route else f"--deployment-target {at}"
+                return
+
+    def _oldest(self, route: str, blockers: Sequence[Blocker]) -> str | None:
+        if not blockers or any(one.kind in _HOPELESS for one in blockers):
+            return None
+        needed = [TARGETS[one.detail] for one in blockers if one.kind == "target" and one.detail in TARGETS]
+        newer = self._targets()
+        if needed:
+            first = next((one for one in newer if TARGETS[one] >= max(needed)), None)
+            tries = [first] if first is not None else []
+            tries += [one for one in newer[-1:] if one != first and TARGETS[one] > max(needed)]
+        else:
+            tries = newer[-1:]
+        for at in tries:
+            if not self._in_time():
+                return None
+            if self._run(route, at).convertible:
+                if needed and at == tries[0]:
+                    return at
+                between = [
+                    one for one in newer if TARGETS[one] < TARGETS[at] and TARGETS[one] >= max(needed, default=0)
+                ]
+                older = (one for one in between if self._in_time() and self._run(route, one).convertible)
+                return next(older, at)
+        return None
+
+    def _targets(self) -> list[str]:
+        """Newer deployment targets of the same system, the oldest first."""
+        subject = self._subject.destination
+        system = re.sub(r"\d+", "", subject.target)
+        return [
+            name
+            for name, ios in TARGETS.items()
+            if re.sub(r"\d+", "", name) == system and subject.ios < ios <= _NEWEST_TRIED
+        ]
+
+    def _run(self, route: str, target: str) -> Verdict:
+        from modellint.destinations.coreml.dry_run.dry_run import dry_run
+
+        subject = self._subject
+        destination: Any = subject.destination._replace(target=target)
+        return dry_run(subject.model, self._inputs, route, destination, subject.project)

@@ -1,0 +1,74 @@
+"""How a function says that it is an operation of MIL."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_CONTEXT = ("opset", "declared")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of MIL.
+
+    Args:
+        compute: The function. Its parameters are named as the operation's inputs. One that is annotated as a ``Tensor``
+            is given tensors, every other one Python's numbers, strings and lists; an input that a program leaves out
+            is not given. Two further names may be asked for: ``opset`` (15 to 26: the iOS version that the operation's
+            definition is of) and ``declared`` (the output variables: tuple of `Declared`).
+        tensors: Names of the parameters that take tensors.
+        context: Which of ``opset`` and ``declared`` are asked for.
+        moves: Results are numbers of the inputs, moved: rounding them would change nothing.
+    """
+
+    compute: Callable[..., Any]
+    tensors: frozenset[str]
+    context: frozenset[str]
+    moves: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An output as the program declares it: MIL's name of the element type, and sizes (``None``: not known)."""
+
+    dtype: str
+    shape: tuple[int | None, ...] | None
+
+
+class Refusal(Exception):
+    """An operation is used in a way that has no agreed meaning, or none that is known here."""
+
+
+_registry: dict[str, Operation] = {}
+
+
+def operation(*names: str, moves: bool = False) -> Callable[[_Function], _Function]:
+    """Register a function as the operation called ``names`` (default: the function's own name)."""
+
+    def register(function: _Function) -> _Function:
+        parameters = inspect.signature(function).parameters
+        tensors = frozenset(name for name, one in parameters.items() if "Tensor" in str(one.annotation))
+        context = frozenset(_CONTEXT) & frozenset(parameters)
+        made = Operation(function, tensors, context, moves)
+        for name in names or (function.__name__.rstrip("_"),):
+            _registry[name] = made
+        return function
+
+    return register
+
+
+@cache
+def operations() -> dict[str, Operation]:
+    """All operations that can be executed, by name."""
+    from modellint.destinations.coreml.mil import operations as package
+
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+    return _registry

@@ -1,0 +1,186 @@
+"""What is known of the operators that a name stands for: converters, routes, versions, targets."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from typing import NamedTuple
+
+from modellint.data.coreml_operators import EXPORT_SINCE, ROWS, VERSIONS
+from modellint.data.operator_lookup import public_name, table_version
+from modellint.data.supplied_converters import exactness
+from modellint.rule import Hint, Rule
+
+
+class Unknown(Exception):
+    """A name that stands for no operator; the message names the nearest that do."""
+
+
+class Route(NamedTuple):
+    """One way to Core ML."""
+
+    since: str | None
+    """The version of coremltools since which it converts; None: none does."""
+    decomposed: bool = False
+    """Whether it needs core ATen decompositions."""
+
+
+class Support(NamedTuple):
+    """What is known of one operator, or of one name of PyTorch's API where that is all there is."""
+
+    operator: str
+    """As in ``aten::fmod``."""
+    names: tuple[str, ...]
+    """Functions, methods and layers that run it, as far as they have limits."""
+    converter: bool
+    """Whether the version that was asked about has a converter of that name."""
+    trace: Route
+    export: Route
+    target: int
+    """The iOS that it needs."""
+    hints: tuple[Hint, ...] = ()
+    exactness: str | None = None
+    """How exact the converter is that an export supplies, or mends coremltools' own with; None where it has none."""
+
+    def converts(self, route: Route, version: str | None) -> bool:
+        """Whether it converts by one of the routes at a version."""
+        return route.since is not None and VERSIONS.index(route.since) <= table_version(version)
+
+
+def support(name: str, version: str | None, rules: Iterable[Rule] = ()) -> Support:
+    """What is known of a name: an operator, or a function, method or layer. Raises ``Unknown``."""
+    text, listed = _long(name), list(rules)
+    kind = _kind(text)
+    rows = [text] if text in ROWS else _rows_of(kind)
+    if rows:
+        found = _of_rows(rows, version)
+    elif kind in _converters()[0]:
+        found = _of_converter(kind, version)
+    elif any(_hints(text, listed)):
+        # Some uses are refused, so others convert.
+        found = Support(text, (), True, Route(VERSIONS[0]), Route(VERSIONS[EXPORT_SINCE]), 15)
+    else:
+        raise Unknown(_unknown(name))
+    named = () if text == found.operator else _hints(text, listed)
+    hints = tuple(dict.fromkeys((*_hints(found.operator, listed), *named)))
+    return found._replace(hints=hints, exactness=exactness(found.operator))
+
+
+def everything(version: str | None, rules: Iterable[Rule] = ()) -> Iterator[Support]:
+    """All operators that there is something to say about, by name."""
+    listed = list(rules)
+    for kind in sorted({*_by_kind(), *_converters()[0]}):
+        rows = _rows_of(kind)
+        one = _of_rows(rows, version) if rows else _of_converter(kind, version)
+        yield one._replace(hints=tuple(_hints(one.operator, listed)), exactness=exactness(one.operator))
+
+
+def _hints(operator: str, rules: Sequence[Rule]) -> Iterator[Hint]:
+    for rule in rules:
+        yield from rule.hints(operator)
+
+
+@lru_cache
+def _converters() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Each name of a converter with the first version that has it, and with the first that lost it."""
+    data = json.loads(resources.files("modellint.data").joinpath("coreml_converters.json").read_text("utf-8"))
+    return data["since"], data["until"]
+
+
+@lru_cache
+def _by_kind() -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name, row in ROWS.items():
+        found[row[0]] = (*found.get(row[0], ()), name)
+    return found
+
+
+def _rows_of(kind: str) -> Sequence[str]:
+    """The names that run an operator; where it has a converter, those that run little else."""
+    names = _by_kind().get(kind, ())
+    if kind not in _converters()[0]:
+        return names
+    return [name for name in names if _snake(name).rstrip("_") in (kind, kind.removeprefix("linalg_"))]
+
+
+def _snake(name: str) -> str:
+    """`torch.nn.LayerNorm` as `layer_norm`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name.rpartition(".")[2]).lower()
+
+
+def _of_rows(names: Sequence[str], version: str | None) -> Support:
+    """The best that any of the names of one operator comes to."""
+    rows = [ROWS[name] for name in names]
+    kind = rows[0][0]
+    plain = max(min(export for _, _, export, _, _ in rows), EXPORT_SINCE)
+    decomposed = max(min(core for _, _, _, core, _ in rows), EXPORT_SINCE)
+    return Support(
+        "aten::" + kind,
+        tuple(names),
+        _has_converter(kind, version),
+        Route(_version(min(trace for _, trace, _, _, _ in rows))),
+        Route(_version(min(plain, decomposed)), decomposed < plain),
+        min(ios for _, _, _, _, ios in rows),
+    )
+
+
+def _of_converter(kind: str, version: str | None) -> Support:
+    since, until = _converters()
+    first = VERSIONS.index(since[kind])
+    gone = kind in until and table_version(version) >= VERSIONS.index(until[kind])
+    trace, export = (None, None) if gone else (first, max(first, EXPORT_SINCE))
+    routes = Route(_version(trace)), Route(_version(export))
+    return Support("aten::" + kind, (), _has_converter(kind, version), *routes, 15)
+
+
+def _has_converter(kind: str, version: str | None) -> bool:
+    since, until = _converters()
+    at = table_version(version)
+    if kind not in since or VERSIONS.index(since[kind]) > at:
+        return False
+    return not (kind in until and VERSIONS.index(until[kind]) <= at)
+
+
+def _version(at: int | None) -> str | None:
+    return None if at is None or at >= len(VERSIONS) else VERSIONS[at]
+
+
+_SHORT = {
+    "F.": "torch.nn.functional.",
+    "nn.": "torch.nn.",
+    "Tensor.": "torch.Tensor.",
+    "functional.": "torch.nn.functional.",
+}
+
+
+def _long(name: str) -> str:
+    """A name as the table spells it."""
+    for short, long in _SHORT.items():
+        if name.startswith(short):
+            name = long + name.removeprefix(short)
+    return public_name(name)
+
+
+def _kind(name: str) -> str:
+    """The operator that a name is likely to stand for: `nn.LayerNorm` is `layer_norm`, `torch.Tensor.add_` is `add`."""
+    last = name.rpartition("::")[2].removeprefix("torch.ops.aten.")
+    kinds = [last, last.removesuffix(".default"), last.partition(".")[0]]
+    word = last.rpartition(".")[2]
+    snake = _snake(last)
+    kinds += [word, word.rstrip("_"), snake, snake.replace("_", ""), re.sub(r"_?[123]d$", "", snake)]
+    known = {*_by_kind(), *_converters()[0]}
+    if not name.startswith(("torch.", "aten::")) and "." in name and last not in known:
+        return last
+    return next((kind for kind in kinds if kind in known), last)
+
+
+def _unknown(name: str) -> str:
+    words = {*_by_kind(), *_converters()[0], *ROWS}
+    near = difflib.get_close_matches(_long(name), words, 3) or difflib.get_close_matches(
+        name.rpartition(".")[2].rpartition("::")[2].lower(), words, 3
+    )
+    return f"no operator is known as {name!r}" + (f": did you mean {' or '.join(near)}?" if near else "")

@@ -1,0 +1,1 @@
+"""Saved packages: their files, their interface, and predictions with them."""

@@ -1,0 +1,260 @@
+"""A package's inputs, outputs and states: what coremltools is told of them, and what a saved package says."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from modellint.destinations.coreml.capture.routes import Traced
+from modellint.destinations.coreml.private.entry_points import ct
+from modellint.destinations.coreml.private.mil_programs import declared_shape
+from modellint.results.exported import Feature
+from modellint.session.export_options import Image, Metadata, OptionError, Options
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.destinations.coreml.capture import routes
+    from modellint.live.subject import Inputs
+
+_ARRAYS = {"FLOAT16": "float16", "FLOAT32": "float32", "DOUBLE": "float64", "INT32": "int32", "INT8": "int8"}
+_COLORS = {"rgb": "RGB", "bgr": "BGR", "grayscale": "GRAYSCALE"}
+
+
+def argument_names(model: nn.Module, inputs: Inputs) -> list[str]:
+    """The names of the arguments that the inputs are for, in the order of ``forward``; empty where they have none."""
+    parameters = inspect.signature(model.forward).parameters
+    positional = [
+        name for name, one in parameters.items() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(inputs.args) > len(positional):
+        return []
+    given = {*positional[: len(inputs.args)], *inputs.kwargs}
+    return [*(name for name in parameters if name in given), *(name for name in given if name not in parameters)]
+
+
+def ordered(model: nn.Module, inputs: Inputs) -> Inputs:
+    """The same inputs, with keyword arguments in the order of ``forward``, which is that of a package's inputs."""
+    order = {name: at for at, name in enumerate(argument_names(model, inputs))}
+    names = sorted(inputs.kwargs, key=lambda name: order.get(name, len(order)))
+    return inputs._replace(kwargs={name: inputs.kwargs[name] for name in names})
+
+
+def check_images(model: nn.Module, inputs: Inputs, images: Sequence[Image]) -> None:
+    """See that each image is an argument of the shape that Core ML gives an image. Raises ``OptionError``."""
+    values = named_values(model, inputs)
+    for one in images:
+        if one.name not in values:
+            raise OptionError(f"--image {one.name}: the model's arguments are {', '.join(values) or 'without names'}")
+        value = values[one.name]
+        shape = tuple(value.shape) if isinstance(value, Tensor) else ()
+        if len(shape) != 4 or shape[:2] != (1, one.channels):
+            wanted = f"1x{one.channels}xHEIGHTxWIDTH"
+            got = "x".join(map(str, shape)) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise OptionError(
+                f"--image {one.name}: a {one.layout} image is a tensor of {wanted}, and the input is {got}"
+            )
+        if any(which % 4 < 2 for which in _flexible(inputs, one.name, list(values).index(one.name))):
+            raise OptionError(
+                f"--image {one.name}: an image may be flexible in its height and width, and in nothing else"
+            )
+
+
+def _flexible(inputs: Inputs, name: str, at: int) -> Mapping[int, tuple[int, int]]:
+    """The bounds of an argument's dimensions, by its name or position."""
+    keys: tuple[str | int, ...] = (name, at, str(at))
+    return next((inputs.flexible[key] for key in keys if key in inputs.flexible), {})
+
+
+def named_values(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
+    """The inputs by the names of their arguments."""
+    names = argument_names(model, inputs)
+    values = dict(zip(names, inputs.args, strict=False)) if len(names) >= len(inputs.args) else {}
+    return {**values, **inputs.kwargs}
+
+
+def conversion_options(
+    model: nn.Module, inputs: Inputs, captured: routes.Captured, options: Options, states: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    """What `ct.convert` is given beside a captured model: types of inputs, states, outputs' names and labels."""
+    found: dict[str, Any] = {}
+    if isinstance(captured, Traced):
+        names = argument_names(model, inputs)
+        types = captured.types if len(names) != len(captured.types) else list(_named(captured.types, names))
+        found["inputs"] = [_image_type(one, options.images) for one in types]
+        if options.states and states:
+            found["states"] = [
+                ct.StateType(ct.TensorType(shape=tuple(value.shape), dtype=np.float16), name=name)
+                for name, value in states.items()
+            ]
+    elif options.images or inputs.flexible:
+        found["inputs"] = [_image_type(one, options.images) for one in _exported_types(captured.program, model, inputs)]
+    if options.labels:
+        name = options.output_names[0] if options.output_names else None
+        found["classifier_config"] = ct.ClassifierConfig(list(options.labels), predicted_feature_name=name)
+    elif options.output_names:
+        found["outputs"] = [ct.TensorType(name=name) for name in options.output_names]
+    return found
+
+
+def _named(types: Sequence[Any], names: Sequence[str]) -> Iterator[Any]:
+    for one, name in zip(types, names, strict=True):
+        if isinstance(one, ct.TensorType):
+            one.name = name
+        yield one
+
+
+def _exported_types(program: Any, model: nn.Module, inputs: Inputs) -> Iterator[Any]:
+    """Types with the bounds that were asked for: an export's own begin at 2, as it takes a size of one for a constant."""
+    taken = program.graph_signature.user_inputs
+    values = named_values(model, inputs)
+    names = list(values)
+    # What an export holds to be of one size is so to coremltools too.
+    known: dict[str, Any] = {}
+    for node in program.graph.nodes:
+        like = node.meta.get("val") if node.op == "placeholder" and node.name in taken else None
+        if not isinstance(like, Tensor):
+            continue
+        flexible = _flexible(inputs, node.name, names.index(node.name)) if node.name in values else {}
+        if not flexible:
+            yield ct.TensorType(name=node.name)
+            continue
+        bounds = {which % like.dim(): limits for which, limits in flexible.items()}
+        shape: list[Any] = []
+        for which, size in enumerate(like.shape):
+            if isinstance(size, int) or which not in bounds:
+                shape.append(size)
+            else:
+                low, high = bounds[which]
+                default = int(values[node.name].shape[which])
+                shape.append(known.setdefault(str(size), ct.RangeDim(low, high, default=default)))
+        yield ct.TensorType(name=node.name, shape=tuple(shape))
+
+
+def _image_type(one: Any, images: Sequence[Image]) -> Any:
+    image = next((image for image in images if image.name == getattr(one, "name", None)), None)
+    if image is None:
+        return one
+    bias: Any = list(image.bias) or None
+    if bias is not None and image.channels == 1:
+        (bias,) = bias
+    return ct.ImageType(
+        name=one.name,
+        shape=one.shape,
+        scale=image.scale,
+        bias=bias,
+        color_layout=getattr(ct.colorlayout, _COLORS[image.layout]),
+    )
+
+
+def check_outputs(outputs: Sequence[Tensor], options: Options) -> None:
+    """See that labels and names fit what the model returns. Raises ``OptionError``."""
+    if options.labels:
+        if len(outputs) != 1:
+            raise OptionError(f"--labels: a classifier returns one tensor, and the model returns {len(outputs)}")
+        if outputs[0].numel() != len(options.labels) or not outputs[0].is_floating_point():
+            raise OptionError(
+                f"--labels: there are {len(options.labels)} labels, and the model returns {outputs[0].numel()} numbers "
+                f"({'x'.join(map(str, outputs[0].shape))}, {str(outputs[0].dtype).removeprefix('torch.')})"
+            )
+    wanted = 1 if options.labels else len(outputs)
+    if options.output_names and len(options.output_names) != wanted:
+        of = "a classifier's label" if options.labels else "outputs"
+        raise OptionError(f"--output-name: {len(options.output_names)} names for {wanted} {of}")
+
+
+def about_labels(outputs: Sequence[Tensor], options: Options) -> Iterator[str]:
+    """What is to be told of a classifier whose outputs are no probabilities."""
+    if options.labels:
+        values = outputs[0].detach().to(torch.float64)
+        if bool((values < -1e-3).any()) or abs(float(values.sum()) - 1) > 1e-2:
+            yield "the model's outputs are no probabilities, and neither are the package's: end the model in a softmax"
+
+
+def describe(mlmodel: Any, metadata: Metadata) -> None:
+    """Write metadata into a model. Raises ``OptionError`` for an input or output that it does not have."""
+    for attribute, text in (
+        ("author", metadata.author),
+        ("license", metadata.license),
+        ("short_description", metadata.description),
+        ("version", metadata.version),
+    ):
+        if text:
+            setattr(mlmodel, attribute, text)
+    description = mlmodel.get_spec().description
+    for option, held, texts, features in (
+        ("--input-description", mlmodel.input_description, metadata.inputs, description.input),
+        ("--output-description", mlmodel.output_description, metadata.outputs, description.output),
+    ):
+        known = [one.name for one in features]
+        for name, text in texts:
+            if name not in known:
+                raise OptionError(f"{option} {name}: the package has {', '.join(known)}")
+            held[name] = text
+
+
+def features(spec: Any, program: Any) -> tuple[tuple[Feature, ...], tuple[Feature, ...], tuple[Feature, ...]]:
+    """The inputs, outputs and states of a specification; its program knows the shapes that vary with the inputs'."""
+    described = spec.description
+    label = described.predictedFeatureName
+    shapes = {one.name: declared_shape(one) for one in program.functions["main"].outputs}
+    inputs, outputs, states = (
+        tuple(_feature(one, label) for one in group) for group in (described.input, described.output, described.state)
+    )
+    outputs = tuple(
+        one._replace(shape=one.shape or _known(shapes.get(one.name))) if one.kind == "tensor" else one
+        for one in outputs
+    )
+    return inputs, outputs, states
+
+
+def _known(shape: Sequence[int | None] | None) -> str:
+    return "" if shape is None else "x".join("?" if size is None else str(size) for size in shape) or "scalar"
+
+
+def _feature(one: Any, label: str) -> Feature:
+    kind = one.type.WhichOneof("Type")
+    told = one.shortDescription
+    match kind:
+        case "multiArrayType":
+            return Feature(one.name, "tensor", _dtype(one.type.multiArrayType), _shape(one.type.multiArrayType), told)
+        case "stateType":
+            array = one.type.stateType.arrayType
+            return Feature(one.name, "state", _dtype(array), _shape(array), told)
+        case "imageType":
+            image = one.type.imageType
+            values = image.DESCRIPTOR.enum_types_by_name["ColorSpace"].values_by_number
+            return Feature(one.name, "image", values[image.colorSpace].name, _image_size(image), told)
+        case "stringType" | "int64Type":
+            return Feature(one.name, "label" if one.name == label else "tensor", kind.removesuffix("Type"), "", told)
+        case "dictionaryType":
+            return Feature(one.name, "probabilities", "float", "", told)
+    return Feature(one.name, str(kind), "", "", told)
+
+
+def _dtype(array: Any) -> str:
+    name = array.DESCRIPTOR.enum_types_by_name["ArrayDataType"].values_by_number[array.dataType].name
+    return _ARRAYS.get(str(name), str(name).lower())
+
+
+def _shape(array: Any) -> str:
+    flexible = array.WhichOneof("ShapeFlexibility")
+    if flexible == "shapeRange":
+        return "x".join(_span(one.lowerBound, one.upperBound) for one in array.shapeRange.sizeRanges)
+    return "x".join(map(str, array.shape))
+
+
+def _image_size(image: Any) -> str:
+    if image.WhichOneof("SizeFlexibility") == "imageSizeRange":
+        spans = image.imageSizeRange
+        return "x".join(_span(one.lowerBound, one.upperBound) for one in (spans.heightRange, spans.widthRange))
+    return f"{image.height}x{image.width}"
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}..{high}" if high > 0 else f"{low}.."

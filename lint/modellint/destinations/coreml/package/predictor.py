@@ -1,0 +1,163 @@
+"""A converted program that predicts as Core ML would: inputs and outputs in the order of the model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from modellint.destinations.coreml.capture.graph_interpreter import sanitized
+from modellint.destinations.coreml.mil.executor import Executor, Observer
+from modellint.destinations.coreml.mil.operation import operations
+from modellint.destinations.coreml.private.mil_programs import dtype_name, is_state, output_names
+
+
+class Misfit(Exception):
+    """A program takes other inputs than the model; the message says which."""
+
+
+class Predictor:
+    """A program, and the states that it starts with.
+
+    Args:
+        program: A MIL program.
+        buffers: The model's tensors by name: a state that is called like one starts with its value, others with zeros.
+        names: Of the model's arguments; where the program's inputs are called like them, that is their order.
+        prepared: What is done to a tensor of the model's before the program's input of that name takes it.
+        rounds: Whether fp16 numbers are rounded to half precision.
+
+    Raises:
+        UnknownOperations: For a program that cannot be executed.
+    """
+
+    def __init__(
+        self,
+        program: Any,
+        buffers: Mapping[str, Tensor] | None = None,
+        names: Sequence[str] = (),
+        prepared: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
+        *,
+        rounds: bool = True,
+    ) -> None:
+        self.program = program
+        self.executor = Executor(program, rounds=rounds)
+        order = [sanitized(name) for name in names]
+        self.input_names = order if set(order) == set(self.executor.inputs) else list(self.executor.inputs)
+        """In the order of the model's own."""
+        self._prepared = prepared or {}
+        self.output_names = output_names(program)
+        known = {sanitized(name): value.detach().clone() for name, value in (buffers or {}).items()}
+        self._initial = {name: known.get(name, held) for name, held in self.executor.states.items()}
+        self.is_stateful = bool(self._initial)
+
+    def __call__(self, leaves: Sequence[Any], count: int = 1, observe: Observer | None = None) -> list[list[Tensor]]:
+        """The outputs of ``count`` predictions in a row on the same inputs, flat as the model gives them; the last is observed.
+
+        Raises ``Misfit``, and ``ExecutionError`` where the program cannot be run.
+        """
+        return self.in_a_row([leaves] * count, observe)
+
+    def in_a_row(self, steps: Sequence[Sequence[Any]], observe: Observer | None = None) -> list[list[Tensor]]:
+        """The same of predictions that have inputs each."""
+        self.executor.begin(self._initial)
+        found = []
+        for at, leaves in enumerate(steps, 1):
+            results = self.executor(self.named(leaves), observe if at == len(steps) else None)
+            found.append([results[name] for name in self.output_names])
+        return found
+
+    def named(self, leaves: Sequence[Any]) -> dict[str, Tensor]:
+        """The inputs by the names that the program has for them. Raises ``Misfit``."""
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if len(tensors) != len(self.executor.inputs):
+            raise Misfit(f"the program takes {len(self.executor.inputs)} inputs, the model {len(tensors)}")
+        given = {}
+        for name, tensor in zip(self.input_names, tensors, strict=True):
+            declared = self.executor.inputs[name]
+            # A number on its own is a tensor of one element to Core ML.
+            is_wrapped = not tensor.dim() and declared.shape == (1,)
+            given[name] = tensor.reshape(1) if is_wrapped else tensor
+            shape = declared.shape
+            if shape is not None and (
+                len(shape) != given[name].dim()
+                or any(a is not None and a != b for a, b in zip(shape, given[name].shape, strict=True))
+            ):
+                raise Misfit(f"the input {name} is of the shape {_shown(shape)}, and not {_shown(tuple(tensor.shape))}")
+            if name in self._prepared:
+                given[name] = self._prepared[name](given[name])
+        return given
+
+    def decompressed(self) -> list[Tensor]:
+        """The weights that compressed ones stand for."""
+        return self.executor.expanded
+
+    def unrounded(self) -> Predictor:
+        """The same, with fp16 numbers that are not rounded."""
+        twin = copy(self)
+        twin.executor = Executor(self.program, rounds=False)
+        return twin
+
+
+def keeps_states(program: Any) -> bool:
+    """Whether a program has states, which Core ML keeps in float16 whatever the program computes in."""
+    return any(is_state(one) for function in program.functions.values() for one in function.inputs.values())
+
+
+def is_compressed(program: Any) -> bool:
+    """Whether a program has compressed weights."""
+    return any(one.op_type.startswith("constexpr_") for one in _operations(program))
+
+
+def computes_in_half(program: Any) -> bool:
+    """Whether a program does arithmetic in float16.
+
+    Operations that move numbers or cast them do none, nor is it rounded where truth values or integers are added up in float16,
+    as coremltools has them gathered.
+    """
+    known = operations()
+    exact: set[Any] = set()
+    for one in _operations(program):
+        given = [variable for held in one.inputs.values() for variable in _variables(held)]
+        if one.op_type == "const":
+            if _is_whole(one.outputs[0].val):
+                exact.update(one.outputs)
+            continue
+        is_exact = all(variable in exact or dtype_name(variable) not in _FLOATS for variable in given)
+        if is_exact:
+            exact.update(one.outputs)
+        moves = one.op_type in _OF_STATES or (one.op_type in known and known[one.op_type].moves)
+        if not is_exact and not moves and any(dtype_name(variable) == "fp16" for variable in one.outputs):
+            return True
+    return False
+
+
+def _operations(program: Any) -> Iterator[Any]:
+    pending = [block for function in program.functions.values() for block in (function,)]
+    while pending:
+        for one in pending.pop().operations:
+            yield one
+            pending.extend(one.blocks)
+
+
+def _variables(held: Any) -> Iterator[Any]:
+    if isinstance(held, (list, tuple)):
+        yield from held
+    elif held is not None:
+        yield held
+
+
+def _is_whole(value: Any) -> bool:
+    if not isinstance(value, (np.ndarray, np.generic)) or not np.issubdtype(np.asarray(value).dtype, np.floating):
+        return True
+    return value.size == 1 and bool(value == np.round(value))
+
+
+_FLOATS = frozenset({"fp16", "fp32"})
+_OF_STATES = frozenset({"const", "cast", "read_state", "coreml_update_state"})
+
+
+def _shown(shape: Sequence[int | None]) -> str:
+    return "x".join("?" if size is None else str(size) for size in shape) or "a scalar"

@@ -1,0 +1,38 @@
+"""Boundary values of sizes in a converted program: constants that integers are compared with, and divided by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from modellint.live.inputs.size_boundaries import Thresholds
+
+_COMPARED = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "minimum", "maximum"})
+_DIVIDED = frozenset({"mod", "floor_div"})
+
+
+def in_program(program: Any) -> Thresholds:
+    """What a MIL program holds sizes against."""
+    compared: dict[int, None] = {}
+    divisors: dict[int, None] = {}
+    for function in program.functions.values():
+        for one in function.operations:
+            if one.op_type in _COMPARED:
+                compared.update(dict.fromkeys(_constants(one)))
+            elif one.op_type in _DIVIDED:
+                divisors.update(dict.fromkeys(_constants(one)))
+    return Thresholds(tuple(compared), tuple(one for one in divisors if one > 1))
+
+
+def _constants(operation: Any) -> Iterator[int]:
+    for variable in operation.inputs.values():
+        value = getattr(variable, "val", None)
+        if (
+            value is not None
+            and np.ndim(value) == 0
+            and np.issubdtype(np.asarray(value).dtype, np.integer)
+            and value > 0
+        ):
+            yield int(value)

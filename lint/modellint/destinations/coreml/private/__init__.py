@@ -1,0 +1,1 @@
+"""coremltools' private names: nothing outside of this package uses them."""

@@ -1,0 +1,1 @@
+"""Verification: a converted program executed, and compared with PyTorch."""

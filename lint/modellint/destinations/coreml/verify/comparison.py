@@ -1,0 +1,484 @@
+"""A model against its converted programs, on one set of inputs after another."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from modellint.destinations.coreml.capture.routes import arguments
+from modellint.destinations.coreml.mil.compare import LIMIT, SNR, Difference, compare
+from modellint.destinations.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.package.predictor import Misfit, Predictor
+from modellint.destinations.coreml.package.size_constants import in_program
+from modellint.destinations.coreml.verify.reference_runs import STEPS, Raised, Reference, Row, copied
+from modellint.destinations.coreml.verify.tolerance import Judgement, Typical, Yardstick
+from modellint.destinations.coreml.verify.untrained_weights import untrained
+from modellint.live.inputs.size_boundaries import sizes, thresholds
+from modellint.live.inputs.variants import Case as Given
+from modellint.live.inputs.variants import lengths, variants
+from modellint.results.verification import AGREES, DIFFERS, UNDECIDED, Case, Output, worst
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.inputs.example import InputSpec
+    from modellint.live.subject import Inputs
+
+EXAMPLE = "the example"
+_OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"
+MOST_UNEQUAL = 0.1
+"""The share of integers or truth values that float16 may turn before it is thought not to be precise enough."""
+
+
+class Undecided(Exception):
+    """Nothing can be said; the message says why."""
+
+
+class Mismatch(NamedTuple):
+    """A comparison that failed."""
+
+    case: Given
+    label: str
+    predictions: int
+    """After how many in a row."""
+    outputs: tuple[int, ...]
+    """The positions of the outputs that differ; empty where the program could not be run."""
+    expected: list[Tensor]
+
+
+class Comparison:
+    """What has been compared, and how it came out.
+
+    Args:
+        model: Of any mode; it is run in evaluation mode, and left as it was.
+        inputs: The example; more are made after it.
+        specs: What the example was made from, for the ranges of integers.
+        seed: Where random numbers start.
+        budget: Seconds after which no further inputs are begun; with 0 only the example is compared.
+        cases: The sets of inputs, the example first; default: those of ``variants``.
+        end: The time, of ``time.monotonic``, by which to be done: what would take longer is left out.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        specs: Sequence[InputSpec] = (),
+        seed: int = 0,
+        budget: float = 0.0,
+        cases: Iterable[Given] | None = None,
+        end: float = math.inf,
+    ) -> None:
+        self.model = model
+        self.inputs = inputs
+        self.seed = seed
+        self.reference = Reference(model, seed)
+        self.notes: list[str] = []
+        self.cases: list[Case] = []
+        self.mismatch: Mismatch | None = None
+        """The first."""
+        self.failure = ""
+        """What is wrong with a program that has no outputs to compare."""
+        self.doubts: list[str] = []
+        """Why outputs that do not differ cannot be said to agree."""
+        self.weights_rounded = False
+        """Whether the weights of the program are kept in float16, so that outputs are held against what that does to them."""
+        self._given = variants(inputs, specs, seed, wide=True) if cases is None else cases
+        self._fixed_sizes = cases is not None
+        self._specs = specs
+        self._budget = budget
+        self._end = end
+        self.half_doubt = ""
+        """Why float16 cannot be judged."""
+        self.after: Callable[[], None] | None = None
+        """Called after each set of inputs."""
+        self._longest = 0.0
+        self._outputs: dict[int, Output] = {}
+        self._half: dict[int, Output] = {}
+        self._undefined: dict[int, tuple[int, str]] = {}
+        self._tied: dict[int, tuple[int, str]] = {}
+        self._scaled: dict[int, str] = {}
+        self._first: list[Tensor] = []
+        self._typical = Typical()
+        self._varied: set[int] = set()
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Of the float32 program, each from where it is worst."""
+        return tuple(self._outputs[at] for at in sorted(self._outputs))
+
+    @property
+    def half(self) -> tuple[Output, ...]:
+        """Of the float16 program, each from where it is worst."""
+        return tuple(self._half[at] for at in sorted(self._half))
+
+    def is_random(self) -> bool:
+        """Whether outputs depend on random numbers; where dropout alone draws them, it is switched off from here on.
+
+        Raises ``Undecided`` for a model that does not run.
+        """
+        if not self._varies():
+            return False
+        self.reference.drops = False
+        if self._varies():
+            self.reference.drops = True
+        return True
+
+    def _varies(self) -> bool:
+        try:
+            first, second = (self.reference(self.inputs, seed) for seed in (0, 1))
+        except Raised as error:
+            raise Undecided(f"the model does not run: {error}") from None
+        if not first:
+            raise Undecided("the model returns no tensor")
+        return len(first) != len(second) or any(not _same(a, b) for a, b in zip(first, second, strict=True))
+
+    def predictor(self, program: Any) -> Predictor:
+        """What runs a converted program. Raises ``UnknownOperations``."""
+        predictor = Predictor(program, dict(self.model.named_buffers()))
+        if predictor.is_stateful and _OF_STATES not in self.notes:
+            self.notes.append(_OF_STATES)
+        return predictor
+
+    def leaves(self, inputs: Inputs, route: str) -> list[Any]:
+        """The inputs, flat, as a program takes them that was captured by that route."""
+        leaves: list[Any] = copied(arguments(self.model, inputs, "trace" if route == "trace" else "export"))
+        return leaves
+
+    def over_cases(self, predictor: Predictor | None, halved: Predictor | None, route: str) -> None:
+        """Compare on the example, on inputs like it, and on other sizes. Raises ``Undecided`` where the program takes others.
+
+        ``predictor`` is of the float32 program, ``halved`` of the float16 one; the latter alone is run on usual inputs only.
+        """
+        program = (predictor or halved or _nothing()).program
+        deadline = time.monotonic() + self._budget
+        left: list[str] = []
+        for case in chain(self._given, self._other_sizes(program, left)) if self._budget else self._given:
+            began = time.monotonic()
+            if predictor is None and not case.usual:
+                continue
+            if self.cases and (began > deadline or not self._has_time_for(1)):
+                if self._budget:
+                    self.notes.append(f"only {_counted(len(self.cases))} compared, for want of time")
+                return
+            try:
+                expected = self.reference(case.inputs)
+            except Raised as error:
+                self.cases.append(Case(case.label, None, note=str(error)))
+                if case.resized:
+                    self.doubts.append(f"the model raises at {case.label} ({error}): give sizes that it takes")
+                continue
+            self._look(expected)
+            leaves = self.leaves(case.inputs, route)
+            largest, note, half = None, "", None
+            if predictor is not None:
+                largest, note = self._compared(predictor, leaves, case, expected)
+            if halved is not None and case.usual:
+                half = self._half_compared(halved, [leaves], case, expected)
+            self.cases.append(Case(case.label, largest, half, note))
+            self._longest = max(self._longest, time.monotonic() - began)
+            if self.after is not None:
+                self.after()
+        if left:
+            self.notes.append(
+                f"not run, as too large for a comparison here: {', '.join(left)}; what is said is about the sizes that were run"
+            )
+
+    def _other_sizes(self, program: Any, left: list[str]) -> Iterator[Given]:
+        """Other sizes of what is flexible, chosen by what the model and the program hold sizes against."""
+        if not self.inputs.flexible or self._fixed_sizes:
+            return
+        known = thresholds(self.model).joined(in_program(program))
+        yield from lengths(self.inputs, self._specs, self.seed, lambda low, high: sizes(low, high, known), left)
+
+    def _look(self, expected: list[Tensor]) -> None:
+        self._first = self._first or expected
+        pairs = enumerate(zip(self._first, expected, strict=False))
+        self._varied.update(at for at, (one, other) in pairs if one.shape != other.shape or not torch.equal(one, other))
+
+    def remarks(self) -> list[str]:
+        """What is to be known about outputs that agree."""
+        found = [
+            f"{self._named(at)} on {one.case}: the error is that of rounding, which the model magnifies; PyTorch's own float32 is as "
+            "far from its float64"
+            for at, one in sorted(self._outputs.items())
+            if one.ok and not one.ties and LIMIT < one.error < math.inf
+        ]
+        found += [
+            f"{self._named(at)} on {case}: PyTorch itself gives nan for {count} elements where the program does not: "
+            "that says nothing of either"
+            for at, (count, case) in sorted(self._undefined.items())
+            if at in self._outputs
+        ]
+        found += [
+            f"{self._named(at)} on {case}: {count} integers or truth values differ, among numbers that are equal but for rounding: "
+            "that says nothing of either"
+            for at, (count, case) in sorted(self._tied.items())
+            if at in self._outputs
+        ]
+        found += [
+            f"{self._named(at)} on {case}: the model does not run in float64, so that errors are held against {LIMIT:g} of the "
+            "largest element of their row"
+            for at, case in sorted(self._scaled.items())
+            if at in self._outputs
+        ]
+        if sum(one.error is not None for one in self.cases) > 1:
+            found += [
+                f"{self._named(at)} is the same on all inputs, so that its agreement says little"
+                for at in range(len(self._first))
+                if at not in self._varied and at in self._outputs
+            ]
+        return found
+
+    def _named(self, at: int) -> str:
+        return f"the output {self._outputs[at].path or self._outputs[at].name}"
+
+    def _has_time_for(self, count: int) -> bool:
+        """Whether as many more sets of inputs can be compared before the end."""
+        return time.monotonic() + count * self._longest <= self._end
+
+    def _compared(
+        self, predictor: Predictor, leaves: Sequence[Any], case: Given, expected: list[Tensor]
+    ) -> tuple[float | None, str]:
+        try:
+            (found,) = predictor(leaves)
+        except Misfit as error:
+            if case.inputs is self.inputs:
+                raise Undecided(str(error)) from None
+            if case.resized:
+                self.doubts.append(f"at {case.label} nothing is compared: {error}")
+            return None, str(error)
+        except ExecutionError as error:
+            self._fail(case, expected, str(error))
+            return math.inf, str(error)
+        outputs = list(self._judged(predictor, found, expected, case))
+        self._keep(self._outputs, outputs)
+        bad = tuple(at for at, one in enumerate(outputs) if not one.ok)
+        if len(found) != len(expected):
+            self._fail(case, expected, f"the model returns {len(expected)} tensors, the program {len(found)}")
+        elif bad and self.mismatch is None:
+            self.mismatch = Mismatch(case, case.label, 1, bad, expected)
+        return worst(outputs), ""
+
+    def _fail(self, case: Given, expected: list[Tensor], reason: str) -> None:
+        if self.mismatch is None:
+            self.mismatch = Mismatch(case, case.label, 1, (), expected)
+            self.failure = reason
+
+    def _path(self, at: int) -> str:
+        return self.reference.paths[at] if at < len(self.reference.paths) else ""
+
+    @staticmethod
+    def _keep(known: dict[int, Output], outputs: Sequence[Output]) -> None:
+        """Of each output the comparison that is worst."""
+        for at, one in enumerate(outputs):
+            if at not in known or (known[at].ok, -known[at].error) > (one.ok, -one.error):
+                known[at] = one
+
+    def _judged(
+        self,
+        predictor: Predictor,
+        found: Sequence[Tensor],
+        expected: Sequence[Tensor],
+        case: Given,
+        row: Row | None = None,
+    ) -> Iterator[Output]:
+        row = row or Row((case.inputs,))
+        yardstick = Yardstick(self.reference, row, list(expected), len(row.each), self.weights_rounded, self._typical)
+        for at, (value, right) in enumerate(zip(found, expected, strict=False)):
+            one = compare(value, right)
+            name = predictor.output_names[at]
+            seen = Judgement() if one.got is not None else yardstick.judge(at, value)
+            wrong = seen.wrong
+            if self._is_evidence(case):
+                wrong += seen.undefined
+            elif seen.undefined:
+                self._undefined.setdefault(at, (seen.undefined, case.label))
+            if yardstick.is_scaled:
+                self._scaled.setdefault(at, case.label)
+            shown = output(name, one, one.got is None and not wrong, case.label)
+            yield shown._replace(path=self._path(at), wrong=wrong, ties=seen.ties)
+            if one.got is None and not wrong:
+                self._doubt(at, seen, case, right.numel())
+
+    @staticmethod
+    def _is_evidence(case: Given) -> bool:
+        """Whether a NaN of PyTorch's has to be the program's too: not on inputs that we drew, of a kind the model may not be for."""
+        return case.label.partition(",")[0] == EXAMPLE or (case.usual and not case.masks)
+
+    def _doubt(self, at: int, seen: Judgement, case: Given, size: int) -> None:
+        path = self._path(at)
+        name = f"the output {path}" if path else "the output"
+        if seen.ties and case.usual:
+            self.doubts.append(
+                f"{name} on {case.label}: {seen.ties} of {size} integers or truth values differ, which rounding decides in "
+                "PyTorch too"
+            )
+        elif seen.ties:
+            self._tied.setdefault(at, (seen.ties, case.label))
+        if seen.unsure and case.usual:
+            self.doubts.append(
+                f"{name} on {case.label}: the model magnifies rounding, so that PyTorch's own float32 is as far from its float64"
+            )
+
+    def _half_compared(
+        self, predictor: Predictor, row: Sequence[Sequence[Any]], case: Given, expected: Sequence[Tensor]
+    ) -> float | None:
+        try:
+            found = predictor.in_a_row(row)[-1]
+        except Misfit:
+            return None
+        except ExecutionError as error:
+            note = f"the float16 program cannot be run: {error}"
+            if note not in self.notes:
+                self.notes.append(note)
+            return math.inf
+        outputs = [
+            coarse(name, compare(value, right), case.label)._replace(path=self._path(at))
+            for at, (name, value, right) in enumerate(zip(predictor.output_names, found, expected, strict=False))
+        ]
+        for at, one in enumerate(outputs):
+            known = self._half.get(at)
+            if known is None or (one.ok, one.snr) < (known.ok, known.snr):
+                self._half[at] = one
+        return worst(outputs)
+
+    def over_steps(self, predictor: Predictor | None, halved: Predictor | None, route: str) -> None:
+        """Compare several predictions in a row, where the model or the program keeps a state."""
+        if self.mismatch is not None or not self._budget:
+            return
+        if not self._has_time_for(STEPS):
+            self.notes.append("several predictions in a row were not compared, for want of time")
+            return
+        try:
+            written = self.reference.written(self.inputs)
+        except Raised as error:
+            self.notes.append(f"a second run in a row raises {error}")
+            return
+        if written or (predictor or halved or _nothing()).is_stateful:
+            self._over_row(predictor, halved, route, [Given(EXAMPLE, self.inputs, True)] * STEPS)
+            others = list(islice(variants(self.inputs, self._specs, self.seed), STEPS + 1))[1:]
+            if self.mismatch is None and all(one.usual for one in others):
+                self._over_row(predictor, halved, route, others)
+
+    def _over_row(
+        self, predictor: Predictor | None, halved: Predictor | None, route: str, row: Sequence[Given]
+    ) -> None:
+        """Compare predictions in a row, the state of which goes from one to the next."""
+        inputs = Row(tuple(one.inputs for one in row))
+        try:
+            runs = self.reference.steps(inputs, len(row))
+        except Raised as error:
+            self.notes.append(f"a second run in a row raises {error}")
+            return
+        leaves = [self.leaves(one.inputs, route) for one in row]
+        found: Sequence[list[Tensor] | None] = [None] * len(row)
+        if predictor is not None:
+            try:
+                found = predictor.in_a_row(leaves)
+            except ExecutionError as error:
+                self._fail(row[0], runs[0], str(error))
+                return
+        for count, (case, values, expected) in enumerate(zip(row, found, runs, strict=True), 1):
+            step = case._replace(label=f"{case.label}, prediction {count}")
+            outputs: list[Output] = []
+            if values is not None and predictor is not None:
+                outputs = list(self._judged(predictor, values, expected, step, Row(inputs.each[:count])))
+                self._keep(self._outputs, outputs)
+            half = None if halved is None else self._half_compared(halved, leaves[:count], step, expected)
+            self.cases.append(Case(step.label, None if values is None else worst(outputs), half))
+            bad = tuple(at for at, one in enumerate(outputs) if not one.ok)
+            if bad:
+                self.mismatch = Mismatch(case, step.label, count, bad, expected)
+                return
+
+    def judged_half(self) -> bool | None:
+        """Whether float16 is precise enough; with random weights that says nothing against it."""
+        if not self._half:
+            return None
+        if all(one.ok for one in self._half.values()):
+            return True
+        why = untrained(self.model)
+        if why:
+            self.half_doubt = f"float16 is not precise enough here, but the weights look untrained ({why}): ask again with trained ones"
+            return None
+        return False
+
+    def verdict(self, half_ok: bool | None, half_missing: str = "") -> tuple[str, str, str]:
+        """The verdict, its reason, and the verdict without regard to float16.
+
+        Args:
+            half_ok: Whether float16 is precise enough; None where it cannot be said.
+            half_missing: Why it was not compared although it was asked for.
+        """
+        single, reason = self._single()
+        if single != AGREES:
+            return single, reason, single
+        if half_ok is False:
+            return DIFFERS, "float16 is not precise enough", single
+        if half_ok is None and (self.half_doubt or half_missing):
+            return UNDECIDED, self.half_doubt or half_missing, single
+        return AGREES, "", single
+
+    def _single(self) -> tuple[str, str]:
+        if self.mismatch is not None:
+            return DIFFERS, self.failure
+        if all(one.error is None and one.half is None for one in self.cases):
+            return UNDECIDED, next((one.note for one in self.cases if one.note), "nothing was compared")
+        if self.doubts:
+            more = f", and {len(self.doubts) - 1} more such" if len(self.doubts) > 1 else ""
+            return UNDECIDED, self.doubts[0] + more
+        return AGREES, ""
+
+    def turned(self) -> list[str]:
+        """What is to be known of integers and truth values that float16 turns."""
+        return [
+            f"in float16 {one.unequal:.2g} of the integers or truth values of {one.path or one.name} are others on {one.case}"
+            for one in self.half
+            if one.unequal
+        ]
+
+
+def coarse(name: str, one: Difference, case: str) -> Output:
+    """An output of a program that does not compute in float32, judged by its ratio of signal to noise."""
+    # A class that is as likely as another may change with the precision.
+    enough = one.unequal <= MOST_UNEQUAL if one.discrete else one.snr >= SNR
+    return output(name, one, one.got is None and enough, case)
+
+
+def output(name: str, one: Difference, ok: bool, case: str) -> Output:
+    """A difference as it is shown."""
+    return Output(
+        name,
+        one.shape,
+        one.dtype,
+        one.max_abs_error,
+        one.max_rel_error,
+        one.error,
+        one.scale,
+        one.snr,
+        one.cosine,
+        one.non_finite,
+        ok,
+        case,
+        one.got,
+        unequal=one.unequal,
+    )
+
+
+def _counted(count: int) -> str:
+    return "one set of inputs was" if count == 1 else f"{count} sets of inputs were"
+
+
+def _nothing() -> Predictor:
+    raise Undecided("there is no program to run")
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and bool(torch.equal(one.nan_to_num(), other.nan_to_num()))

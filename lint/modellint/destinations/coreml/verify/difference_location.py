@@ -1,0 +1,142 @@
+"""Where a model's programs first depart from it, found by running what was captured in PyTorch, node by node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from modellint.destinations.coreml.capture.faults import of_capture
+from modellint.destinations.coreml.capture.graph_interpreter import NotRun
+from modellint.destinations.coreml.capture.node_values import Places, Recorded, plain_name
+from modellint.destinations.coreml.mil.compare import compare
+from modellint.destinations.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.package.predictor import Misfit
+from modellint.destinations.coreml.verify.comparison import EXAMPLE, Mismatch
+from modellint.destinations.coreml.verify.first_difference import compared, first_difference, overflows
+from modellint.destinations.coreml.verify.reference_runs import Raised, nudged
+from modellint.live.inputs.variants import Case as Given
+from modellint.results.verification import FirstDifference, Layer
+
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.convert.conversion import Captured
+    from modellint.destinations.coreml.package.predictor import Predictor
+    from modellint.destinations.coreml.verify.comparison import Comparison
+    from modellint.live.code.places import Project
+    from modellint.live.subject import Inputs
+
+_NO_RUN = (NotRun, RuntimeError, ValueError, TypeError, IndexError)
+
+
+class Locator:
+    """A captured model beside a comparison of its programs.
+
+    Args:
+        comparison: What has been compared.
+        captured: What the programs were made from.
+        project: Whose statements differences are placed at.
+        by_name: Whether operations are known by the names of their results alone, as in a package.
+    """
+
+    def __init__(self, comparison: Comparison, captured: Captured, project: Project, *, by_name: bool = False) -> None:
+        self._comparison = comparison
+        self._captured = captured
+        self._project = project
+        self._by_name = by_name
+        # Before a run: what is captured may change what modules there are.
+        self._places = Places(captured.captured, project, comparison.model)
+
+    def located(
+        self, predictor: Predictor, halved: Predictor | None, with_layers: bool
+    ) -> tuple[FirstDifference | None, list[Layer]]:
+        """Where the programs depart first, and the errors of all operations; these are left out where all is well.
+
+        With ``with_layers`` they are wanted in any case.
+        """
+        comparison = self._comparison
+        found = comparison.mismatch
+        if found is None and not with_layers and all(one.ok for one in comparison.half):
+            return None, []
+        case = Given(EXAMPLE, comparison.inputs, True) if found is None else found.case
+        count = 1 if found is None else found.predictions
+        leaves = comparison.leaves(case.inputs, self._captured.route)
+        try:
+            recorded = self._recorded(case.inputs, count)
+            noise = None if found is None else self._recorded(nudged(case.inputs), count)
+        except _NO_RUN as error:
+            comparison.notes.append(f"the captured program was not run node by node: {first_line(error)}")
+            return (None if found is None else self._of_capture(found)), []
+        seen = compared(predictor, leaves, recorded, self._places, count, noise)
+        layers = seen.layers
+        if halved is not None:
+            rounded = compared(halved, leaves, recorded, self._places, count, limit=math.inf)
+            layers = _with_half(layers, rounded.layers)
+        if found is None:
+            return None, layers
+        first = self._of_capture(found) if self._is_captured_otherwise(recorded, found) else None
+        return first or first_difference(seen, recorded, self._places, predictor, found.label, found.outputs), layers
+
+    def overflows(self, predictor: Predictor, halved: Predictor | None) -> list[Layer]:
+        """Operations of the float16 program whose values float16 cannot hold, on the example."""
+        if halved is None:
+            return []
+        leaves = self._comparison.leaves(self._comparison.inputs, self._captured.route)
+        try:
+            return overflows(predictor, halved, leaves, self._captured.captured, self._places)
+        except (ExecutionError, Misfit):
+            return []
+
+    def random_step(self) -> FirstDifference | None:
+        """The first node that draws random numbers."""
+        try:
+            recorded = self._recorded(self._comparison.inputs, 1)
+        except _NO_RUN:
+            return None
+        step = next((one for one in recorded.steps if one.is_random), None)
+        if step is None:
+            return None
+        place, module = self._places.of(step.node)
+        message = f"{step.operator} draws random numbers"
+        return FirstDifference("random", message, None, None, step.operator, place, module, 0.0, (), EXAMPLE)
+
+    def _recorded(self, inputs: Inputs, count: int) -> Recorded:
+        comparison = self._comparison
+        with comparison.reference.restored(inputs):
+            torch.manual_seed(comparison.seed)
+            leaves = comparison.leaves(inputs, self._captured.route)
+            return Recorded(self._captured.captured, leaves, count, self._by_name)
+
+    def _is_captured_otherwise(self, recorded: Recorded, found: Mismatch) -> bool:
+        """Whether what was captured already computes something else than the model."""
+        if len(recorded.outputs) != len(found.expected):
+            return False
+        pairs = zip(recorded.outputs, found.expected, strict=True)
+        return any(
+            not compare(value, right).agrees()
+            for at, (value, right) in enumerate(pairs)
+            if not found.outputs or at in found.outputs
+        )
+
+    def _of_capture(self, found: Mismatch) -> FirstDifference | None:
+        comparison = self._comparison
+        try:
+            changed = comparison.reference.written(found.case.inputs)
+        except Raised:
+            changed = []
+        of_values = self._captured.taken if found.case.inputs is not comparison.inputs or not changed else ()
+        if of_values and found.predictions == 1:
+            changed = []
+        return of_capture(changed, of_values, comparison.model, self._project, found.label)
+
+
+def _with_half(layers: Sequence[Layer], halves: Sequence[Layer]) -> list[Layer]:
+    errors = {plain_name(one): one.error for one in halves}
+    return [one._replace(half=errors.get(plain_name(one))) for one in layers]
+
+
+def first_line(error: BaseException) -> str:
+    """An exception in short."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}"[:200]

@@ -1,0 +1,253 @@
+"""A live model to the verdict on its conversion: converted, executed, and compared with PyTorch."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from modellint.destinations.coreml.capture.faults import left_in_training
+from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
+from modellint.destinations.coreml.mil.compare import compare
+from modellint.destinations.coreml.mil.executor import UnknownOperations
+from modellint.destinations.coreml.package import core_ml_runtime as runtime
+from modellint.destinations.coreml.package.predictor import computes_in_half, keeps_states
+from modellint.destinations.coreml.verify.comparison import EXAMPLE, Comparison, Undecided, coarse
+from modellint.destinations.coreml.verify.difference_location import Locator, first_line
+from modellint.destinations.coreml.verify.first_difference import of_precision
+from modellint.destinations.coreml.verify.reference_runs import copied_inputs
+from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, Output, Verification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.destinations.coreml.package.predictor import Predictor
+    from modellint.live.code.places import Project
+    from modellint.live.inputs.example import InputSpec
+    from modellint.live.subject import Inputs
+    from modellint.settings import Destination
+
+BUDGET = 60.0
+"""Seconds after which no further inputs are begun."""
+_DIFFERS = "the converted program computes something else"
+_AND_COMPARE = 2.5
+"""Of the time that one conversion took what there must be for the other one, and for comparing."""
+DROPOUT = "dropout is on in evaluation mode, and coremltools leaves it out; without it the program agrees"
+RANDOM = "the model draws random numbers in evaluation mode, so that its outputs cannot be compared"
+
+
+def verify(
+    model: nn.Module,
+    inputs: Inputs,
+    destination: Destination,
+    project: Project,
+    *,
+    specs: Sequence[InputSpec] = (),
+    seed: int = 0,
+    with_layers: bool = False,
+    budget: float = BUDGET,
+    limit: float = math.inf,
+    progress: Callable[[str], None] | None = None,
+    partly: Callable[[Verification], None] | None = None,
+) -> Verification:
+    """Convert a model, execute its programs, and compare them with PyTorch; the model is left as it was.
+
+    Args:
+        model: Of any mode; it is captured and run in evaluation mode.
+        inputs: The example; more are made after it.
+        destination: Front end, deployment target and precision.
+        project: Whose statements differences are placed at.
+        specs: What the example was made from, for the ranges of integers.
+        seed: Where random numbers start.
+        with_layers: Whether the errors of all operations are wanted where the programs agree too.
+        budget: Seconds after which no further inputs are begun.
+        limit: Seconds that there are: what would take longer, as far as that can be told, is left out.
+        progress: Told what is done, as in ``comparing``.
+        partly: Told what is known so far, after each set of inputs.
+    """
+    began = time.monotonic()
+    comparison = Comparison(model, inputs, specs, seed, budget, end=began + limit)
+    work = _Verifier(comparison, destination, project, with_layers, began + limit, progress)
+    if partly is not None:
+        comparison.after = lambda: partly(so_far(comparison, work.route))
+    found = work.result()
+    took = time.monotonic() - began
+    if destination.frontend == "auto" and (found.route, found.single) == ("trace", DIFFERS) and budget:
+        if 2 * took > limit:
+            return found
+        if partly is not None:
+            partly(found)
+        other = destination._replace(frontend="export", precision="fp32")
+        if verify(model, inputs, other, project, specs=specs, seed=seed, budget=budget / 2, limit=limit - took).ok:
+            return replace(
+                found, notes=(*found.notes, "by torch.export (--frontend export) the float32 program agrees")
+            )
+    return found
+
+
+def told(comparison: Comparison, verdict: str, reason: str, route: str, **rest: Any) -> Verification:
+    """A result with what has been compared so far."""
+    return Verification(
+        verdict,
+        reason,
+        route,
+        comparison.outputs,
+        comparison.half,
+        cases=tuple(comparison.cases),
+        notes=(*comparison.notes, *comparison.remarks(), *comparison.turned()),
+        **rest,
+    )
+
+
+def so_far(comparison: Comparison, route: str) -> Verification:
+    """The result if nothing more comes."""
+    if comparison.mismatch is None:
+        return told(comparison, UNDECIDED, "not everything was compared", route)
+    return told(comparison, DIFFERS, comparison.failure or _DIFFERS, route)
+
+
+class _Verifier:
+    """One model on its way."""
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        destination: Destination,
+        project: Project,
+        with_layers: bool,
+        end: float,
+        progress: Callable[[str], None] | None,
+    ) -> None:
+        self._comparison = comparison
+        self._destination = destination
+        self._project = project
+        self._with_layers = with_layers
+        self._end = end
+        self._progress = progress or _silent
+        self._half_missing = ""
+        self.route = ""
+        """How the model was captured, once that is known."""
+
+    def result(self) -> Verification:
+        """Convert, run and compare."""
+        try:
+            return self._judged()
+        except NotConverted as error:
+            return self._told(NOT_CONVERTED, str(error))
+        except Undecided as error:
+            return self._told(UNDECIDED, str(error))
+
+    def _told(self, verdict: str, reason: str, **rest: Any) -> Verification:
+        return told(self._comparison, verdict, reason, self.route, **rest)
+
+    def _judged(self) -> Verification:
+        comparison = self._comparison
+        self._progress("running")
+        is_random = comparison.is_random()
+        captured, single, half = self._converted()
+        self.route = single.route
+        locator = Locator(comparison, captured, self._project)
+        try:
+            predictor = comparison.predictor(single.program)
+            halved = None if half is None else comparison.predictor(half.program)
+            if keeps_states(single.program) and not computes_in_half(single.program):
+                halved = halved or predictor
+                predictor = predictor.unrounded()
+        except UnknownOperations as error:
+            raise Undecided(f"the program cannot be executed: {error}") from None
+        if is_random and comparison.reference.drops:
+            return self._told(UNDECIDED, RANDOM, first_difference=locator.random_step())
+        self._progress("comparing")
+        comparison.over_cases(predictor, halved, captured.route)
+        comparison.over_steps(predictor, halved, captured.route)
+        first, layers = locator.located(predictor, halved, self._with_layers)
+        spilled = locator.overflows(predictor, halved)
+        half_ok = comparison.judged_half()
+        verdict, reason, alone = comparison.verdict(half_ok, self._half_missing)
+        if verdict == DIFFERS and comparison.mismatch is not None:
+            reason = reason or _DIFFERS
+        elif is_random:
+            first, verdict, alone = locator.random_step(), DIFFERS, DIFFERS
+            reason = DROPOUT
+        elif (hidden := left_in_training(comparison.model, comparison.inputs, self._project)) is not None:
+            first, verdict, alone, reason = (
+                hidden,
+                DIFFERS,
+                DIFFERS,
+                "a part of the model is converted in training mode",
+            )
+        by_core_ml = self._by_core_ml(single if half is None else half, predictor)
+        if any(not one.ok for one in by_core_ml) and verdict == AGREES:
+            verdict, reason = DIFFERS, "Core ML computes something else"
+        if first is None and half_ok is False:
+            first = of_precision(spilled, layers)
+        return self._told(
+            verdict,
+            reason,
+            runtime=tuple(by_core_ml),
+            half_ok=half_ok,
+            single=alone,
+            first_difference=first,
+            layers=tuple(layers) if self._with_layers else (),
+            overflows=tuple(spilled),
+        )
+
+    def _converted(self) -> tuple[Captured, Converted, Converted | None]:
+        """The programs in float32, and in float16 where that is asked for, by the first route that gives them."""
+        comparison = self._comparison
+        asked = self._destination.frontend
+        failures: list[NotConverted] = []
+        for route in ("trace", "export") if asked == "auto" else (asked,):
+            with comparison.reference.restored(comparison.inputs):
+                try:
+                    inputs = copied_inputs(comparison.inputs)
+                    with captures(comparison.model, inputs, self._destination, route) as found:
+                        for captured in found:
+                            try:
+                                return captured, *self._both(captured)
+                            except NotConverted as error:
+                                failures.append(error)
+                except NotConverted as error:
+                    failures.append(error)
+        said = [f"{one.route}: {one}" for one in failures]
+        raise NotConverted(failures[-1].route, failures[-1].stage, "; ".join(dict.fromkeys(said)))
+
+    def _both(self, captured: Captured) -> tuple[Converted, Converted | None]:
+        self._progress("converting to float32")
+        began = time.monotonic()
+        single = convert(captured, self._destination, "fp32")
+        took = time.monotonic() - began
+        if self._destination.precision == "fp32":
+            return single, None
+        if time.monotonic() + _AND_COMPARE * took > self._end:
+            self._half_missing = (
+                f"float16 was not compared for want of time, as the float32 conversion took {took:.0f} s: "
+                "give more with --timeout"
+            )
+            return single, None
+        self._progress("converting to float16")
+        return single, convert(captured, self._destination, "fp16")
+
+    def _by_core_ml(self, converted: Converted, predictor: Predictor) -> list[Output]:
+        """What Core ML itself computes of the example, where it is installed."""
+        if not runtime.is_available() or predictor.is_stateful:
+            return []
+        comparison = self._comparison
+        try:
+            expected = comparison.reference(comparison.inputs)
+            given = predictor.named(comparison.leaves(comparison.inputs, converted.route))
+            found = runtime.predicted(converted.mlmodel, given, predictor.output_names)
+        except Exception as error:
+            # Whatever the system's own compiler and runtime say.
+            comparison.notes.append(f"Core ML did not run the model: {first_line(error)}")
+            return []
+        return [
+            coarse(name, compare(value, right), EXAMPLE)
+            for name, value, right in zip(predictor.output_names, found, expected, strict=False)
+        ]
+
+
+def _silent(stage: str) -> None:
+    """Nobody asked."""

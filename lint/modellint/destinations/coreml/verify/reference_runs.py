@@ -1,0 +1,241 @@
+"""PyTorch's side of a comparison: a model run again and again from the same state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from modellint.destinations.coreml.dry_run.dry_run import Rest, at_rest
+from modellint.destinations.coreml.verify.stochastic_arithmetic import UNITS, InDouble, Stochastic, portable_kernels
+from modellint.live.snapshot import unchanged
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.subject import Inputs
+
+STEPS = 3
+"""Predictions in a row on which a model with a state is compared."""
+NUDGE = 3e-7
+"""How much rounding changes a number of float32, relative to it."""
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_DROPOUT = (
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "alpha_dropout",
+    "feature_dropout",
+    "feature_alpha_dropout",
+)
+
+
+class Raised(Exception):
+    """The model raises on these inputs; the message is its own."""
+
+
+class Changed(NamedTuple):
+    """A piece of state that a run changed."""
+
+    module: str
+    attribute: str
+
+
+class Row(NamedTuple):
+    """Inputs of predictions in a row."""
+
+    each: tuple[Inputs, ...]
+
+
+class Reference:
+    """A model in evaluation mode that every run finds as it was, down to running averages and random generators."""
+
+    def __init__(self, model: nn.Module, seed: int = 0) -> None:
+        self.model = model
+        self.seed = seed
+        self.drops = True
+        """Whether dropout that is on in evaluation mode drops."""
+        self.weights: dict[str, Tensor] = {}
+        """Parameters and buffers that runs have in the place of the model's own, by name."""
+        self.paths: tuple[str, ...] = ()
+        """Where each output was in what the last run returned."""
+        self._rest: Rest | None = None
+
+    def __call__(self, inputs: Inputs, seed: int = 0) -> list[Tensor]:
+        """The outputs of one run, flat. Raises ``Raised``."""
+        return self.steps(inputs, 1, seed)[0]
+
+    def steps(
+        self, inputs: Inputs | Row, count: int, seed: int = 0, mode: TorchDispatchMode | None = None
+    ) -> list[list[Tensor]]:
+        """The outputs of several runs in a row, each of which finds what the one before left. Raises ``Raised``.
+
+        The runs are on the same inputs, or on those of a row, of which there have to be as many.
+        """
+        row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
+        found: list[list[Tensor]] = []
+        with self._at_rest(row), _Without() if not self.drops else nullcontext(), mode or nullcontext():
+            self._sow(seed)
+            found.extend(self._run(one) for one in row)
+        return found
+
+    def in_double(self, inputs: Inputs | Row, count: int = 1) -> list[Tensor] | None:
+        """The last of several runs in a row, computed in double precision; None where the model does not run so."""
+        with portable_kernels():
+            return self._under(InDouble(), inputs, count)
+
+    def in_stochastic_arithmetic(
+        self, inputs: Inputs | Row, count: int = 1, seed: int = 0, size: float = 1.0
+    ) -> list[Tensor] | None:
+        """The last of several runs in a row, each result changed by ``size`` unit roundoffs; None where that is not possible.
+
+        Every other ``seed`` changes the inputs too.
+        """
+        if seed % 2:
+            change = Stochastic(seed, size).changed
+            row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
+            inputs = Row(tuple(_with(one, change) for one in row))
+        return self._under(Stochastic(seed, size, self._kept()), inputs, count)
+
+    def with_rounded_weights(self, inputs: Inputs | Row, count: int = 1, seed: int = 0) -> list[Tensor] | None:
+        """The last of several runs in a row, each weight changed by as much as float16 may round it."""
+        before = self.weights
+        rounding = Stochastic(seed, UNITS[torch.float16] / UNITS[torch.float32])
+        own = dict((*self.model.named_parameters(), *self.model.named_buffers()))
+        self.weights = {name: rounding.changed(before.get(name, tensor).detach()) for name, tensor in own.items()}
+        try:
+            return self.steps(inputs, count)[-1]
+        except Raised:
+            return None
+        finally:
+            self.weights = before
+
+    def _kept(self) -> frozenset[int]:
+        return frozenset(one.untyped_storage()._cdata for one in self.model.parameters() if not one.is_meta)
+
+    def _under(self, mode: TorchDispatchMode, inputs: Inputs | Row, count: int) -> list[Tensor] | None:
+        try:
+            return self.steps(inputs, count, mode=mode)[-1]
+        except Raised:
+            return None
+
+    @contextmanager
+    def _at_rest(self, row: Sequence[Inputs]) -> Iterator[None]:
+        """The model in evaluation mode, for runs on copies of inputs; between runs nobody changes it, so it is looked at once."""
+        if self._rest is None:
+            self._rest = Rest(self.model)
+        leaves = pytree.tree_leaves([(one.args, dict(one.kwargs)) for one in row])
+        # Objects such as caches are not copied with the tensors.
+        objects = [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *_PLAIN))]
+        with self._rest.kept(), unchanged(*objects) if objects else nullcontext():
+            yield
+
+    @contextmanager
+    def restored(self, inputs: Inputs) -> Iterator[None]:
+        """The model in evaluation mode; on leaving it is as it was."""
+        with at_rest(self.model, inputs):
+            yield
+
+    def _sow(self, seed: int) -> None:
+        torch.manual_seed(self.seed + seed)
+        random.seed(self.seed + seed)
+
+    def _run(self, inputs: Inputs) -> list[Tensor]:
+        args, kwargs = copied((inputs.args, dict(inputs.kwargs)))
+        try:
+            call = partial(torch.func.functional_call, self.model, self.weights) if self.weights else self._called
+            made = call(args, kwargs)
+        except Exception as error:
+            text = " ".join(str(error).split())[:200]
+            raise Raised(f"{type(error).__name__}: {text}" if text else type(error).__name__) from error
+        found = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(made) if isinstance(leaf, Tensor)]
+        self.paths = tuple(pytree.keystr(path) for path, _ in found)
+        # What is returned may be a buffer that the next run writes to.
+        return [leaf.detach().clone() for _, leaf in found]
+
+    def _called(self, args: Any, kwargs: Any) -> Any:
+        return self.model(*args, **kwargs)
+
+    def written(self, inputs: Inputs) -> list[Changed]:
+        """The attributes, of registered modules, that a run writes to, also where it writes what was there. Raises ``Raised``."""
+        found = []
+        with self.restored(inputs):
+            before = {
+                (path, name): (value, _version(value))
+                for path, module in self.model.named_modules()
+                for name, value in _attributes(module)
+            }
+            self._sow(0)
+            self._run(inputs)
+            for path, module in self.model.named_modules():
+                for name, value in _attributes(module):
+                    known, version = before.get((path, name), (None, 0))
+                    if isinstance(value, Tensor):
+                        if value is not known or _version(value) != version:
+                            found.append(Changed(path, name))
+                    elif type(value) is not type(known) or value != known:
+                        found.append(Changed(path, name))
+        return found
+
+
+def nudged(inputs: Inputs, seed: int = 0, size: float = NUDGE) -> Inputs:
+    """The inputs with floats changed by about the rounding of float32, or another share of them."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def nudge(leaf: Tensor) -> Tensor:
+        if not leaf.is_floating_point():
+            return leaf
+        return leaf * (1 + size * torch.randn(leaf.shape, generator=draw)).to(leaf.dtype)
+
+    args, kwargs = mapped((inputs.args, dict(inputs.kwargs)), nudge)
+    return inputs._replace(args=args, kwargs=kwargs)
+
+
+def _with(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    args, kwargs = mapped((inputs.args, dict(inputs.kwargs)), change)
+    return inputs._replace(args=args, kwargs=kwargs)
+
+
+def mapped(held: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same nest with other tensors."""
+    return pytree.tree_map(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf, held)
+
+
+def copied(held: Any) -> Any:
+    """The same nest with copies of its tensors: a model may write to its inputs."""
+    return mapped(held, lambda leaf: leaf.detach().clone())
+
+
+def copied_inputs(inputs: Inputs) -> Inputs:
+    """Inputs that may be written to."""
+    args, kwargs = copied((inputs.args, dict(inputs.kwargs)))
+    return inputs._replace(args=args, kwargs=kwargs)
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    for name, value in (*module._parameters.items(), *module._buffers.items(), *vars(module).items()):
+        if name != "training" and isinstance(value, (Tensor, int, float, str, bool)):
+            yield name, value
+
+
+def _version(value: Any) -> int:
+    """How many writes a tensor has seen; tensors of inference mode do not count them."""
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
+
+
+class _Without(TorchFunctionMode):
+    """Dropout does nothing, as in what coremltools makes of it."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(function, "__name__", "").rstrip("_") in _DROPOUT:
+            return args[0] if args else (kwargs or {})["input"]
+        return function(*args, **(kwargs or {}))

@@ -1,0 +1,223 @@
+"""What a run writes in place, and which of it a model converted from a trace does not see.
+
+TorchScript knows a tensor by its value: behind `y.add_(1)` the tensor `y` has another value, and its views and what it is a
+view of keep theirs. coremltools follows an assignment to a part of a tensor (`copy_` and `fill_` behind slices and numbers)
+up to the tensor, and nothing else. This goes through a run in the same way.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from modellint.live.capture.provenance import facts_in, is_input
+
+if TYPE_CHECKING:
+    from modellint.live.capture.run import Operator, Run, TensorFact
+    from modellint.live.code.places import Place
+    from modellint.live.subject import Subject
+
+_FORM_ONLY = frozenset(
+    f"aten::{name}_"
+    for name in (
+        *("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", "detach", "requires_grad", "resize"),
+        *("rename", "resize_as", "set", "retain_grad", "as_strided"),
+    )
+)
+"""Operators that change a tensor, and not what its memory holds."""
+_ASSIGNING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
+"""Operators that do not read what they write to."""
+_FOLLOWED = frozenset({"aten::copy_", "aten::fill_"})
+_PARTS = frozenset({"aten::select", "aten::slice", "aten::alias"})
+_LARGEST = 1 << 26
+
+
+class Write(NamedTuple):
+    """One operator of a run that changes a tensor's memory."""
+
+    operator: Operator
+    target: TensorFact
+
+
+class LostWrite(NamedTuple):
+    """A write that somebody who reads the memory later does not see in a converted model."""
+
+    operator: Operator
+    reader: Operator | None
+    """Who reads; None where it is an output."""
+
+    @property
+    def place(self) -> Place | None:
+        """The user's statement that writes."""
+        return self.operator.place
+
+
+def writes(run: Run) -> Iterator[Write]:
+    """The operators that change memory, with each tensor that they change."""
+    for operator in run.operators:
+        for target in _targets(operator):
+            yield Write(operator, target)
+
+
+def lost_writes(run: Run) -> list[LostWrite]:
+    """The writes that a model converted from a trace drops for somebody, each once; those to the model's state left out."""
+    replay = _Replay(frozenset(_state(run)))
+    found: dict[int, LostWrite] = {}
+    for at, operator in enumerate(run.operators):
+        for lost in replay.run(at, operator):
+            found.setdefault(lost, LostWrite(run.operators[lost], operator))
+    for fact in facts_in(_plain(run.output)):
+        for lost in replay.unseen(fact):
+            found.setdefault(lost, LostWrite(run.operators[lost], None))
+    # An assignment that coremltools finds no way back from is refused, which is said elsewhere.
+    return [found[at] for at in sorted(found) if at not in replay.refused]
+
+
+def input_writes(subject: Subject, run: Run) -> Iterator[tuple[str, Write]]:
+    """The first write to each of the model's inputs, with the name of the argument."""
+    names: dict[int, str] = {}
+    for operator in run.operators:
+        for fact in facts_in((operator.arguments, operator.keywords)):
+            if is_input(fact) and fact.storage >= 0:
+                names.setdefault(fact.storage, str(fact.name).removeprefix("input:"))
+    arguments = list(inspect.signature(subject.model.forward).parameters)
+    for write in writes(run) if names else ():
+        name = names.pop(write.target.storage, None)
+        if name is not None:
+            at = int(name) if name.isdecimal() else None
+            yield (arguments[at] if at is not None and at < len(arguments) else name), write
+
+
+def _state(run: Run) -> Iterator[int]:
+    """The memories of the model's own tensors, by the number of their storage."""
+    for operator in run.operators:
+        for fact in facts_in((operator.arguments, operator.keywords)):
+            if fact.name is not None and not is_input(fact):
+                yield fact.storage
+
+
+def _targets(operator: Operator) -> Iterator[TensorFact]:
+    base = operator.name.rpartition("::")[2]
+    if base.endswith("_") and not base.endswith("__") and operator.name not in _FORM_ONLY and operator.arguments:
+        yield from facts_in(operator.arguments[0])
+    if "out" in operator.overload and "out" in operator.keywords:
+        yield from facts_in(operator.keywords["out"])
+
+
+class _Replay:
+    """What every tensor of a trace is known to hold, operator by operator."""
+
+    def __init__(self, apart: frozenset[int]) -> None:
+        self._apart = apart
+        self._written: dict[int, list[tuple[int, TensorFact, bool]]] = {}
+        self._known: dict[int, frozenset[int]] = {}
+        self._chains: dict[int, tuple[int, ...]] = {}
+        """To a part of a tensor, first, that tensor, and what lies between, as coremltools' own pass keeps it."""
+        self._empty: set[int] = set()
+        self.refused: set[int] = set()
+
+    def run(self, at: int, operator: Operator) -> Iterator[int]:
+        """Take an operator in; gives the writes that it should see and does not."""
+        targets = [fact for fact in _targets(operator) if fact.storage >= 0]
+        given = list(facts_in((operator.arguments, operator.keywords)))
+        storages = {fact.storage for fact in given}
+        views = [fact for fact in operator.outputs if fact.storage in storages]
+        if targets:
+            assigns = operator.name in _ASSIGNING
+            read = [fact for fact in given if not (assigns and fact in targets)]
+            for fact in read:
+                yield from self.unseen(fact)
+            for target in targets:
+                self._write(at, operator, target)
+        elif not views or len(views) < len(operator.outputs):
+            for fact in given:
+                yield from self.unseen(fact)
+        for fact in views if not targets else ():
+            self._view(operator, fact, next(one for one in given if one.storage == fact.storage))
+        for fact in operator.outputs:
+            if fact.storage not in storages:
+                self._known[fact.tensor] = frozenset()
+                if operator.name == "aten::empty":
+                    self._empty.add(fact.tensor)
+
+    def unseen(self, fact: TensorFact) -> Iterator[int]:
+        """The writes to a tensor's memory of which its value in a trace does not know."""
+        written = self._written.get(fact.storage)
+        known = self._known.get(fact.tensor)
+        if not written or known is None or fact.storage in self._apart:
+            return
+        for position, (at, target, _) in enumerate(written):
+            if at in known or not _overlap(target, fact):
+                continue
+            # What was overwritten since by somebody known does not matter.
+            if any(
+                later in known and assigns and other.memory == target.memory
+                for later, other, assigns in written[position + 1 :]
+            ):
+                continue
+            yield at
+
+    def _write(self, at: int, operator: Operator, target: TensorFact) -> None:
+        known = self._known.get(target.tensor)
+        if known is None:
+            # Never seen before: it is taken to be what the memory holds.
+            known = frozenset(one[0] for one in self._written.get(target.storage, ()))
+        self._written.setdefault(target.storage, []).append((at, target, operator.name in _ASSIGNING))
+        chain = self._chains.get(target.tensor)
+        if operator.name not in _FOLLOWED:
+            self._known[target.tensor] = known | {at}
+        elif chain:
+            # From here on the whole tensor stands for its part.
+            root = chain[0]
+            if root in self._known:
+                self._known[root] |= {at}
+            if target.tensor == root:
+                self._known[root] = known | {at}
+        else:
+            self._known[target.tensor] = known | {at}
+            if target.tensor not in self._empty:
+                self.refused.add(at)
+
+    def _view(self, operator: Operator, fact: TensorFact, source: TensorFact) -> None:
+        known = self._known.setdefault(
+            source.tensor, frozenset(one[0] for one in self._written.get(source.storage, ()))
+        )
+        if fact.tensor == source.tensor:
+            return
+        self._known[fact.tensor] = known
+        if operator.name in _PARTS:
+            chain = self._chains.pop(source.tensor, None)
+            self._chains[fact.tensor] = (*chain, fact.tensor) if chain else (source.tensor, fact.tensor)
+
+
+def _overlap(one: TensorFact, other: TensorFact) -> bool:
+    """Whether two tensors of one storage share an element."""
+    if 0 in one.shape or 0 in other.shape:
+        return False
+    if one.memory == other.memory:
+        return True
+    first, second = _extent(one), _extent(other)
+    if first is None or second is None or first[1] < second[0] or second[1] < first[0]:
+        return False
+    start, end = min(first[0], second[0]), max(first[1], second[1])
+    if end - start >= _LARGEST:
+        return False
+    touched = torch.zeros(end - start + 1, dtype=torch.bool)
+    touched.as_strided(one.shape, one.strides, one.offset - start).fill_(True)
+    return bool(touched.as_strided(other.shape, other.strides, other.offset - start).any())
+
+
+def _extent(fact: TensorFact) -> tuple[int, int] | None:
+    if not all(type(size) is int for size in (*fact.shape, *fact.strides, fact.offset)):
+        return None
+    last = fact.offset + sum((size - 1) * stride for size, stride in zip(fact.shape, fact.strides, strict=True))
+    return fact.offset, last
+
+
+def _plain(output: object) -> object:
+    from modellint.live.capture.outputs import parts_of
+
+    return [part.value for part in parts_of(output) if part.kind == "tensor"]

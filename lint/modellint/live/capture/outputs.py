@@ -1,0 +1,43 @@
+"""What a model returned, taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from modellint.live.capture.run import Record, TensorFact
+
+
+class Part(NamedTuple):
+    """One thing in a model's output that is no list and no tuple; of a dict the dict and then what it holds."""
+
+    value: Any
+    kind: str
+    """``tensor``, ``dict``, or ``other``."""
+    type: str
+    """The name of its class; of tensors ``Tensor``."""
+
+
+def parts_of(output: Any) -> Iterator[Part]:
+    """Every part of an output, outermost first, in order."""
+    match output:
+        case TensorFact():
+            yield Part(output, "tensor", "Tensor")
+        case Record() if output.is_mapping:
+            yield Part(output, "dict", output.type)
+            for held in output.fields.values():
+                yield from parts_of(held)
+        case Record() if output.is_node:
+            for held in output.fields.values():
+                yield from parts_of(held)
+        case Record():
+            yield Part(output, "other", output.type)
+        case Mapping():
+            yield Part(output, "dict", type(output).__name__)
+            for held in output.values():
+                yield from parts_of(held)
+        case tuple() | list():
+            for held in output:
+                yield from parts_of(held)
+        case _:
+            yield Part(output, "other", "None" if output is None else type(output).__name__)

@@ -1,0 +1,166 @@
+"""Python's numbers that meet tensors in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from modellint.live.capture.provenance import Reach, facts_in
+from modellint.live.capture.run import TensorFact
+
+if TYPE_CHECKING:
+    from modellint.live.capture.run import Call, Run
+
+FILL, TERM, FACTOR, FLOOR, EPS = "fill", "term", "factor", "floor", "eps"
+
+_FILLING: dict[str, tuple[int, tuple[str, ...]]] = {
+    **dict.fromkeys(("masked_fill", "index_fill"), (2, ("value", "fill_value"))),
+    **dict.fromkeys(("full", "full_like"), (1, ("fill_value",))),
+    "new_full": (2, ("fill_value",)),
+    "fill": (1, ("value",)),
+    "setitem": (2, ()),
+    "pad": (3, ("value",)),
+    **dict.fromkeys(("tensor", "as_tensor", "scalar_tensor"), (0, ("data",))),
+}
+"""Functions that write a number, and where it stands."""
+_EPS = {
+    **dict.fromkeys(("layer_norm", "group_norm"), (4, 1e-5)),
+    "instance_norm": (7, 1e-5),
+    "rms_norm": (3, None),
+    "normalize": (3, 1e-12),
+    "cosine_similarity": (3, 1e-8),
+}
+"""Functions with an epsilon: where it stands, and what it is by default."""
+_ADDING = frozenset({"add", "sub", "rsub", "radd", "iadd", "isub", "subtract"})
+_SUBTRACTING = frozenset({"sub", "rsub", "isub", "subtract"})
+_MULTIPLYING = frozenset({"mul", "rmul", "imul", "multiply"})
+_JUDGING = frozenset(
+    {
+        "maximum",
+        "minimum",
+        "max",
+        "min",
+        "fmax",
+        "fmin",
+        "clamp",
+        "clamp_min",
+        "clamp_max",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+    }
+)
+_PASSING = frozenset(
+    {
+        "lift_fresh",
+        "lift_fresh_copy",
+        "expand",
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "_to_copy",
+        "clone",
+        "detach",
+    }
+    | {"detach_", "alias", "slice", "select", "permute", "transpose", "_unsafe_view"}
+)
+
+
+class Met(NamedTuple):
+    """A number that meets a tensor."""
+
+    number: int | float
+    how: str
+    call: Call
+    dtype: str
+    """Of what comes of it."""
+    others: tuple[TensorFact, ...]
+    """The tensors that it meets."""
+    subtracts: bool = False
+
+
+def numbers_met(run: Run) -> Iterator[Met]:
+    """The numbers that calls of a run fill tensors with, add to them, multiply them by, or guard them with."""
+    judged: frozenset[int] | None = None
+    for call in run.calls:
+        method = call.name.rpartition(".")[2].strip("_")
+        facts = tuple(facts_in((call.arguments, call.keywords)))
+        dtype = (call.outputs or facts or (None,))[0]
+        if dtype is None:
+            continue
+        for number, how in _numbers(method, call):
+            if how == FILL and not facts:
+                # A constant that something is only compared with.
+                judged = _judged(run) if judged is None else judged
+                if all(fact.tensor in judged for fact in call.outputs):
+                    continue
+            yield Met(number, how, call, dtype.dtype, facts, method in _SUBTRACTING)
+
+
+def _numbers(method: str, call: Call) -> Iterator[tuple[int | float, str]]:
+    if method in _FILLING:
+        at, names = _FILLING[method]
+        for value in _given(call, at, *names):
+            yield from ((number, FILL) for number in _flat(value))
+    elif method == "where":
+        for value in call.arguments[1:]:
+            yield from ((number, FILL) for number in _flat(value))
+    elif method in _ADDING or method in _MULTIPLYING:
+        how = TERM if method in _ADDING else FACTOR
+        for value in call.arguments[:2]:
+            yield from ((number, how) for number in _flat(value))
+    elif method in ("clamp", "clip", "clamp_min"):
+        for value in _given(call, 1, "min"):
+            yield from ((number, FLOOR) for number in _flat(value))
+    elif method in _EPS:
+        at, default = _EPS[method]
+        for value in _given(call, at, "eps"):
+            if value != default:
+                yield from ((number, EPS) for number in _flat(value))
+
+
+def _given(call: Call, at: int, *names: str) -> Iterator[Any]:
+    if len(call.arguments) > at:
+        yield call.arguments[at]
+    for name in names:
+        if name in call.keywords:
+            yield call.keywords[name]
+
+
+def _flat(value: Any) -> Iterator[int | float]:
+    if type(value) in (int, float):
+        yield value
+    # A fact is a tuple itself.
+    elif isinstance(value, (list, tuple)) and not isinstance(value, TensorFact):
+        for part in value:
+            yield from _flat(part)
+
+
+def _judged(run: Run) -> frozenset[int]:
+    """Tensors of which nothing is made but comparisons, and those of which nothing is made at all."""
+    used: dict[int, int] = {}
+    made: dict[int, int] = {}
+    for operator in run.operators:
+        name = operator.name.rpartition("::")[2]
+        given = list(facts_in((operator.arguments, operator.keywords)))
+        if name in _PASSING and given:
+            for fact in operator.outputs:
+                made[fact.tensor] = made.get(given[0].tensor, given[0].tensor)
+            continue
+        for fact in given:
+            origin = made.get(fact.tensor, fact.tensor)
+            used[origin] = used.get(origin, 0) + (name not in _JUDGING)
+            used[fact.tensor] = used.get(fact.tensor, 0) + (name not in _JUDGING)
+    everything = {fact.tensor for call in run.calls for fact in call.outputs}
+    return frozenset(
+        tensor for tensor in everything if not used.get(made.get(tensor, tensor), 0) and not used.get(tensor, 0)
+    )
+
+
+def is_of_data(met: Met, data: Reach) -> bool:
+    """Whether a number meets a tensor that depends on the values of the inputs."""
+    return any(fact in data for fact in met.others)

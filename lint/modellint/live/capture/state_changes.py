@@ -1,0 +1,223 @@
+"""State of a model that a run in evaluation mode changes, and whether later runs give something else for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor, nn
+
+from modellint.live.capture.inplace_writes import Write, writes
+from modellint.live.capture.jit_trace import agree, in_evaluation, is_affordable, outputs_of
+from modellint.live.capture.provenance import Reach, facts_in, is_input
+from modellint.live.code.call_statements import changing
+from modellint.live.inputs.variants import variants
+
+if TYPE_CHECKING:
+    from modellint.live.capture.run import Run
+    from modellint.live.code.places import Place
+    from modellint.live.subject import Subject
+
+_ASSIGNING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
+_REDUCING = frozenset({"mean", "sum", "var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "bincount"})
+_MOVING = frozenset(
+    {"cat", "stack", "roll", "index_put", "index_put_", "scatter", "scatter_", "where", "constant_pad_nd", "mm", "bmm"}
+    | {"addmm", "baddbmm", "convolution", "index_copy", "index_copy_", "slice_scatter", "select_scatter"}
+)
+"""Operators through which no running average goes."""
+
+
+class Change(NamedTuple):
+    """An attribute of a module that a run leaves other than it found it."""
+
+    module: str
+    """The path of its first owner."""
+    attribute: str
+    kind: str
+    """``buffer``, ``parameter`` or ``attribute``."""
+    paths: tuple[str, ...]
+    place: Place | None
+    """The statement that changes it."""
+    of_data: bool
+    """Whether the new value depends on the values of the inputs."""
+    of_old: bool
+    """Whether it depends on the value that it had before."""
+    is_statistic: bool
+    """Whether the new value mixes the old one with something that was summed up of the inputs."""
+    in_place: bool
+    matters: bool | None = None
+    """Whether the model gives something else on the same inputs once it has seen others; None where nobody could try."""
+
+
+def changes(subject: Subject) -> list[Change]:
+    """What the subject's run changes of its model, each attribute once."""
+    run = subject.run
+    if run is None or run.failure is not None:
+        return []
+    found = {(one.module, one.attribute): one for one in (*_written(subject, run), *_bound(subject, run))}
+    if not found:
+        return []
+    return list(_tried(subject, list(found.values())))
+
+
+def _written(subject: Subject, run: Run) -> Iterator[Change]:
+    """State whose memory operators write to."""
+    names: dict[int, str] = {}
+    for operator in run.operators:
+        for fact in facts_in((operator.arguments, operator.keywords)):
+            if fact.name is not None and fact.storage >= 0 and not is_input(fact):
+                names.setdefault(fact.storage, fact.name)
+    by_name: dict[str, list[Write]] = {}
+    for write in writes(run):
+        name = names.get(write.target.storage)
+        if name is not None:
+            by_name.setdefault(name, []).append(write)
+    states = {name: state for state in subject.state for name in state.names}
+    for name, found in by_name.items():
+        state = states.get(name)
+        if state is None:
+            # Held in an attribute, in a container or in an object there.
+            path, _, attribute = name.removeprefix("hidden:").rpartition(".")
+            kind = "attribute"
+            paths: tuple[str, ...] = (path,)
+        else:
+            path, attribute, kind = state.name.rpartition(".")[0], state.attribute, state.kind
+            paths = subject.paths_of(state.owner)
+        origins = _Origins(run, frozenset(state.names) if state is not None else frozenset({name}))
+        given = [
+            (write, [fact for fact in facts_in(write.operator.arguments[1:]) if fact.storage != write.target.storage])
+            for write in found
+        ]
+        values = [fact for _, facts in given for fact in facts]
+        keeps = any(write.operator.name not in _ASSIGNING for write in found)
+        yield Change(
+            path,
+            attribute,
+            kind,
+            paths,
+            next((write.operator.place for write in found if write.operator.place is not None), None),
+            any(fact in origins.data for fact in values),
+            keeps or any(fact in origins.old for fact in values),
+            (keeps and any(fact in origins.summed for fact in values))
+            or any(fact in origins.summed and fact in origins.mixed for fact in values),
+            True,
+        )
+
+
+def _bound(subject: Subject, run: Run) -> Iterator[Change]:
+    """Attributes that hold another object."""
+    entries = {entry.path: entry for entry in subject.modules}
+    for one in run.assigned:
+        entry = entries[one.module]
+        name = f"{one.module}.{one.attribute}" if one.module else one.attribute
+        origins = _Origins(run, frozenset({name, f"hidden:{name}"}))
+        facts = list(facts_in(one.value))
+        plain = not facts and isinstance(one.value, (int, float, complex))
+        yield Change(
+            one.module,
+            one.attribute,
+            one.kind,
+            entry.paths,
+            one.place or changing(type(entry.module), one.attribute),
+            any(fact in origins.data for fact in facts),
+            plain or any(fact in origins.old for fact in facts),
+            any(fact in origins.summed and fact in origins.mixed for fact in facts),
+            False,
+        )
+
+
+class _Origins:
+    """What the values of a run hang on."""
+
+    def __init__(self, run: Run, names: frozenset[str]) -> None:
+        self.data = Reach.of_values(run)
+        self.old = Reach(run, lambda fact: fact.name in names)
+        self.mixed = Reach(
+            run, lambda fact: fact.name in names, lambda operator: operator.rpartition("::")[2] in _MOVING
+        )
+        sums = {
+            fact.tensor
+            for operator in run.operators
+            if operator.name.rpartition("::")[2] in _REDUCING
+            and any(given in self.data for given in facts_in(operator.arguments))
+            for fact in operator.outputs
+        }
+        self.summed = Reach(run, lambda fact: fact.tensor in sums)
+
+
+def _tried(subject: Subject, found: Sequence[Change]) -> Iterator[Change]:
+    """The changes, each with what it does to later outputs."""
+    inputs = subject.inputs
+    assert inputs is not None
+    if not is_affordable(subject):
+        yield from found
+        return
+    try:
+        with in_evaluation(subject):
+            fresh = outputs_of(subject.model, inputs)
+    except (Exception, SystemExit):
+        yield from found
+        return
+    other = list(variants(inputs))[1].inputs
+    try:
+        with in_evaluation(subject):
+            matter = not agree(fresh, _after(subject, (), other))
+    except (Exception, SystemExit):
+        yield from found
+        return
+    for one in found:
+        if len(found) == 1 or not matter:
+            yield one._replace(matters=matter)
+            continue
+        try:
+            with in_evaluation(subject):
+                after = _after(subject, [undone for undone in found if undone is not one], other)
+        except (Exception, SystemExit):
+            yield one
+            continue
+        yield one._replace(matters=not agree(fresh, after))
+
+
+def _after(subject: Subject, undone: Sequence[Change], other: Any) -> list[Tensor]:
+    """The outputs on the example behind a run on other inputs, some of whose changes are undone."""
+    inputs = subject.inputs
+    assert inputs is not None
+    held = [(one, *_held(subject.model, one)) for one in undone]
+    before = [
+        (one, table, table.get(one.attribute, _NOTHING), _copied(table.get(one.attribute))) for one, table in held
+    ]
+    try:
+        outputs_of(subject.model, other)
+    except Exception:
+        # Integers may stand for something that has a range of its own.
+        outputs_of(subject.model, inputs)
+    for one, table, value, items in before:
+        if value is _NOTHING:
+            table.pop(one.attribute, None)
+            continue
+        table[one.attribute] = value
+        if isinstance(value, Tensor) and not value.requires_grad:
+            value.copy_(items)
+        elif type(value) is list:
+            value[:] = items
+        elif type(value) is dict:
+            value.clear()
+            value.update(items)
+    return outputs_of(subject.model, inputs)
+
+
+_NOTHING = object()
+
+
+def _held(model: nn.Module, change: Change) -> tuple[dict[str, Any]]:
+    module = model
+    for name in change.module.split(".") if change.module else ():
+        module = module._modules.get(name) or module
+    own = vars(module)
+    return ({"buffer": own["_buffers"], "parameter": own["_parameters"]}.get(change.kind, own),)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return value.copy() if type(value) in (list, dict) else value

@@ -1,0 +1,141 @@
+"""Where a run takes out of tensors what Python then computes with, so that a trace keeps what the example's values lead to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from modellint.live.capture.jit_trace import TAKING
+from modellint.live.capture.provenance import Reach, facts_in
+from modellint.live.capture.run import Call
+from modellint.live.code.call_statements import node_at
+
+if TYPE_CHECKING:
+    from modellint.live.capture.run import Run
+    from modellint.live.subject import Subject
+
+_TRUTHS = frozenset({"__bool__", "__contains__", "equal", "allclose", "is_nonzero"})
+_NUMBERS = frozenset({"item", "tolist", "__int__", "__float__", "__index__", "__complex__", "numpy"})
+
+
+class Asked(NamedTuple):
+    """One call that takes something out of a tensor which depends on the values of the inputs."""
+
+    call: Call
+    method: str
+    """As in ``item``, or ``__bool__``."""
+    kind: str
+    """``branch``, ``number``, or ``array`` for what NumPy then computes."""
+
+
+def asked_values(subject: Subject) -> Iterator[Asked]:
+    """Every such call of the subject's run that a trace of the model makes too."""
+    run = subject.run
+    if run is None:
+        return
+    calls = [call for call in (*run.calls, *_refused(run)) if _method(call) in TAKING]
+    if not calls:
+        return
+    data = Reach.of_values(run)
+    calls = [call for call in calls if any(fact in data for fact in facts_in((call.arguments, call.keywords)))]
+    if not calls:
+        return
+    traced = subject.traced
+    for call in calls:
+        method = _method(call)
+        if traced is not None and (method, call.place) not in traced.asked:
+            # Code that asks whether it is traced does something else then.
+            continue
+        node = None if call.place is None else node_at(call.place)
+        kind = _kind(method, node)
+        if kind is not None:
+            yield Asked(call, method, kind)
+
+
+def _refused(run: Run) -> Iterator[Call]:
+    """The call that ended a run on tensors without values."""
+    failure = run.failure
+    if failure is not None and failure.kind == "data" and failure.function is not None:
+        yield Call(failure.function, failure.arguments, {}, (), failure.module, failure.place)
+
+
+def _method(call: Call) -> str:
+    return call.name.rpartition(".")[2]
+
+
+def _kind(method: str, node: ast.stmt | None) -> str | None:
+    if node is not None and is_only_said(node):
+        return None
+    if method == "__array__":
+        return "array"
+    if node is not None and _decides(node, method):
+        return None if _only_checks(node) else "branch"
+    if method in _TRUTHS:
+        return "number" if node is not None and _calls(node, "bool") else "branch"
+    return "number"
+
+
+def _decides(node: ast.stmt, method: str) -> bool:
+    """Whether a statement asks at once what is taken out there for its truth."""
+    match node:
+        case ast.If(test=test) | ast.While(test=test):
+            return method in _TRUTHS or bool(_spelled(test, method))
+        case ast.Assert():
+            return True
+    tests = [part.test for part in ast.walk(node) if isinstance(part, ast.IfExp)]
+    if method in _TRUTHS:
+        return bool(tests) and not _calls(node, "bool")
+    return any(_spelled(test, method) for test in tests)
+
+
+_SPELLED = {"__int__": "int", "__float__": "float", "__complex__": "complex", "__bool__": "bool"}
+
+
+def _spelled(node: ast.AST, method: str) -> bool:
+    """Whether a call that takes a value out by this method stands below a node."""
+    return _calls(node, _SPELLED.get(method, method))
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    for part in ast.walk(node):
+        match part:
+            case ast.Call(func=ast.Name(id=found) | ast.Attribute(attr=found)) if found == name:
+                return True
+    return False
+
+
+_TALK = frozenset(
+    {"warn", "warning", "info", "debug", "error", "print", "log", "exception", "warning_once", "warn_once"}
+)
+
+
+def is_only_said(node: ast.stmt) -> bool:
+    """Whether a statement only prints, logs or raises."""
+    match node:
+        case ast.Raise():
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
+            return name in _TALK
+    return False
+
+
+def _only_checks(node: ast.stmt) -> bool:
+    """Whether a branch does nothing but raise, warn or print: tracing drops a check, and no result."""
+    match node:
+        case ast.Assert():
+            return True
+        case ast.If(body=body, orelse=[]):
+            return all(map(_is_check, body))
+    return False
+
+
+def _is_check(node: ast.stmt) -> bool:
+    match node:
+        case ast.Pass() | ast.Assert() | ast.Expr(value=ast.Constant()):
+            return True
+        case ast.If():
+            return all(map(_is_check, (*node.body, *node.orelse)))
+        case ast.Assign(value=ast.Constant(value=str()) | ast.JoinedStr()):
+            return True
+    return is_only_said(node)

@@ -1,0 +1,1 @@
+"""Example inputs of a model, and others made from them."""

@@ -1,0 +1,304 @@
+"""More inputs like an example: other values, masks and lengths."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from modellint.live.inputs.example import InputSpec
+    from modellint.live.subject import Inputs
+
+LARGE = 100.0
+"""How much larger than the example's the floats of the case ``large`` are."""
+SEEDS = 3
+
+
+_MOST_ARGUMENTS = 3
+_SMALL = (1e-4, 1e-9)
+"""The largest magnitudes of floats in the cases of small numbers."""
+
+
+class Case(NamedTuple):
+    """Inputs to compare on."""
+
+    label: str
+    inputs: Inputs
+    usual: bool
+    """Whether values are of the example's kind, so that float16 may be judged on them."""
+    masks: bool = False
+    """Whether integers or truth values are others than the example's."""
+    resized: bool = False
+    """Whether flexible dimensions have other sizes than the example's."""
+
+
+def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wide: bool = False) -> Iterator[Case]:
+    """The example itself, then others of its shapes.
+
+    Floats are drawn anew with the example's mean and deviation; they are zero, negative, and large. Integers come from the
+    range that was given, or else from that of the example, and are at its ends; truth values, and integers that are 0 and 1,
+    are drawn with several densities, and are all true and all false. Whatever was given a range stays in it. Other sizes of
+    flexible dimensions come last: their bounds, and one between.
+
+    ``wide`` adds zeros in one argument only, small floats, few values, the same rows, and masks that are true once in each row,
+    and leaves the sizes to ``lengths``.
+    """
+    yield Case("the example", inputs, True)
+    leaves, tree = _flat(inputs)
+    ranges = _ranges(inputs, specs)
+    draw = torch.Generator().manual_seed(seed + 1)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    whole = any(not leaf.is_floating_point() and not leaf.is_complex() for leaf in tensors)
+    floats = [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+
+    def case(label: str, usual: bool, masks: bool, change: Callable[[Tensor, Any, int], Tensor]) -> Case:
+        changed = [
+            change(leaf, ranges.get(at), at) if isinstance(leaf, Tensor) else leaf for at, leaf in enumerate(leaves)
+        ]
+        args, kwargs = pytree.tree_unflatten(changed, tree)
+        return Case(label, inputs._replace(args=args, kwargs=kwargs), usual, masks)
+
+    def of_floats(label: str, change: Callable[[Tensor], Tensor], only: int | None = None) -> Iterator[Case]:
+        def changed(leaf: Tensor, bounds: tuple[float, float] | None, at: int) -> Tensor:
+            if not leaf.is_floating_point() or (only is not None and at != only):
+                return leaf
+            found = change(leaf)
+            return found if bounds is None else found.clamp(bounds[0], _below(bounds[1], leaf.dtype))
+
+        made = case(label, False, False, changed)
+        if any(one is not other for one, other in zip(_flat(made.inputs)[0], leaves, strict=True)):
+            yield made
+
+    for count in range(1, SEEDS + 1):
+        density = (0.5, 0.2, 0.8)[(count - 1) % 3]
+
+        def drawn(leaf: Tensor, bounds: tuple[float, float] | None, at: int, density: float = density) -> Tensor:
+            return _drawn(leaf, bounds, draw, density)
+
+        yield case(f"random {count}", True, whole, drawn)
+    if floats:
+        yield from of_floats("zeros", torch.zeros_like)
+        if wide and len(floats) > 1:
+            for number, at in enumerate(floats[:_MOST_ARGUMENTS], 1):
+                yield from of_floats(f"zeros in float argument {number} alone", torch.zeros_like, at)
+        yield from of_floats("negative", lambda leaf: -leaf.abs())
+        if wide:
+            yield from of_floats("positive", torch.abs)
+        yield from of_floats("large", lambda leaf: leaf * LARGE)
+        if wide:
+            yield from of_floats("larger", lambda leaf: leaf * LARGE**2)
+        for size in _SMALL if wide else ():
+            yield from of_floats(f"{size:g}", lambda leaf, size=size: leaf * (size / _largest(leaf)))  # type: ignore[misc]
+        if wide:
+            yield from of_floats("few values", lambda leaf: (leaf / _largest(leaf) * 2).round() * (_largest(leaf) / 2))
+            yield from of_floats("the same rows", _repeated)
+    if whole:
+        yield case("lowest integers, false", False, True, lambda leaf, bounds, at: _end(leaf, bounds, 0))
+        yield case("highest integers, true", False, True, lambda leaf, bounds, at: _end(leaf, bounds, 1))
+        if wide and any(_is_mask(leaf, ranges.get(at)) for at, leaf in enumerate(leaves)):
+            yield case("one true in each row", False, True, lambda leaf, bounds, at: _one(leaf, bounds))
+    if not wide:
+        yield from lengths(inputs, specs, seed)
+
+
+def _below(high: float, dtype: torch.dtype) -> float:
+    """The largest number of a type under the end of a range."""
+    return float(torch.nextafter(torch.tensor(high, dtype=torch.float32), torch.tensor(-math.inf)).to(dtype))
+
+
+def _largest(leaf: Tensor) -> float:
+    finite = leaf.detach().abs()
+    finite = finite[finite.isfinite()]
+    return float(finite.max()) or 1.0 if finite.numel() else 1.0
+
+
+def _repeated(leaf: Tensor) -> Tensor:
+    """The first row in the place of every row."""
+    if leaf.dim() < 2:
+        return leaf[:1].expand_as(leaf).clone() if leaf.dim() else leaf
+    return leaf[..., :1, :].expand_as(leaf).clone()
+
+
+def _is_mask(leaf: Any, bounds: tuple[float, float] | None) -> bool:
+    """Whether a tensor holds truth values, or integers that are 0 and 1 only."""
+    if (
+        not isinstance(leaf, Tensor)
+        or leaf.is_floating_point()
+        or leaf.is_complex()
+        or not leaf.numel()
+        or not leaf.dim()
+    ):
+        return False
+    return leaf.dtype is torch.bool or (
+        (bounds is None or bounds == (0, 2)) and int(leaf.min()) >= 0 and int(leaf.max()) <= 1
+    )
+
+
+def _one(leaf: Tensor, bounds: tuple[float, float] | None) -> Tensor:
+    """A mask that is true once in each row, somewhere else in the next."""
+    if not _is_mask(leaf, bounds):
+        return leaf
+    made = torch.zeros_like(leaf)
+    rows = made.reshape(-1, leaf.shape[-1])
+    places = torch.arange(rows.shape[0], device=leaf.device)
+    rows[places, places % leaf.shape[-1]] = 1
+    return rows.reshape(leaf.shape)
+
+
+def _flat(inputs: Inputs) -> tuple[list[Any], Any]:
+    return pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))
+
+
+def _ranges(inputs: Inputs, specs: Sequence[InputSpec]) -> dict[int, tuple[float, float]]:
+    """Of the flat inputs those whose range was given, the end excluded."""
+    leaves, _ = _flat(inputs)
+    by_identity = {id(leaf): at for at, leaf in enumerate(leaves)}
+    found: dict[int, tuple[float, float]] = {}
+    for key, value in _keyed(inputs):
+        given = inputs.ranges.get(key)
+        if given is not None and id(value) in by_identity:
+            found[by_identity[id(value)]] = given
+    position = 0
+    for spec in specs:
+        value = None
+        if spec.name is not None:
+            value = inputs.kwargs.get(spec.name)
+        elif position < len(inputs.args):
+            value, position = inputs.args[position], position + 1
+        at = by_identity.get(id(value))
+        if at is not None and spec.range is not None:
+            found[at] = spec.range
+    return found
+
+
+def _drawn(leaf: Tensor, bounds: tuple[float, float] | None, draw: torch.Generator, density: float) -> Tensor:
+    shape = tuple(leaf.shape)
+    if leaf.dtype is torch.bool:
+        return (torch.rand(shape, generator=draw) < density).to(leaf.device)
+    if leaf.is_complex() or not leaf.numel():
+        return leaf
+    if not leaf.is_floating_point():
+        low, high = _bounds(leaf, bounds)
+        return torch.randint(low, high + 1, shape, generator=draw, dtype=torch.int64).to(leaf.dtype).to(leaf.device)
+    if bounds is not None:
+        low_float, high_float = bounds
+        made = torch.rand(shape, generator=draw, dtype=torch.float64) * (high_float - low_float) + low_float
+        return made.to(leaf.dtype).to(leaf.device)
+    finite = leaf.detach().to(torch.float64)
+    finite = finite[finite.isfinite()]
+    mean = float(finite.mean()) if finite.numel() else 0.0
+    deviation = float(finite.std()) if finite.numel() > 1 else 1.0
+    made = torch.randn(shape, generator=draw, dtype=torch.float64) * (deviation or 1.0) + mean
+    return made.to(leaf.dtype).to(leaf.device)
+
+
+def _bounds(leaf: Tensor, bounds: tuple[float, float] | None) -> tuple[int, int]:
+    """The lowest and the highest value that an integer input takes."""
+    if bounds is not None:
+        return int(bounds[0]), int(bounds[1]) - 1
+    low, high = int(leaf.min()), int(leaf.max())
+    return min(low, 0), max(high, 1)
+
+
+def _end(leaf: Tensor, bounds: tuple[float, float] | None, end: int) -> Tensor:
+    if leaf.dtype is torch.bool:
+        return torch.full_like(leaf, bool(end))
+    if leaf.is_floating_point() or leaf.is_complex() or not leaf.numel():
+        return leaf
+    return torch.full_like(leaf, _bounds(leaf, bounds)[end])
+
+
+def lengths(
+    inputs: Inputs,
+    specs: Sequence[InputSpec] = (),
+    seed: int = 0,
+    plan: Callable[[int, int], Sequence[int]] = lambda low, high: (low, high, (low + high) // 2),
+    left: list[str] | None = None,
+) -> Iterator[Case]:
+    """Other sizes of the flexible dimensions: those that ``plan`` names for the bounds of each, at the same time.
+
+    Dimensions of the same bounds have the same size, as they mostly are one. What is too large to be run gets the largest size
+    that is not, and is named in ``left``.
+    """
+    if not inputs.flexible:
+        return
+    ranges = _ranges(inputs, specs)
+    draw = torch.Generator().manual_seed(seed + 2)
+    leaves, _ = _flat(inputs)
+    places = {id(leaf): at for at, leaf in enumerate(leaves)}
+    limits = sorted({tuple(bounds) for one in inputs.flexible.values() for bounds in one.values()})
+    plans = {bounds: list(plan(*bounds)) for bounds in limits}
+    seen = set()
+    for number in range(max(map(len, plans.values()), default=0)):
+        sizes = {bounds: each[number % len(each)] for bounds, each in plans.items()}
+        share = _share(inputs, sizes)
+        if share < 1:
+            if left is not None:
+                left.append(_named(inputs, sizes))
+            sizes = {bounds: max(bounds[0], int(size * share)) for bounds, size in sizes.items()}
+        text = _named(inputs, sizes)
+        if not text or text in seen:
+            continue
+        seen.add(text)
+
+        def resized(key: str | int, value: Any, sizes: Mapping[Any, int] = sizes) -> Any:
+            shape = _resized(inputs, key, value, sizes)
+            if shape is None:
+                return value
+            like = value.new_zeros(shape)
+            given = ranges.get(places.get(id(value), -1))
+            if value.is_floating_point():
+                return _drawn(like, given, draw, 0.5)
+            if value.dtype is torch.bool:
+                return _drawn(like, None, draw, 0.5)
+            low, high = _bounds(value, given)
+            return torch.randint(low, high + 1, shape, generator=draw, dtype=torch.int64).to(value.dtype)
+
+        args = tuple(resized(at, value) for at, value in enumerate(inputs.args))
+        kwargs = {name: resized(name, value) for name, value in inputs.kwargs.items()}
+        masks = any(isinstance(leaf, Tensor) and not leaf.is_floating_point() for leaf in leaves)
+        yield Case(text, inputs._replace(args=args, kwargs=kwargs), True, masks, True)
+
+
+_MOST_ELEMENTS = 2**21
+_MOST_GROWTH = 64
+
+
+def _share(inputs: Inputs, sizes: Mapping[Any, int]) -> float:
+    """By how much sizes have to shrink so that no input is much larger than the example, 1 where they need not."""
+    share = 1.0
+    for key, value in _keyed(inputs):
+        shape = _resized(inputs, key, value, sizes)
+        if shape is not None:
+            elements, most = math.prod(shape), max(_MOST_ELEMENTS, 4 * value.numel())
+            most = min(most, max(_MOST_GROWTH * value.numel(), 2**12))
+            changing = sum(a != b for a, b in zip(shape, value.shape, strict=True)) or 1
+            if elements > most:
+                share = min(share, (most / elements) ** (1 / changing))
+    return share
+
+
+def _keyed(inputs: Inputs) -> Iterator[tuple[str | int, Any]]:
+    yield from enumerate(inputs.args)
+    yield from inputs.kwargs.items()
+
+
+def _resized(inputs: Inputs, key: str | int, value: Any, sizes: Mapping[Any, int]) -> list[int] | None:
+    """The shape of an argument whose flexible dimensions have those sizes, by bounds; None where it has none."""
+    bounds = inputs.flexible.get(key) or inputs.flexible.get(str(key))
+    if not bounds or not isinstance(value, Tensor):
+        return None
+    shape = list(value.shape)
+    for at, one in bounds.items():
+        shape[at] = sizes[tuple(one)]
+    return shape
+
+
+def _named(inputs: Inputs, sizes: Mapping[Any, int]) -> str:
+    shapes = [_resized(inputs, key, value, sizes) for key, value in _keyed(inputs)]
+    return ", ".join("x".join(map(str, shape)) for shape in shapes if shape is not None)

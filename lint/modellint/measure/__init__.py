@@ -1,0 +1,1 @@
+"""Scripts that measure what ``modellint.data`` holds, by running torch and coremltools."""

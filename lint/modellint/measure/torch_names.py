@@ -1,0 +1,80 @@
+"""Asks the installed torch which of ``torch.nn``'s names are modules, and writes the table that source checks read.
+
+``python -m modellint.measure.torch_names`` prints ``lint/modellint/source/torch_names.py`` anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+_GUESSES: tuple[tuple[object, ...], ...] = ((), (2,), (2, 2), (2, 2, 2), (0, 1), ((2, 2),), (1, 4, 2), ([3, 7], 2))
+
+
+def _built(cls: type[nn.Module]) -> nn.Module | None:
+    for arguments in _GUESSES:
+        try:
+            return cls(*arguments)
+        except Exception:
+            continue
+    return None
+
+
+def _is_stateless(cls: type[nn.Module]) -> bool:
+    """No parameter, no buffer, and nothing that ``eval()`` changes: hiding such a module loses nothing yet."""
+    module = _built(cls)
+    if module is None or "module" in inspect.signature(cls).parameters:
+        return False
+    # An entry that is None (`InstanceNorm2d`, `NLLLoss`) is filled by other arguments than those tried here.
+    if any(part._parameters or part._buffers for part in module.modules()):
+        return False
+    forwards = [vars(base)["forward"] for base in cls.__mro__ if "forward" in vars(base)]
+    return not any("self.training" in inspect.getsource(forward) for forward in forwards)
+
+
+def modules() -> dict[str, bool]:
+    """Public name of every ``nn.Module`` of ``torch.nn`` to whether it is stateless."""
+    containers = {"Module", "Container", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"}
+    found: dict[str, bool] = {}
+    for name, value in sorted(vars(nn).items()):
+        if inspect.isclass(value) and issubclass(value, nn.Module):
+            found[name] = name not in containers and _is_stateless(value)
+    return found
+
+
+def refused_keys(container: nn.Module) -> list[str]:
+    """The names that a ``ModuleDict`` or ``ParameterDict`` has as attributes, and so refuses as keys."""
+    return sorted(name for name in dir(container) if not name.startswith("__"))
+
+
+def _block(name: str, words: Iterable[str], comment: str) -> str:
+    lines = "".join(f'    "{word}",\n' for word in sorted(words))
+    return f'{name} = frozenset(\n    {{\n{lines.replace("    ", "        ")}    }}\n)\n"""{comment}"""\n'
+
+
+def table() -> str:
+    """The text of ``modellint/source/torch_names.py``."""
+    found = modules()
+    version = torch.__version__.partition("+")[0]
+    return "\n".join(
+        (
+            f'"""Names of torch {version} that source checks need; written by ``python -m modellint.measure.torch_names``."""\n',
+            _block("MODULES", found, "Every ``nn.Module`` in ``torch.nn``."),
+            _block(
+                "STATELESS",
+                (name for name, stateless in found.items() if stateless),
+                "Those without parameters, buffers, or behaviour that depends on the mode.",
+            ),
+            _block("MODULE_DICT_ATTRIBUTES", refused_keys(nn.ModuleDict()), "Keys that ``nn.ModuleDict`` refuses."),
+            _block(
+                "PARAMETER_DICT_ATTRIBUTES", refused_keys(nn.ParameterDict()), "Keys that ``nn.ParameterDict`` refuses."
+            ),
+        )
+    )
+
+
+if __name__ == "__main__":
+    print(table(), end="")

@@ -1,0 +1,1 @@
+"""What modellint finds, as frozen data: diagnostics, verdicts, verifications, exports."""

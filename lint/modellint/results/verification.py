@@ -1,0 +1,248 @@
+"""What a verification shows: in data, and in JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from modellint.live.code.places import Place
+from modellint.results.diagnostic import Span
+
+AGREES, DIFFERS, UNDECIDED, NOT_CONVERTED = "agrees", "differs", "undecided", "not converted"
+
+
+class Output(NamedTuple):
+    """One output of the converted program against PyTorch's, on the inputs where it is furthest from it.
+
+    ``max_abs_error`` is in the output's own units; ``max_rel_error`` and ``error`` are ratios, the latter over ``scale``, the
+    largest magnitude of PyTorch's output; ``snr`` is in decibels. Infinite errors stand for another shape, or for elements
+    that are not finite where PyTorch's are.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    max_abs_error: float
+    max_rel_error: float
+    error: float
+    scale: float
+    snr: float
+    cosine: float
+    non_finite: tuple[int, int]
+    """Elements that are NaN or infinite: PyTorch's, the program's."""
+    ok: bool
+    case: str
+    """On which inputs."""
+    got: tuple[int, ...] | None = None
+    """The program's shape, where it is another."""
+    path: str = ""
+    """Where it is in what the model returns, as in ``['logits']`` or ``[1]``; empty where that is one tensor."""
+    wrong: int = 0
+    """Elements that are off by more than rounding explains."""
+    ties: int = 0
+    """Integers and truth values that differ, and that rounding decides in PyTorch too."""
+    unequal: float = 0.0
+    """The share of integers or truth values that differ."""
+
+
+class Lost(NamedTuple):
+    """A write, or another step of the model, that the converted program does not have."""
+
+    operator: str
+    place: Place | None
+    module: str = ""
+
+
+class FirstDifference(NamedTuple):
+    """Where the converted program first departs from PyTorch."""
+
+    kind: str
+    """``operation``: this one computes something else; ``run``: it cannot be run; ``capture``: what was captured is already another
+    model; ``random``: PyTorch draws numbers here; ``output``: an output departs, and no operation before it; ``mode``: a module that
+    ``eval`` does not reach; ``precision``: float16 does not hold this."""
+    message: str
+    operation: str | None
+    """MIL's operation, as in ``reduce_argmax``."""
+    variable: str | None
+    """What the program calls its result."""
+    operator: str | None
+    """PyTorch's operator, as in ``aten::argmax``."""
+    place: Place | None
+    module: str
+    """The path of the module that it happens in."""
+    error: float
+    """Over the scale of PyTorch's value."""
+    shape: tuple[int, ...]
+    case: str
+    """On which inputs."""
+    lost: tuple[Lost, ...] = ()
+    """Writes just before it that the program does not have."""
+
+
+class Case(NamedTuple):
+    """One set of inputs."""
+
+    label: str
+    error: float | None
+    """The largest over all outputs of the float32 program; None where PyTorch raises on them."""
+    half: float | None = None
+    """The same of the float16 program, where it was run."""
+    note: str = ""
+
+
+class Layer(NamedTuple):
+    """One operation of the float32 program that has a counterpart in PyTorch."""
+
+    variable: str
+    operation: str
+    operator: str
+    module: str
+    place: Place | None
+    shape: tuple[int, ...]
+    error: float
+    half: float | None = None
+    largest: float = 0.0
+    """The largest magnitude of PyTorch's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of one verification."""
+
+    verdict: str
+    """``agrees``, ``differs``, ``undecided`` or ``not converted``."""
+    reason: str = ""
+    route: str = ""
+    """How the model was captured: ``trace``, ``export`` or, for an export with core ATen decompositions, ``decomposed``;
+    ``package`` for a saved model."""
+    outputs: tuple[Output, ...] = ()
+    """Of the float32 program."""
+    half: tuple[Output, ...] = ()
+    """Of the float16 program; empty where that was not asked for."""
+    runtime: tuple[Output, ...] = ()
+    """Of Core ML itself on the example, on macOS."""
+    half_ok: bool | None = None
+    """Whether float16 is precise enough; None where it was not asked for, or cannot be judged."""
+    single: str = ""
+    """The verdict on the float32 program alone, or on the package's conversion where that is apart from its precision."""
+    first_difference: FirstDifference | None = None
+    cases: tuple[Case, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    overflows: tuple[Layer, ...] = ()
+    """Operations of the float16 program whose values float16 cannot hold, on the example."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model converts and its programs agree with it."""
+        return self.verdict == AGREES
+
+    @property
+    def is_half_open(self) -> bool:
+        """Whether the float32 program agrees, and it cannot be said whether float16 is precise enough."""
+        return self.single == AGREES and self.verdict == UNDECIDED
+
+    def __repr__(self) -> str:
+        from modellint.report import verification
+
+        return verification.render(self).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        from modellint.report import verification_html
+
+        return verification_html.fragment(self)
+
+
+def to_json(found: Verification) -> dict[str, Any]:
+    """A verification as JSON's own types; numbers that are not finite are the texts ``inf``, ``-inf`` and ``nan``."""
+    first = found.first_difference
+    return {
+        "ok": found.ok,
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "route": found.route,
+        "outputs": [_plain(one._asdict()) for one in found.outputs],
+        "half": [_plain(one._asdict()) for one in found.half],
+        "runtime": [_plain(one._asdict()) for one in found.runtime],
+        "half_ok": found.half_ok,
+        "single": found.single,
+        "first_difference": None
+        if first is None
+        else _plain(first._asdict()) | {"lost": [_plain(one._asdict()) for one in first.lost]},
+        "cases": [_plain(one._asdict()) for one in found.cases],
+        "layers": [_plain(one._asdict()) for one in found.layers],
+        "overflows": [_plain(one._asdict()) for one in found.overflows],
+        "notes": list(found.notes),
+    }
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        match value:
+            case Place():
+                row, column, end_row, end_column = value.span
+                found[name] = {
+                    "filename": value.path,
+                    "location": {"row": row, "column": column},
+                    "end_location": {"row": end_row, "column": end_column},
+                }
+            case float() if not math.isfinite(value):
+                found[name] = str(value)
+            case tuple() if name != "lost":
+                found[name] = list(value)
+            case _:
+                found[name] = value
+    return found
+
+
+def from_json(given: Mapping[str, Any]) -> Verification:
+    """What ``to_json`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for else."""
+    first = given["first_difference"]
+    if first is not None:
+        lost = tuple(Lost(**_read(one)) for one in first["lost"])
+        first = FirstDifference(**{**_read(first), "lost": lost})
+    return Verification(
+        str(given["verdict"]),
+        str(given["reason"]),
+        str(given["route"]),
+        tuple(Output(**_read(one)) for one in given["outputs"]),
+        tuple(Output(**_read(one)) for one in given["half"]),
+        tuple(Output(**_read(one)) for one in given["runtime"]),
+        given["half_ok"],
+        str(given["single"]),
+        first,
+        tuple(Case(**_read(one)) for one in given["cases"]),
+        tuple(Layer(**_read(one)) for one in given["layers"]),
+        tuple(Layer(**_read(one)) for one in given["overflows"]),
+        tuple(map(str, given["notes"])),
+    )
+
+
+_FLOATS = frozenset({"max_abs_error", "max_rel_error", "error", "scale", "snr", "cosine", "half", "largest", "unequal"})
+
+
+def _read(given: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "place":
+            found[name] = None if value is None else Place(str(value["filename"]), _span(value))
+        elif name in _FLOATS:
+            found[name] = None if value is None else float(value)
+        elif name in ("shape", "got", "non_finite"):
+            found[name] = None if value is None else tuple(map(int, value))
+        else:
+            found[name] = value
+    return found
+
+
+def _span(place: Mapping[str, Any]) -> Span:
+    first, last = place["location"], place["end_location"]
+    return Span(int(first["row"]), int(first["column"]), int(last["row"]), int(last["column"]))
+
+
+def worst(outputs: Sequence[Output]) -> float:
+    """The largest error of several outputs; 0 without any."""
+    return max((one.error for one in outputs), default=0.0)

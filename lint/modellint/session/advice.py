@@ -1,0 +1,103 @@
+"""How to go on where an export leads to no package: fixes of the source, tried before they are told."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from modellint.results.diagnostic import Severity
+from modellint.run import Checker, Job, UsageError
+from modellint.session import targets as live_run
+
+if TYPE_CHECKING:
+    from modellint.session.export_options import Options
+    from modellint.session.parent import Answer, Limits
+    from modellint.session.targets import Wanted
+
+
+class Refused(NamedTuple):
+    """An export that leads to no package: what was asked for, and the answer."""
+
+    job: Job
+    wanted: Wanted
+    limits: Limits
+    seed: int
+    options: Options
+    answer: Answer
+    seconds: float
+    """What it took."""
+
+
+def ways_on(refused: Refused, folder: Path, progress: Callable[[str, str, float], None] | None = None) -> Iterator[str]:
+    """What leads to a package, each in a line, or what is left to be written in another way.
+
+    ``folder`` is where packages may be made; what is in it afterwards is of no use.
+    """
+    found = refused.answer.exported
+    if found is None or found.writable or found.advice:
+        return
+    if (way := _fixed_in_source(refused, folder, progress)) is not None:
+        yield way
+    elif left := _left(refused):
+        yield left
+
+
+def _fixed_in_source(refused: Refused, folder: Path, progress: Callable[[str, str, float], None] | None) -> str | None:
+    """The command that fixes the target's file so that the same export writes a package; None where none does."""
+    file = refused.wanted.location.file
+    if file is None:
+        return None
+    began = time.monotonic()
+    here = {one.code for one in refused.answer.diagnostics}
+    done = ""
+    for count, (flags, unsafe) in enumerate((("--fix", False), ("--fix --unsafe-fixes", True))):
+        fixed = Checker(refused.job).tried(file, unsafe)
+        rest = refused.limits.timeout - refused.seconds - (time.monotonic() - began)
+        if fixed is None or fixed.text == done or here.isdisjoint(fixed.applied) or rest < refused.seconds:
+            continue
+        rules = refused.job.rules
+        if any(one.code in here and one.code in rules and rules[one.code].silent_by(one) for one in fixed.remaining):
+            # It would still be converted to something else.
+            continue
+        done = fixed.text
+        made = folder / f"fixed{count}" / "model.mlpackage"
+        made.parent.mkdir()
+        words = f"modellint check {flags} {shlex.quote(refused.job.shown(file))}"
+        try:
+            answer = live_run.export(
+                refused.job,
+                refused.wanted,
+                refused.limits._replace(timeout=rest),
+                refused.seed,
+                refused.options,
+                made,
+                progress,
+                texts={str(file): fixed.text},
+            )
+        except UsageError:
+            continue
+        if answer.exported is not None and answer.exported.writable:
+            outcome = "it agrees" if answer.exported.ok else "it agrees in float32, and is undecided in float16"
+            codes = ", ".join(sorted(fixed.applied))
+            return f"{words} ({codes}), then export again: tried, {outcome}"
+    return None
+
+
+def _left(refused: Refused) -> str:
+    """What no fix and no option answers: the errors of the model, or else what first computes something else."""
+    fixed = (
+        {one.code for one in refused.answer.exported.changes if one.kind == "fixed"} if refused.answer.exported else ()
+    )
+    errors = [one for one in refused.answer.diagnostics if one.severity is Severity.ERROR and one.code not in fixed]
+    if not errors:
+        first = refused.answer.exported.verification.first_difference if refused.answer.exported else None
+        if first is None or first.place is None:
+            return ""
+        at = f"{refused.job.shown(Path(first.place.path))}:{first.place.span.row}"
+        return f"another way to write {at}, as no option that was tried leads to a package that agrees"
+    places = [one.code + (f" at {one.path}:{one.span.row}" if one.path and one.span else "") for one in errors]
+    rules = " · ".join(f"modellint rule {code}" for code in dict.fromkeys(one.code for one in errors))
+    return f"another way to write it, as no fix and no option answers {', '.join(places)}: {rules}"

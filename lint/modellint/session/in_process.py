@@ -1,0 +1,276 @@
+"""A model in the caller's process to its findings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError(
+        "modellint.check_model needs PyTorch, which is not installed: pip install 'modellint[live]'"
+    ) from error
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from modellint.destinations.coreml.dry_run.verdicts import execute, judge, noted, told
+from modellint.live import check as checks
+from modellint.live import checkpoint_file as checkpoints
+from modellint.live.code import class_source
+from modellint.live.code import places as place
+from modellint.live.fix import FixedModel, fixed_copy
+from modellint.live.fixes.wrappers import inside
+from modellint.live.garbage_collection import undisturbed
+from modellint.live.inputs import lazy_parameters as lazy
+from modellint.live.snapshot import unchanged
+from modellint.live.subject import Inputs, Subject
+from modellint.results.diagnostic import Diagnostic
+from modellint.rule import Rule
+from modellint.run import Checker, Job, all_rules, load_plugins
+from modellint.session import merge
+from modellint.session import target_failure as failed
+from modellint.settings import Resolver, SettingsError, check_codes, find_root
+
+if TYPE_CHECKING:
+    from modellint.results.verification import Verification
+
+SPARE = 60.0
+"""Seconds that may go by in a check until it is through with what else converts the model."""
+
+
+class Varying(NamedTuple):
+    """What inputs like an example may be, for arguments by position or name."""
+
+    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] = {}
+    """The dimensions whose size may vary, each with its bounds; both count."""
+    ranges: Mapping[str | int, tuple[float, float]] = {}
+    """The values, from the first up to the second, which is not among them."""
+
+    def of(self, inputs: Inputs) -> Inputs:
+        """An example that varies so. Raises ``ValueError`` for arguments that it does not have, and for values outside of a range."""
+        known = dict(enumerate(inputs.args)) | dict(inputs.kwargs)
+        for name, keys in (("flexible", self.flexible), ("ranges", self.ranges)):
+            unknown = next((key for key in keys if key not in known), None)
+            if unknown is not None:
+                there = ", ".join(map(repr, known))
+                raise ValueError(f"{name}: there is no argument {unknown!r} in example_inputs, but {there}")
+        for key, (low, high) in self.ranges.items():
+            value = known[key]
+            if not low < high:
+                raise ValueError(f"ranges: that of {key!r} is empty: [{low}, {high})")
+            if _has_values(value) and not (low <= float(value.min()) and float(value.max()) < high):
+                raise ValueError(f"ranges: the example of {key!r} has values outside of [{low}, {high})")
+        return inputs._replace(flexible=self.flexible, ranges=self.ranges)
+
+
+def _has_values(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and bool(value.numel()) and not value.is_complex() and not value.is_meta
+
+
+def examine(
+    model: nn.Module,
+    example_inputs: Any,
+    checkpoint: str | os.PathLike[str] | Mapping[str, Any] | None,
+    select: tuple[str, ...] | None,
+    ignore: tuple[str, ...] | None,
+    root: str | os.PathLike[str] | None,
+    chosen: Mapping[str, str],
+    varying: Varying | None = None,
+    spare: float = SPARE,
+) -> tuple[list[Diagnostic], Mapping[str, Any] | None]:
+    """What ``modellint.check_model`` finds, sorted, and the verdict on the conversion, if one was asked for.
+
+    ``chosen`` are values of settings that go before those of the project; ``spare`` the seconds that there are for trying what else
+    converts the model.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(_no_model(model))
+    inputs = _inputs(example_inputs)
+    if inputs is not None and varying is not None:
+        inputs = varying.of(inputs)
+    held = _checkpoint(checkpoint)
+    job = _job(_root(model, root), select, ignore, chosen)
+    top = job.resolver.top
+    rules = {code: rule for code, rule in job.rules.items() if top.enables(code, rule.default)}
+    try:
+        model = _shaped(model, inputs)
+    except lazy.Unshaped as error:
+        name, what = type(model).__name__, str(error)
+        finding = failed.cannot_run(name, "building", what, folder=Path.cwd(), advice=error.advice)
+        return [finding._replace(target=None)] if "LNT003" in rules else [], None
+    with undisturbed(), unchanged(model, inputs, values=False):
+        subject = Subject(
+            model,
+            inputs,
+            job.root,
+            top.destination,
+            has_values=not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())),
+            checkpoint=held,
+            judge=judge,
+            execute=execute,
+        )
+        found, asked, _ = checks.examine(subject, rules)
+        found = [*_failed(subject, rules), *found]
+        verdict = told(subject, rules, found, asks=_asks, end=time.monotonic() + spare)
+    shown = [
+        finding if finding.path is None else finding._replace(path=job.shown(Path(finding.path))) for finding in found
+    ]
+    settled = merge.settled(Checker(job), (), (), [merge.LiveResult("", tuple(shown), asked=asked)])
+    left = [finding._replace(target=None) for finding in settled]
+    return left, None if verdict is None else verdict | {"wrong": merge.wrong(left, rules)}
+
+
+def fixed(
+    model: nn.Module, example_inputs: Any, root: str | os.PathLike[str] | None, chosen: Mapping[str, str]
+) -> tuple[FixedModel, Path]:
+    """The copy that ``modellint.fix_model`` gives, and the folder whose settings hold for it."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(_no_model(model, "fix_model"))
+    inputs = _inputs(example_inputs)
+    # A wrapper's class is not at home in the user's project.
+    job = _job(_root(inside(model), root), None, None, chosen)
+    model = ready(model, inputs)
+    with undisturbed():
+        return fixed_copy(model, inputs, job.resolver.top.destination, place.Project(job.root), judge=judge), job.root
+
+
+def verified(
+    model: nn.Module,
+    example_inputs: Any,
+    varying: Varying,
+    root: str | os.PathLike[str] | None,
+    chosen: Mapping[str, str],
+    seed: int,
+) -> Verification:
+    """What ``modellint.verify`` shows."""
+    inputs = varying.of(prepared(model, example_inputs))
+    if importlib.util.find_spec("coremltools") is None:
+        raise ImportError("modellint.verify needs coremltools: pip install 'modellint[coreml]'")
+    from modellint.destinations.coreml.verify.model import verify
+
+    job = job_of(model, root, chosen)
+    model = ready(model, inputs)
+    destination = job.resolver.top.destination
+    with undisturbed(), unchanged(model, inputs, values=False):
+        found = verify(model, inputs, destination, place.Project(job.root), seed=seed, with_layers=True)
+        return noted(Subject(model, inputs, job.root, destination, judge=judge), found, time.monotonic() + SPARE)
+
+
+def prepared(model: nn.Module, example_inputs: Any) -> Inputs:
+    """What a model that is to be converted is called with. Raises ``TypeError`` for what is no model, and without inputs."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(_no_model(model))
+    inputs = _inputs(example_inputs)
+    if inputs is None:
+        raise TypeError("example_inputs must hold what the model is called with")
+    return inputs
+
+
+def ready(model: nn.Module, inputs: Inputs | None) -> nn.Module:
+    """A model whose parameters have shapes: itself, or a copy. Raises ``ValueError`` where a call does not give them."""
+    try:
+        return _shaped(model, inputs)
+    except lazy.Unshaped as error:
+        raise ValueError("; ".join((f"{type(model).__name__}: {error}", *error.advice))) from None
+
+
+def _shaped(model: nn.Module, inputs: Inputs | None) -> nn.Module:
+    if not lazy.is_unshaped(model):
+        return model
+    # Drawing the parameters is not to be seen from outside.
+    with undisturbed(), torch.random.fork_rng(devices=()):
+        return lazy.shaped(model, inputs)
+
+
+def job_of(model: nn.Module, root: str | os.PathLike[str] | None, values: Mapping[str, str]) -> Job:
+    """The project that a model belongs to, with its settings; ``values`` go before those."""
+    return _job(_root(model, root), None, None, values)
+
+
+def _asks(model: nn.Module) -> str:
+    return "give example_inputs"
+
+
+def _no_model(value: object, function: str = "check_model") -> str:
+    if isinstance(value, type) and issubclass(value, nn.Module):
+        return f"the model must be built first: {function}({value.__name__}(...), ...)"
+    return f"the model must be a torch.nn.Module, not {_described(value)}"
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
+
+
+def _inputs(example: Any) -> Inputs | None:
+    if example is None:
+        return None
+    inputs = Inputs.of(example)
+    leaves = pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))
+    plain = (int, float, complex, str, bytes, type(None), torch.Size, torch.dtype)
+    if leaves and all(isinstance(leaf, plain) for leaf in leaves):
+        raise TypeError(
+            f"example_inputs must hold the tensors that the model is called with, such as torch.randn(1, 3, 224, 224); {example!r} "
+            "holds none"
+        )
+    if not all(isinstance(name, str) for name in inputs.kwargs):
+        raise TypeError("example_inputs is a dict, so its keys must be the names of arguments")
+    return inputs
+
+
+def _checkpoint(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if given is None or isinstance(given, Mapping):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be a file or a dict of tensors, not {_described(given)}")
+    return checkpoints.load(Path(given))
+
+
+def _root(model: nn.Module, given: str | os.PathLike[str] | None) -> Path:
+    if given is not None:
+        root = Path(given).absolute()
+        if not root.is_dir():
+            raise ValueError(f"root must be a folder: {root} is none")
+        return root
+    home = class_source.place_of_class(type(model))
+    path = Path.cwd() if home is None else Path(home.path)
+    if not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or place.is_machinery(str(path)):
+        path = Path.cwd()
+    return find_root(path)
+
+
+def _job(root: Path, select: Sequence[str] | None, ignore: Sequence[str] | None, values: Mapping[str, str]) -> Job:
+    chosen = {"select": select, "ignore": ignore}
+    overrides: dict[str, Any] = {key: (codes, f"{key}=") for key, codes in chosen.items() if codes is not None}
+    overrides.update({key: (value, f"{key}=") for key, value in values.items()})
+    resolver = Resolver(root, None, False, overrides, None)
+    rules = all_rules(load_plugins(resolver.top.plugins, root))
+    for key, codes in chosen.items():
+        try:
+            check_codes(codes or (), rules, key)
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
+    resolver.use_codes(rules)
+    return Job(root, resolver, rules, None, Path.cwd())
+
+
+def _failed(subject: Subject, rules: Mapping[str, Rule]) -> Iterable[Diagnostic]:
+    """LNT003 where the model could not be run for another reason than its shapes."""
+    failure = None if subject.run is None else subject.run.failure
+    if failure is None or "LNT003" not in rules or (failure.kind == "shape" and "SHP008" in rules):
+        return ()
+    if failure.kind == "data" and not subject.has_values:
+        return ()
+    message = " ".join(failure.message.split())
+    what = f"raised {failure.error}" + (f": {message}" if message else "")
+    name = type(subject.model).__name__
+    found = failed.cannot_run(
+        name, "running forward of", what, failure.frames, folder=Path.cwd(), otherwise=failure.place
+    )
+    return (found._replace(target=None),)

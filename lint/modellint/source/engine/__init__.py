@@ -1,0 +1,1 @@
+"""The abstract interpreter: values, state, statements, expressions and calls."""

@@ -1,0 +1,250 @@
+"""The abstract values that the interpreter computes with.
+
+Every value is created where the program creates one, and is told from others by identity: a module that is put
+into two lists is one ``Instance`` in both. What is not understood is ``UNKNOWN``, and nothing is ever
+concluded from it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from modellint.source.project.symbols import ClassRef, External, FileRef, IndexedFile
+
+    Callee: TypeAlias = ClassRef | External
+
+
+class Value:
+    """Base of all abstract values; by itself, something that is not understood."""
+
+    __slots__ = ()
+
+
+UNKNOWN = Value()
+"""What is not understood."""
+
+
+class Const(Value):
+    """A Python constant whose value is known: str, int, float, bool, None, …"""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+class Text(Value):
+    """A string whose content is not known; ``plain`` when it can hold no dot and is not empty."""
+
+    __slots__ = ("plain",)
+
+    def __init__(self, plain: bool = False) -> None:
+        self.plain = plain
+
+
+class Number(Value):
+    """An int or bool whose value is not known."""
+
+    __slots__ = ()
+
+
+NUMBER = Number()
+TEXT = Text()
+
+
+class Instance(Value):
+    """An object made by one call.
+
+    ``kind``: ``module``, ``parameter``, ``tensor``, ``object`` (certainly none of these), or ``unresolved``: made by a
+    class or function that cannot be looked into. ``held`` is what was handed to it and may have become part of it.
+    ``escaped``: it was handed to code that cannot be seen, or stored under a name that is not known; whoever has
+    it now may have registered it.
+    """
+
+    __slots__ = ("callee", "escaped", "held", "kind", "name", "node", "stateless")
+
+    def __init__(self, kind: str, node: ast.AST | None, name: str = "", callee: Callee | None = None) -> None:
+        self.kind = kind
+        self.node = node
+        self.name = name
+        self.callee = callee
+        self.stateless = False
+        self.held: list[Value] = []
+        self.escaped = False
+
+
+class Container(Value):
+    """A plain Python container made at one place.
+
+    ``kind``: ``list``, ``tuple``, ``set``, ``dict``, or ``iterator`` (what ``map``, a generator or ``.values()`` gives).
+    ``items`` are the values it may hold (a dict's values); ``keys`` a dict's keys. ``exact`` while ``items`` are its
+    elements in order, as for a literal that nothing was added to.
+    """
+
+    __slots__ = ("escaped", "exact", "items", "keys", "kind", "node", "origin")
+
+    def __init__(self, kind: str, node: ast.AST | None, items: Iterable[Value] = (), exact: bool = False) -> None:
+        self.kind = kind
+        self.node = node
+        self.items: list[Value] = list(items)
+        self.keys: list[Value] = []
+        self.exact = exact
+        self.escaped = False
+        self.origin: Value | None = None
+
+    def add(self, value: Value) -> None:
+        """Note that the container may hold ``value`` from now on."""
+        self.exact = False
+        if not any(value is item for item in self.items):
+            self.items.append(value)
+
+    def element(self) -> Value:
+        """What iterating or indexing may give."""
+        if self.kind == "dict":
+            return union(self.keys)
+        return union(self.items)
+
+
+class ClassValue(Value):
+    """A class of the project, not an instance of it."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self, ref: ClassRef) -> None:
+        self.ref = ref
+
+
+class Function(Value):
+    """A function or lambda whose body can be read; ``closure`` holds the locals where it was defined."""
+
+    __slots__ = ("closure", "file", "node", "owner")
+
+    def __init__(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        file: IndexedFile,
+        closure: dict[str, Value] | None = None,
+        owner: ClassRef | None = None,
+    ) -> None:
+        self.node = node
+        self.file = file
+        self.closure = closure
+        self.owner = owner
+
+
+class Method(Value):
+    """An attribute of an object that is about to be called: ``receiver.name``."""
+
+    __slots__ = ("name", "receiver")
+
+    def __init__(self, receiver: Value, name: str) -> None:
+        self.receiver = receiver
+        self.name = name
+
+
+class Partial(Value):
+    """``functools.partial(function, …)``."""
+
+    __slots__ = ("arguments", "function", "keywords")
+
+    def __init__(self, function: Value, arguments: list[Value], keywords: dict[str | None, Value]) -> None:
+        self.function = function
+        self.arguments = arguments
+        self.keywords = keywords
+
+
+class SelfValue(Value):
+    """The module whose class is being read."""
+
+    __slots__ = ()
+
+
+class SuperValue(Value):
+    """``super()`` in a method of ``owner``."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: ClassRef) -> None:
+        self.owner = owner
+
+
+class Named(Value):
+    """A name outside the project, or a file of the project as a namespace."""
+
+    __slots__ = ("symbol",)
+
+    def __init__(self, symbol: External | FileRef) -> None:
+        self.symbol = symbol
+
+
+class Argument(Value):
+    """What the caller hands to a method of the class; ``element`` when it is an element of that."""
+
+    __slots__ = ("_element", "annotation", "element", "escaped", "file", "name")
+
+    def __init__(self, name: str, annotation: ast.expr | None, file: IndexedFile, element: bool = False) -> None:
+        self.name = name
+        self.annotation = annotation
+        self.file = file
+        self.element = element
+        self.escaped = False
+        self._element: Argument | None = None
+
+    def item(self) -> Argument:
+        """What iterating or indexing it gives: always the same value."""
+        if self._element is None:
+            self._element = Argument(self.name, self.annotation, self.file, element=True)
+        return self._element
+
+
+class Union(Value):
+    """One of several values; made by ``union`` only."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: tuple[Value, ...]) -> None:
+        self.values = values
+
+
+SELF = SelfValue()
+
+WIDEST = 64
+"""Of a variable with more alternatives, where branches meet, nothing is known: each branch may double their number."""
+
+
+def union(values: Iterable[Value]) -> Value:
+    """The value that is any of ``values``."""
+    seen: dict[int, Value] = {}
+    for value in values:
+        if type(value) is Union:
+            for part in value.values:
+                seen[id(part)] = part
+        else:
+            seen[id(value)] = value
+    if len(seen) == 1:
+        return next(iter(seen.values()))
+    if not seen:
+        return UNKNOWN
+    return Union(tuple(seen.values()))
+
+
+def alternatives(value: Value) -> tuple[Value, ...]:
+    """The values that ``value`` may be."""
+    return value.values if type(value) is Union else (value,)
+
+
+def leaves(value: Value, seen: set[int] | None = None) -> Iterator[Value]:
+    """Everything that a value holds that is not itself a plain container, nested ones opened."""
+    if seen is None:
+        seen = set()
+    for part in alternatives(value):
+        if isinstance(part, Container):
+            if id(part) not in seen:
+                seen.add(id(part))
+                for item in part.items:
+                    yield from leaves(item, seen)
+        else:
+            yield part

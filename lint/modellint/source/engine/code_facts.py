@@ -1,0 +1,508 @@
+"""What the methods of one class, or the functions outside of classes, do: the questions that rules about calls ask."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from modellint.results.diagnostic import Diagnostic, Fix, Severity
+from modellint.source.domains.tensors import Shape, Size, Tensor, is_fixed
+from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
+from modellint.source.engine.attribute_uses import class_functions
+from modellint.source.engine.class_state import Binding
+from modellint.source.engine.execution_order import is_read_first
+from modellint.source.engine.function_analysis import Flow
+from modellint.source.engine.recorded_operations import Call, Operation, Question, Turns, Write
+from modellint.source.project.symbols import ClassRef
+from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
+from modellint.source.syntax.rewriter import Rewriter
+from modellint.source.triggers.patterns import shows
+
+if TYPE_CHECKING:
+    from modellint.rule import Rule
+    from modellint.settings import Destination
+    from modellint.source.project.index import Project
+    from modellint.source.project.symbols import IndexedFile
+
+
+class Code:
+    """The functions of one module class, or all those of a file that belong to none, read with tensors as values."""
+
+    def __init__(self, project: Project, file: IndexedFile, ref: ClassRef | None, goal: Destination) -> None:
+        self.project = project
+        self.destination = goal
+        self.file = file
+        self.ref = ref
+        self.name = ref.node.name if ref is not None else None
+        self._flow = Flow(project, ref, file)
+        self._unread = True
+        self.whole = True
+        """Whether all methods are to be read, or `forward` and what it runs only."""
+        self._rest: list[Function] = []
+        self._bindings_of: dict[str, list[Binding]] = {}
+        self._sorted = 0
+        self._writes_of: dict[tuple[bool, str], list[Write]] = {}
+        self._writes_sorted = 0
+        if ref is not None:
+            self.methods = list(self._own_methods())
+            self._flow.build()
+        else:
+            self.methods = list(_functions_outside(file, project))
+
+    @property
+    def flow(self) -> Flow:
+        """What the functions do, read when it is first asked for: many rules only ask how the object is built."""
+        if self._unread:
+            self._unread = False
+            if self.ref is None:
+                self._flow.read_functions(self.methods)
+            else:
+                called = _called_on_self(self.methods)
+                # What a class inherits is read with the class that wrote it, or where it is called from here.
+                own = [f for f in self.methods if f.owner is not None and f.owner.node is self.ref.node]
+                self._rest = [f for f in own if _name(f) != "forward" and _name(f) not in called]
+                self._flow.read_methods([f for f in self.methods if _name(f) == "forward"])
+        if self.whole and self._rest:
+            rest, self._rest = self._rest, []
+            self._flow.read_methods(rest)
+        return self._flow
+
+    def close(self) -> None:
+        """Take apart what points back at itself: nothing collects cycles in a run, and they would keep every tree."""
+        for closure in self._flow.closures:
+            closure.clear()
+        vars(self).clear()
+
+    @property
+    def lineage(self) -> list[ClassRef]:
+        """The class and its bases in the project, in the order in which Python asks them."""
+        return self._flow.lineage
+
+    def _own_methods(self) -> Iterator[Function]:
+        seen = {"__init__"}
+        for ref in self.lineage:
+            if ref.file is not self.file:
+                continue
+            # Of several functions of a name, such as overloads, the last stays.
+            for name, node in {node.name: node for node in class_functions(ref.node)}.items():
+                if name not in seen:
+                    seen.add(name)
+                    yield Function(node, ref.file, None, ref)
+
+    @property
+    def calls(self) -> Iterator[list[Call]]:
+        """Every call of the file that was read, with all its readings."""
+        yield from self.flow.calls.values()
+
+    @property
+    def writes(self) -> Iterator[list[Write]]:
+        """Every in-place write, and every binding of an attribute outside ``__init__``, with all its readings."""
+        yield from self.flow.writes.values()
+
+    @property
+    def operations(self) -> Iterator[list[Operation]]:
+        """Every binary operation and subscript on tensors, with all its readings."""
+        yield from self.flow.operations.values()
+
+    @property
+    def questions(self) -> Iterator[list[Question]]:
+        """Everything that Python asks for its truth, with all its readings."""
+        yield from self.flow.questions.values()
+
+    @property
+    def turns(self) -> Iterator[list[Turns]]:
+        """Everything that a loop or a comprehension goes through, with all its readings."""
+        yield from self.flow.turns.values()
+
+    def sizes(self, node: ast.expr) -> list[Tensor]:
+        """The tensors of which an expression is the shape or a size, or whose sizes are unpacked into it; not those that are fixed."""
+        found: list[Tensor] = []
+        for operation in self.flow.operations.get(node, ()):
+            if _is_open(operation.result):
+                found += (part.tensor for part in alternatives(operation.operands[0]) if isinstance(part, Shape))
+        for value in self.flow.unpacked.get(node, ()):
+            found += (part.tensor for part in alternatives(value) if isinstance(part, Shape))
+        for call in self.flow.calls.get(node, ()):
+            if call.method in ("size", "len") and _is_open(call.result):
+                of = call.receiver if call.method == "size" else call.arguments.get(0)
+                parts = alternatives(of) if of is not None else ()
+                # How many parts `unbind` and `chunk` give, the code says as a rule.
+                found += (
+                    part for part in parts if isinstance(part, Tensor) and part.made_by not in ("unbind", "chunk")
+                )
+        return found
+
+    @property
+    def returned(self) -> Iterator[Value]:
+        """What ``forward`` gives back, return by return."""
+        inside = {node for method in self.methods if _name(method) == "forward" for node in walk(method.node)}
+        yield from (value for node, value in self.flow.returns if node in inside)
+
+    @property
+    def bindings(self) -> list[Binding]:
+        """Every statement that binds an attribute of ``self``."""
+        return self.flow.bindings
+
+    @property
+    def built(self) -> list[Binding]:
+        """The bindings of attributes that building the object runs."""
+        return self._flow.bindings[: self._flow.built]
+
+    def built_of(self, attribute: str) -> list[Binding]:
+        """Those of ``built`` that bind an attribute."""
+        return self._built_of.get(attribute, [])
+
+    @cached_property
+    def _built_of(self) -> dict[str, list[Binding]]:
+        found: dict[str, list[Binding]] = {}
+        for binding in self.built:
+            found.setdefault(binding.attribute, []).append(binding)
+        return found
+
+    def bindings_of(self, attribute: str) -> list[Binding]:
+        """Those of ``bindings`` that bind an attribute."""
+        every = self.bindings
+        for binding in every[self._sorted :]:
+            self._bindings_of.setdefault(binding.attribute, []).append(binding)
+        self._sorted = len(every)
+        return self._bindings_of.get(attribute, [])
+
+    def attribute_writes(self, attribute: str) -> list[Write]:
+        """The first readings of the statements that bind an attribute outside ``__init__``."""
+        self._sort_writes()
+        return self._writes_of.get((True, attribute), [])
+
+    def part_writes(self, attribute: str) -> list[Write]:
+        """The first readings of the statements that change what an attribute holds in place, or a part of that."""
+        self._sort_writes()
+        return self._writes_of.get((False, attribute), [])
+
+    def _sort_writes(self) -> None:
+        writes = self.flow.writes
+        if len(writes) != self._writes_sorted:
+            self._writes_sorted = len(writes)
+            self._writes_of = {}
+            for write, *_ in writes.values():
+                name = write.attribute if write.how == "attribute" else _written_attribute(write.node)
+                if name is not None:
+                    self._writes_of.setdefault((write.how == "attribute", name), []).append(write)
+
+    def has_escaped(self, value: Container | Instance) -> bool:
+        """Whether building the object gave a value to code that cannot be seen."""
+        return value.escaped if self._unread else id(value) in self._flow.given_away
+
+    def attribute(self, name: str) -> Value:
+        """What an attribute of ``self`` holds once the object is built."""
+        found = self._flow.attributes.get(name, ())
+        return union([binding.value for binding in found])
+
+    @property
+    def attributes(self) -> dict[str, tuple[Binding, ...]]:
+        """The attributes of ``self`` once the object is built."""
+        return self._flow.attributes
+
+    @cached_property
+    def _reads(self) -> dict[str, list[ast.AST]]:
+        """Attributes of ``self`` that are read, each with the functions that read it."""
+        found: dict[str, list[ast.AST]] = {}
+        for function in self.methods:
+            names = [*function.node.args.posonlyargs, *function.node.args.args]
+            if not names:
+                continue
+            # Filled in, or asked for its shape: no look at what it holds.
+            unread = {
+                id(node.value)
+                for node in walk(function.node)
+                if (isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load))
+                or (isinstance(node, ast.Attribute) and node.attr in _ABOUT)
+            }
+            for node in walk(function.node):
+                match node:
+                    case ast.Attribute(value=ast.Name(id=owner), attr=attribute, ctx=ast.Load()) if (
+                        owner == names[0].arg
+                    ):
+                        if id(node) not in unread:
+                            found.setdefault(attribute, []).append(function.node)
+                    case ast.Call(
+                        func=ast.Name(id="getattr"),
+                        args=[ast.Name(id=owner), ast.Constant(value=str() as attribute), *_],
+                    ):
+                        if owner == names[0].arg:
+                            found.setdefault(attribute, []).append(function.node)
+                    case ast.AugAssign(target=ast.Attribute(value=ast.Name(id=owner), attr=attribute)) if (
+                        owner == names[0].arg
+                    ):
+                        found.setdefault(attribute, []).append(function.node)
+                    case _:
+                        pass
+        return found
+
+    def is_read_in_forward(self, attribute: str) -> bool:
+        """Whether ``forward``, or what it runs, reads an attribute; any method may be what a ``forward`` of another file runs."""
+        readers = self._reads.get(attribute, ())
+        if self.in_forward:
+            return any(node in self._reached for node in readers)
+        return self.defines("forward") and (bool(readers) or self._inherited_forward_reads(attribute))
+
+    @cached_property
+    def _reached(self) -> set[ast.AST]:
+        """What `forward` runs, and the methods that this mentions without calling them: a table of them may be all that does."""
+        functions = {_name(f): f.node for f in self.methods}
+        found = set(self.in_forward)
+        pending = list(found)
+        while pending:
+            for node in walk(pending.pop()):
+                match node:
+                    case ast.Attribute(value=ast.Name(id="self"), attr=name) if functions.get(name, node) not in found:
+                        if name in functions:
+                            found.add(functions[name])
+                            pending.append(functions[name])
+                    case _:
+                        pass
+        return found
+
+    def _inherited_forward_reads(self, attribute: str) -> bool:
+        """Whether the `forward` of a base class in another file, or a method that it runs, reads an attribute."""
+        pending, seen = ["forward"], set()
+        while pending:
+            name = pending.pop()
+            method = next((m for ref in self.lineage if (m := ref.file.members(ref.node).get(name)) is not None), None)
+            if name in seen or not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            seen.add(name)
+            for node in walk(method):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+                    if node.attr == attribute and not isinstance(node.ctx, ast.Store):
+                        return True
+                    pending.append(node.attr)
+        return False
+
+    def readers(self, attribute: str) -> list[ast.AST]:
+        """The methods that read an attribute of ``self``, but for ``__init__`` and those that only build or show the object."""
+        return [node for node in dict.fromkeys(self._reads.get(attribute, ())) if not self.is_aside(node)]
+
+    def is_read_first(self, attribute: str) -> bool:
+        """Whether `forward` reads what an attribute of ``self`` was at the end of the last call."""
+        functions = {_name(f): f.node for f in self.methods if not isinstance(f.node, ast.Lambda)}
+        forward = functions.get("forward")
+        return forward is not None and is_read_first(attribute, forward, functions)
+
+    def top_functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions of the file that stand in no class."""
+        return self.file.functions
+
+    def is_aside(self, function: ast.AST | None) -> bool:
+        """Whether a method only builds, saves, moves or shows the object; by its name, or as nothing else calls it."""
+        name = getattr(function, "name", "")
+        return function not in self.in_forward and (name in self._aside or _ASIDE.match(name) is not None)
+
+    @cached_property
+    def _aside(self) -> set[str]:
+        callers: dict[str, set[str]] = {}
+        for ref in self.lineage:
+            for function in class_functions(ref.node) if ref.file is self.file else ():
+                for name in _called_on_self([Function(function, self.file)]):
+                    callers.setdefault(name, set()).add(function.name)
+        found = {"__init__", *(name for method in self.methods if _ASIDE.match(name := _name(method)))}
+        while more := {name for name, by in callers.items() if by <= found} - found:
+            found |= more
+        return found
+
+    @cached_property
+    def in_forward(self) -> frozenset[ast.AST]:
+        """The functions that ``forward`` runs, itself included."""
+        functions = {_name(f): f.node for f in self.methods}
+        if self.ref is None or "forward" not in functions:
+            return frozenset()
+        outside = self.file.functions
+        found: set[ast.AST] = set()
+        pending = [functions["forward"]]
+        while pending:
+            function = pending.pop()
+            if function in found:
+                continue
+            found.add(function)
+            for call in of_kind(function, ast.Call):
+                match call.func:
+                    case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name) if name in functions:
+                        pending.append(functions[name])
+                    case ast.Name(id=name) if name in outside:
+                        pending.append(outside[name])
+                    case _:
+                        pass
+            for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda):
+                found.update(of_kind(function, kind))
+        return frozenset(found)
+
+    def shows(self, sign: str) -> bool:
+        """Whether the class, its bases in the file and the functions that ``forward`` runs show a sign."""
+        nodes = [ref.node for ref in self.lineage if ref.file is self.file]
+        run = [node for node in self.in_forward if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        return shows(sign, self.file, [*nodes, *run], run)
+
+    def statement_of(self, node: ast.AST, function: ast.AST | None) -> ast.stmt | None:
+        """The statement of a function that a node stands in."""
+        parents = parents_in(function) if function is not None else {}
+        found: ast.AST | None = node
+        while found is not None and not isinstance(found, ast.stmt):
+            found = parents.get(found)
+        return found
+
+    def conditions(self, node: ast.AST, function: ast.AST | None) -> Iterator[ast.expr]:
+        """The conditions around a node in its function, innermost first."""
+        parents = parents_in(function) if function is not None else {}
+        child: ast.AST = node
+        while (parent := parents.get(child)) is not None:
+            if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and child is not parent.test:
+                yield parent.test
+            child = parent
+
+    def defines(self, name: str) -> bool:
+        """Whether the class, or a base of it in the project, defines a method of its own by that name."""
+        return any(name in ref.file.members(ref.node) for ref in self.lineage)
+
+    def self_name(self, function: ast.AST | None) -> str | None:
+        """How a function of the class names the module that it belongs to; None for one that does not know it."""
+        return self._self_names.get(function) if function is not None else None
+
+    @cached_property
+    def _self_names(self) -> dict[ast.AST, str | None]:
+        found: dict[ast.AST, str | None] = {}
+        for method in self.methods if self.ref is not None else ():
+            arguments = method.node.args
+            names = [*arguments.posonlyargs, *arguments.args]
+            static = any(getattr(d, "id", "") in _UNBOUND for d in getattr(method.node, "decorator_list", ()))
+            for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda):
+                for function in (method.node, *of_kind(method.node, kind)):
+                    found.setdefault(function, names[0].arg if names and not static else None)
+        return found
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node stands in the class, in a base of it in the file, or in a function of the file."""
+        return node in self._held
+
+    @cached_property
+    def _held(self) -> set[ast.AST]:
+        places = [ref.node for ref in self.lineage if ref.file is self.file]
+        return {part for place in (*places, *self.file.functions.values()) for part in walk(place)}
+
+    @cached_property
+    def rewriter(self) -> Rewriter:
+        """Places and names of the file."""
+        return Rewriter(self.file)
+
+    def finding(
+        self,
+        rule: Rule,
+        node: ast.stmt | ast.expr,
+        message: str,
+        *,
+        attribute: str | None = None,
+        severity: Severity | None = None,
+        fix: Fix | None = None,
+        statement: ast.stmt | None = None,
+        advice: str | None = None,
+        operator: str | None = None,
+    ) -> Diagnostic:
+        """A finding of ``rule`` at a node of the file; ``statement`` is the one it stands in, whose last line may suppress it."""
+        span = self.rewriter.call_span(node) if isinstance(node, ast.Call) else self.rewriter.span(node)
+        last = (
+            self.rewriter.span(statement).end_row if statement is not None and _is_simple(statement) else span.end_row
+        )
+        return rule.found(
+            message,
+            span,
+            severity=severity,
+            fix=fix,
+            class_name=self.name,
+            attribute=attribute,
+            noqa_row=last,
+            advice=advice,
+            operator=operator,
+        )
+
+
+_ASIDE = re.compile(
+    r"__(?!call__)|_?(?:re)?set_|_?(?:re)?init|reset|_?build|_?make|extra_repr|_apply$|(?:to|cuda|cpu|train|eval)$"
+    r"|_?(?:save|load|dump|export|restore|plot|draw|show|log|print|debug|visuali[sz]e|collate|from_pretrained)(?:_|$)"
+    r"|_?(?:get_)?debug|state_dict|_(?:save_to|load_from)_|configure|.*_(?:dataloader|hook)$"
+)
+"""Names of methods that build, move, save or show a module."""
+_ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype"})
+_UNBOUND = ("staticmethod", "classmethod")
+
+
+def _is_open(size: Value) -> bool:
+    """Whether a size may be another for another input."""
+    return isinstance(size, Number) or (isinstance(size, Size) and not is_fixed(size.dim))
+
+
+def _written_attribute(node: ast.AST) -> str | None:
+    """The attribute of an object with a name that a write in place is to, or to a part of."""
+    target: ast.AST = node
+    if isinstance(node, ast.AugAssign):
+        target = node.target
+    elif isinstance(node, ast.Call):
+        target = node.func
+    while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            return target.attr
+        target = target.func if isinstance(target, ast.Call) else target.value
+    return None
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _is_simple(statement: ast.stmt) -> bool:
+    return not hasattr(statement, "body")
+
+
+def _name(function: Function) -> str:
+    return getattr(function.node, "name", "")
+
+
+def _called_on_self(methods: list[Function]) -> set[str]:
+    """Names of the methods that other methods of the class call."""
+    found: set[str] = set()
+    for function in methods:
+        for call in of_kind(function.node, ast.Call):
+            match call.func:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name) if name != _name(function):
+                    found.add(name)
+                case _:
+                    pass
+    return found
+
+
+def _may_be_called(name: str, text: str) -> bool:
+    """Whether a text, or a docstring in it, may call a function of that name."""
+    at = text.find(name)
+    while at != -1:
+        before, end = text[max(0, at - 4) : at], at + len(name)
+        whole = not (before[-1:].isalnum() or before.endswith(("_", "."))) and before != "def "
+        after = text[end : end + 1]
+        if whole and (after in ("(", "\\") or after.isspace()):
+            return True
+        at = text.find(name, end)
+    return False
+
+
+def _functions_outside(file: IndexedFile, project: Project) -> Iterator[Function]:
+    """Functions of a file and methods of its classes that are no modules, but for functions that the file itself calls."""
+    called: set[str] = set()
+    if any(_may_be_called(name, file.source.text) for name in file.functions):
+        calls = (call for statement in file.tree.body for call in of_kind(statement, ast.Call))
+        called = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+    for node in file.tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in called:
+            yield Function(node, file)
+        elif isinstance(node, ast.ClassDef):
+            ref = ClassRef(file, node, ())
+            if not (node.bases and project.is_module(ref)):
+                for method in class_functions(node):
+                    yield Function(method, file)

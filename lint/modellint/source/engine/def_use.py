@@ -1,0 +1,107 @@
+"""Where the value of a call goes: on into tensors, into Python, where a capture loses sight of it, or into a loss."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+
+from modellint.source.syntax.ast_walk import once, parents_in, walk
+
+_LABELS = re.compile(r"(?:^|_)(?:labels?|targets?|gt|ground_truth|(?:start|end)_positions?)(?:_|$)")
+_LOSS = re.compile(r"(?:^|_)loss(?:es)?(?:_|$)")
+_TO_PYTHON = frozenset({"item", "tolist", "numpy", "size", "dim", "numel", "shape", "dtype", "device", "ndim"})
+_BUILTINS = frozenset({"float", "int", "bool", "len", "str", "print", "repr", "isinstance"})
+
+
+def ends_in_python(node: ast.expr, function: ast.AST) -> bool:
+    """Whether the value of an expression in a function certainly becomes a number, a condition or a text, and no tensor.
+
+    A trace keeps such a number as a constant and drops what it was computed by.
+    """
+    end = _end(node, parents_in(function))
+    return end in once(function, "_fates", _fates) if isinstance(end, str) else end
+
+
+def only_for_a_loss(node: ast.expr, function: ast.AST) -> bool:
+    """Whether an expression stands where there are labels only: under `if labels is not None`, or in a function called a loss."""
+    if _LOSS.search(getattr(function, "name", "")):
+        return True
+    parents = parents_in(function)
+    child: ast.AST = node
+    while (parent := parents.get(child)) is not None:
+        match parent:
+            case ast.If(test=test, body=body) if child in body and _asks_for_labels(test):
+                return True
+            case ast.IfExp(test=test, body=body) if child is body and _asks_for_labels(test):
+                return True
+            case _:
+                child = parent
+    return False
+
+
+def _asks_for_labels(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(
+            left=ast.Name(id=name) | ast.Attribute(attr=name), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
+        ):
+            return _LABELS.search(name) is not None
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _LOSS.search(name) is not None
+        case ast.BoolOp(op=ast.And(), values=values):
+            return any(map(_asks_for_labels, values))
+    return False
+
+
+def _end(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool | str:
+    """Whether the value of an expression ends in Python in its own statement; else the one variable that is bound to it."""
+    child = node
+    while (parent := parents.get(child)) is not None:
+        match parent:
+            case ast.Attribute(attr=attribute) if attribute in _TO_PYTHON:
+                return True
+            case ast.Call(func=ast.Name(id=name)) if name in _BUILTINS and child is not parent.func:
+                return True
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test) if (
+                test is child
+            ):
+                return True
+            case ast.Assert() | ast.Raise() | ast.FormattedValue():
+                return True
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is child:
+                return name
+            case ast.stmt():
+                return False
+            case _:
+                child = parent
+    return False
+
+
+def _fates(function: ast.AST) -> frozenset[str]:
+    """The variables of a function that are bound once, and of which all that is read ends in Python."""
+    parents = parents_in(function)
+    reads: dict[str, list[ast.Name]] = {}
+    bound: Counter[str] = Counter()
+    for part in walk(function):
+        if isinstance(part, ast.Name):
+            if isinstance(part.ctx, ast.Load):
+                reads.setdefault(part.id, []).append(part)
+            bound[part.id] += isinstance(part.ctx, ast.Store)
+    # What is bound to a variable ends where that does; what goes round in a circle ends nowhere.
+    open_reads: dict[str, int] = {}
+    bound_to: dict[str, list[str]] = {}
+    for name, several in reads.items():
+        if bound[name] == 1:
+            ends = [_end(read, parents) for read in several]
+            if False not in ends:
+                open_reads[name] = sum(isinstance(end, str) for end in ends)
+                for end in ends:
+                    if isinstance(end, str):
+                        bound_to.setdefault(end, []).append(name)
+    found = [name for name, count in open_reads.items() if not count]
+    for name in found:
+        for other in bound_to.get(name, ()):
+            open_reads[other] -= 1
+            if not open_reads[other]:
+                found.append(other)
+    return frozenset(found)

@@ -1,0 +1,512 @@
+"""Expressions to abstract values."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from modellint.source.engine.abstract_values import (
+    NUMBER,
+    SELF,
+    UNKNOWN,
+    Argument,
+    ClassValue,
+    Const,
+    Container,
+    Function,
+    Instance,
+    Method,
+    Named,
+    Number,
+    SelfValue,
+    Text,
+    Union,
+    Value,
+    alternatives,
+    union,
+)
+from modellint.source.engine.class_state import (
+    STEPS,
+    STEPS_OF_A_CHARACTER,
+    Attributes,
+    Binding,
+    Fill,
+    Frame,
+    TooLarge,
+    bound_value,
+)
+from modellint.source.project.symbols import ClassRef, External, FileRef, FunctionRef, ValueRef
+from modellint.source.syntax.ast_walk import is_property
+
+if TYPE_CHECKING:
+    from modellint.source.project.index import Project
+    from modellint.source.project.symbols import Symbol
+
+BUILTINS = frozenset(
+    {
+        "list",
+        "tuple",
+        "set",
+        "frozenset",
+        "dict",
+        "enumerate",
+        "zip",
+        "len",
+        "range",
+        "iter",
+        "next",
+        "reversed",
+        "sorted",
+        "map",
+        "filter",
+        "print",
+        "isinstance",
+        "issubclass",
+        "type",
+        "id",
+        "str",
+        "repr",
+        "int",
+        "float",
+        "bool",
+        "sum",
+        "min",
+        "max",
+        "any",
+        "all",
+        "hasattr",
+        "getattr",
+        "setattr",
+        "delattr",
+        "super",
+        "callable",
+        "hash",
+        "abs",
+        "round",
+        "vars",
+        "dir",
+        "format",
+        "ord",
+        "chr",
+        "slice",
+        "object",
+        "property",
+        "staticmethod",
+        "classmethod",
+        "divmod",
+        "pow",
+        "bytes",
+        "complex",
+    }
+)
+
+
+class Evaluator(ABC):
+    """Reads expressions of one class; the state of ``self`` is in ``attributes``."""
+
+    readers: ClassVar[dict[type[ast.expr], Callable[[Any, Any, Frame], Value]]] = {}
+    """What reads each kind of expression."""
+
+    def __init__(self, project: Project, cls: ClassRef | None) -> None:
+        self.project = project
+        self.cls = cls
+        self.attributes: Attributes = {}
+        self.bindings: list[Binding] = []
+        self.bound_as: dict[int, set[str]] = {}
+        """The attributes that were ever bound to a container, by its identity."""
+        self.fills: list[Fill] = []
+        self.closures: list[dict[str, Value]] = []
+        """The locals that functions keep which are defined within others: what holds them may be in them."""
+        self.steps = 0
+        self._most_steps = STEPS
+        self.lineage = project.lineage(cls) if cls is not None else []
+        self._class_names = [ref.file.members(ref.node) for ref in self.lineage]
+        self._named: dict[tuple[str, str, int], Value] = {}
+        self._module_values: dict[int, Value] = {}
+
+    # What calls.py and interpret.py add
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Characters of what is read."""
+
+    @abstractmethod
+    def call(self, node: ast.Call, frame: Frame) -> Value:
+        """The value of a call."""
+
+    @abstractmethod
+    def apply(self, callee: Value, arguments: list[Value], node: ast.expr, frame: Frame) -> Value:
+        """The value of calling ``callee`` with positional arguments."""
+
+    @abstractmethod
+    def bind(self, target: ast.expr, value: Value, frame: Frame, expression: ast.expr | None = None) -> None:
+        """Assign ``value`` to a target."""
+
+    # Expressions
+
+    def value(self, node: ast.expr, frame: Frame) -> Value:
+        """The abstract value of an expression, its effects on ``self`` and on containers noted."""
+        self.steps += 1
+        if self.steps > self._most_steps:
+            self._read_on()
+        reader = self.readers.get(type(node))
+        return reader(self, node, frame) if reader is not None else UNKNOWN
+
+    def _read_on(self) -> None:
+        """Allow as many steps as the text is worth. Raises ``TooLarge`` where it took those already."""
+        self._most_steps = max(STEPS, STEPS_OF_A_CHARACTER * self.length)
+        if self.steps > self._most_steps:
+            raise TooLarge(self._most_steps)
+
+    def _constant(self, node: ast.Constant, frame: Frame) -> Value:
+        return Const(node.value)
+
+    def _name(self, node: ast.Name, frame: Frame) -> Value:
+        name = node.id
+        value = frame.locals.get(name)
+        if value is not None:
+            return value
+        if frame.closure is not None and name in frame.closure:
+            return frame.closure[name]
+        return self.global_name(name, frame)
+
+    def global_name(self, name: str, frame: Frame) -> Value:
+        """What a name means that the function does not bind itself."""
+        key = frame.file.path, name, len(frame.within)
+        if key not in self._named:
+            symbol = self.project.resolve(frame.file, name, frame.within)
+            if symbol is None and name in BUILTINS:
+                self._named[key] = Named(External("builtins." + name))
+            else:
+                self._named[key] = self.of_symbol(symbol)
+        return self._named[key]
+
+    def of_symbol(self, symbol: Symbol | None) -> Value:
+        """The value that a name outside the function stands for."""
+        match symbol:
+            case External() | FileRef():
+                return Named(symbol)
+            case ClassRef():
+                return ClassValue(symbol)
+            case FunctionRef():
+                return Function(symbol.node, symbol.file)
+            case ValueRef():
+                key = id(symbol.node)
+                if key not in self._module_values:
+                    self._module_values[key] = UNKNOWN
+                    self._module_values[key] = self.value(symbol.node, Frame(symbol.file))
+                return self._module_values[key]
+        return UNKNOWN
+
+    def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
+        receiver = self.value(node.value, frame)
+        if type(receiver) is Union:
+            return union(self.attribute_of(part, node.attr, frame) for part in receiver.values)
+        return self.attribute_of(receiver, node.attr, frame)
+
+    def attribute_of(self, receiver: Value, name: str, frame: Frame) -> Value:
+        """The value of ``receiver.name``."""
+        match receiver:
+            case SelfValue():
+                if name in self.attributes:
+                    return bound_value(self.attributes[name])
+                return self.class_attribute(name)
+            case Named():
+                symbol = self.project.attribute(receiver.symbol, name)
+                return self.of_symbol(symbol)
+            case ClassValue():
+                for ref in self.project.lineage(receiver.ref):
+                    value = self._in_class(ref, name)
+                    if value is not None:
+                        return value
+                return Method(receiver, name)
+        return Method(receiver, name)
+
+    def class_attribute(self, name: str) -> Value:
+        """``self.name`` where no statement read so far has bound it."""
+        for ref, names in zip(self.lineage, self._class_names, strict=True):
+            if name in names:
+                value = self._in_class(ref, name)
+                if isinstance(value, Function):
+                    if is_property(value.node):
+                        return self._read_property(value)
+                    return Method(SELF, name)
+                if value is not None:
+                    return value
+        return Method(SELF, name)
+
+    def _read_property(self, getter: Function) -> Value:
+        # A property's value is made anew by each read; only what it hands on of `self` matters, and that is owned.
+        return UNKNOWN
+
+    def _in_class(self, ref: ClassRef, name: str) -> Value | None:
+        node = ref.file.members(ref.node).get(name)
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return Function(node, ref.file, None, ref)
+            case ast.ClassDef():
+                return ClassValue(ClassRef(ref.file, node, (*ref.within, ref.node)))
+            case ast.Assign() | ast.AnnAssign() if node.value is not None:
+                return self._class_value(ref, node.value)
+        return None
+
+    def _class_value(self, ref: ClassRef, node: ast.expr) -> Value:
+        key = id(node)
+        if key not in self._module_values:
+            self._module_values[key] = UNKNOWN
+            frame = Frame(ref.file)
+            frame.within = (*ref.within, ref.node)
+            self._module_values[key] = self.value(node, frame)
+        return self._module_values[key]
+
+    def _display(self, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Value:
+        kind = "list" if isinstance(node, ast.List) else "tuple" if isinstance(node, ast.Tuple) else "set"
+        container = Container(kind, node, exact=True)
+        for element in node.elts:
+            if isinstance(element, ast.Starred):
+                container.exact = False
+                container.items.append(self.element_of(self.value(element.value, frame)))
+            else:
+                container.items.append(self.value(element, frame))
+        return container
+
+    def _dict(self, node: ast.Dict, frame: Frame) -> Value:
+        container = Container("dict", node)
+        for key, value in zip(node.keys, node.values, strict=True):
+            held = self.value(value, frame)
+            if key is None:
+                for part in alternatives(held):
+                    if isinstance(part, Container) and part.kind == "dict":
+                        container.keys.extend(part.keys)
+                        container.items.extend(part.items)
+                    else:
+                        container.keys.append(UNKNOWN)
+                continue
+            container.keys.append(self.value(key, frame))
+            container.items.append(held)
+        return container
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Value:
+        saved = dict(frame.locals)
+        self._generators(node.generators, frame)
+        element = self.value(node.elt, frame)
+        frame.locals = saved
+        kind = {ast.ListComp: "list", ast.SetComp: "set", ast.GeneratorExp: "iterator"}[type(node)]
+        return Container(kind, node, [element])
+
+    def _dict_comprehension(self, node: ast.DictComp, frame: Frame) -> Value:
+        saved = dict(frame.locals)
+        self._generators(node.generators, frame)
+        container = Container("dict", node)
+        container.keys.append(self.value(node.key, frame))
+        container.items.append(self.value(node.value, frame))
+        frame.locals = saved
+        return container
+
+    def _generators(self, generators: list[ast.comprehension], frame: Frame) -> None:
+        for generator in generators:
+            self.bind(generator.target, self.element_of(self.value(generator.iter, frame)), frame)
+            for condition in generator.ifs:
+                self.value(condition, frame)
+
+    def element_of(self, value: Value) -> Value:
+        """What iterating over a value gives."""
+        match value:
+            case Union():
+                return union(self.element_of(part) for part in value.values)
+            case Container():
+                return value.element()
+            case Argument() if not value.element:
+                return value.item()
+            case Instance(kind="module"):
+                # An element of a registering container is owned by it, whichever it is.
+                return union(value.held) if value.held else UNKNOWN
+            case Number():
+                return UNKNOWN
+            case Const(value=str()):
+                return Text(plain=True)
+        return UNKNOWN
+
+    def _conditional(self, node: ast.IfExp, frame: Frame) -> Value:
+        self.value(node.test, frame)
+        return union((self.value(node.body, frame), self.value(node.orelse, frame)))
+
+    def _boolean(self, node: ast.BoolOp, frame: Frame) -> Value:
+        return union([self.value(part, frame) for part in node.values])
+
+    def _compare(self, node: ast.Compare, frame: Frame) -> Value:
+        self.value(node.left, frame)
+        for part in node.comparators:
+            self.value(part, frame)
+        return NUMBER
+
+    def _unary(self, node: ast.UnaryOp, frame: Frame) -> Value:
+        value = self.value(node.operand, frame)
+        if isinstance(node.op, ast.Not):
+            return NUMBER
+        return NUMBER if isinstance(value, Number) or _is_number(value) else UNKNOWN
+
+    def _binary(self, node: ast.BinOp, frame: Frame) -> Value:
+        # A sum of thousands of terms leans left: descend it in a loop.
+        chain: list[ast.BinOp] = []
+        leftmost: ast.expr = node
+        while isinstance(leftmost, ast.BinOp):
+            chain.append(leftmost)
+            leftmost = leftmost.left
+        value = self.value(leftmost, frame)
+        for link in reversed(chain):
+            value = self.combine(link, value, self.value(link.right, frame))
+        return value
+
+    def combine(self, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
+        """The value of a binary operation."""
+        boxes = [part for part in (*alternatives(left), *alternatives(right)) if isinstance(part, Container)]
+        if boxes and isinstance(node.op, (ast.Add, ast.Mult, ast.BitOr)):
+            joined = Container(boxes[0].kind, node)
+            for box in boxes:
+                joined.items.extend(box.items)
+                joined.keys.extend(box.keys)
+            for side in (left, right) if isinstance(node.op, ast.Add) else ():
+                if not any(isinstance(part, Container) for part in alternatives(side)):
+                    joined.items.append(self.element_of(side))
+            joined.escaped = any(box.escaped for box in boxes)
+            return joined
+        if _is_number(left) and _is_number(right) and not isinstance(node.op, ast.Div):
+            return NUMBER
+        if isinstance(node.op, ast.Mod) and _is_text(left):
+            parts = right.items if isinstance(right, Container) else [right]
+            return Text(_is_plain(left) and all(_is_plain(part) for part in parts))
+        if isinstance(node.op, ast.Add) and (_is_text(left) or _is_text(right)):
+            return Text(_is_plain(left) and _is_plain(right))
+        return UNKNOWN
+
+    def _formatted(self, node: ast.JoinedStr, frame: Frame) -> Value:
+        plain = True
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                # A format like `:.2f` can bring a dot in.
+                plain = _is_plain(self.value(part.value, frame)) and part.format_spec is None and plain
+            elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+                plain = "." not in part.value and plain
+        return Text(plain and bool(node.values))
+
+    def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
+        receiver = self.value(node.value, frame)
+        if isinstance(node.slice, ast.Slice):
+            for bound in (node.slice.lower, node.slice.upper, node.slice.step):
+                if bound is not None:
+                    self.value(bound, frame)
+            return union(self._sliced(part, node) for part in alternatives(receiver))
+        index = self.value(node.slice, frame)
+        return union(self._indexed(part, index) for part in alternatives(receiver))
+
+    def _sliced(self, receiver: Value, node: ast.Subscript) -> Value:
+        if isinstance(receiver, Container) and receiver.kind in ("list", "tuple"):
+            part = Container(receiver.kind, node, receiver.items)
+            part.escaped = receiver.escaped
+            return part
+        return receiver if isinstance(receiver, (Argument, Instance)) else UNKNOWN
+
+    def _indexed(self, receiver: Value, index: Value) -> Value:
+        if isinstance(receiver, Container):
+            if receiver.kind == "dict":
+                return self._dict_item(receiver, index)
+            if receiver.exact and isinstance(index, Const) and isinstance(index.value, int):
+                if -len(receiver.items) <= index.value < len(receiver.items):
+                    return receiver.items[index.value]
+                return UNKNOWN
+            return union(receiver.items)
+        if isinstance(receiver, (ClassValue, Named)):
+            return receiver  # a generic class with its type argument
+        return self.element_of(receiver)
+
+    def _dict_item(self, receiver: Container, index: Value) -> Value:
+        if isinstance(index, Const) and len(receiver.keys) == len(receiver.items):
+            exact = [
+                item
+                for key, item in zip(receiver.keys, receiver.items, strict=True)
+                if isinstance(key, Const) and key.value == index.value
+            ]
+            if exact and all(isinstance(key, Const) for key in receiver.keys):
+                return exact[-1]
+        return union(receiver.items)
+
+    def _lambda(self, node: ast.Lambda, frame: Frame) -> Value:
+        closure = {**(frame.closure or {}), **frame.locals}
+        self.closures.append(closure)
+        return Function(node, frame.file, closure, frame.owner)
+
+    def _walrus(self, node: ast.NamedExpr, frame: Frame) -> Value:
+        value = self.value(node.value, frame)
+        self.bind(node.target, value, frame, node.value)
+        return value
+
+    def _inner(self, node: ast.Await | ast.Starred, frame: Frame) -> Value:
+        return self.value(node.value, frame)
+
+    def _yield(self, node: ast.Yield | ast.YieldFrom, frame: Frame) -> Value:
+        if frame.yielded is None:
+            frame.yielded = []
+        if node.value is not None:
+            value = self.value(node.value, frame)
+            frame.yielded.append(self.element_of(value) if isinstance(node, ast.YieldFrom) else value)
+        return UNKNOWN
+
+    def _call(self, node: ast.Call, frame: Frame) -> Value:
+        return self.call(node, frame)
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, Number) or (isinstance(value, Const) and isinstance(value.value, int))
+
+
+def _is_text(value: Value) -> bool:
+    return isinstance(value, Text) or (isinstance(value, Const) and isinstance(value.value, str))
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether the value, formatted, is sure to hold no dot."""
+    match value:
+        case Union():
+            return all(_is_plain(part) for part in value.values)
+        case Text():
+            return value.plain
+        case Number():
+            return True
+        case Const(value=str() as text):
+            return "." not in text
+        case Const(value=value_):
+            return isinstance(value_, int)
+    return False
+
+
+Evaluator.readers = {
+    ast.Constant: Evaluator._constant,
+    ast.Name: Evaluator._name,
+    ast.Attribute: Evaluator._attribute,
+    ast.List: Evaluator._display,
+    ast.Tuple: Evaluator._display,
+    ast.Set: Evaluator._display,
+    ast.Dict: Evaluator._dict,
+    ast.ListComp: Evaluator._comprehension,
+    ast.SetComp: Evaluator._comprehension,
+    ast.GeneratorExp: Evaluator._comprehension,
+    ast.DictComp: Evaluator._dict_comprehension,
+    ast.IfExp: Evaluator._conditional,
+    ast.BoolOp: Evaluator._boolean,
+    ast.Compare: Evaluator._compare,
+    ast.UnaryOp: Evaluator._unary,
+    ast.BinOp: Evaluator._binary,
+    ast.JoinedStr: Evaluator._formatted,
+    ast.Subscript: Evaluator._subscript,
+    ast.Lambda: Evaluator._lambda,
+    ast.NamedExpr: Evaluator._walrus,
+    ast.Await: Evaluator._inner,
+    ast.Starred: Evaluator._inner,
+    ast.Yield: Evaluator._yield,
+    ast.YieldFrom: Evaluator._yield,
+    ast.Call: Evaluator._call,
+}

@@ -1,0 +1,92 @@
+"""What the uses of a parameter say it is: a tensor, or a container of several."""
+
+from __future__ import annotations
+
+import ast
+
+from modellint.source.domains.tensors import FACTORIES, SHOWING
+from modellint.source.syntax.ast_walk import of_kind, parameters_of, walk
+
+_OF_TENSORS = SHOWING | frozenset({"shape", "ndim", "dtype", "device", "T", "mT", "requires_grad", "is_cuda"})
+"""Attributes that tensors have, and containers, numbers and strings have not."""
+_OF_OTHERS = frozenset(
+    {
+        "append",
+        "extend",
+        "insert",
+        "keys",
+        "values",
+        "items",
+        "get",
+        "pop",
+        "update",
+        "copy",
+        "startswith",
+        "lower",
+        "split_sizes",
+    }
+    | {"tensors", "decompose", "data_dict", "ndata", "edata", "sample", "parameters", "named_parameters", "batch_sizes"}
+)
+"""Attributes that say that it is something else."""
+_CONTAINERS = frozenset(
+    {"list", "tuple", "dict", "set", "Sequence", "Mapping", "Iterable", "Dict", "List", "Tuple", "ndarray"}
+)
+_TAKES_MANY = FACTORIES | frozenset(
+    {
+        "cat",
+        "concat",
+        "concatenate",
+        "stack",
+        "hstack",
+        "vstack",
+        "is_tensor",
+        "einsum",
+        "meshgrid",
+        "broadcast_tensors",
+    }
+    | {"device", "Size", "save", "block_diag", "cartesian_prod", "manual_seed", "no_grad", "sqrt", "sin", "cos", "tan"}
+)
+"""Functions of torch that also take what is no tensor."""
+_SPACES = frozenset({"torch", "F", "functional", "th"})
+
+
+def shown_tensors(function: ast.AST) -> frozenset[str]:
+    """The parameters of a function that are used as only a tensor can be."""
+    kept: frozenset[str] | None = vars(function).get("_shown")
+    if kept is None:
+        kept = vars(function)["_shown"] = _find(function)
+    return kept
+
+
+def _find(function: ast.AST) -> frozenset[str]:
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return frozenset()
+    names = parameters_of(function)
+    shown: set[str] = set()
+    denied: set[str] = set()
+    for node in of_kind(function, ast.Attribute):
+        if isinstance(node.value, ast.Name) and node.value.id in names:
+            if node.attr in _OF_TENSORS:
+                shown.add(node.value.id)
+            elif node.attr in _OF_OTHERS:
+                denied.add(node.value.id)
+    for call in of_kind(function, ast.Call):
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=space), attr=name), args=[ast.Name(id=given), *_]):
+                if space in _SPACES and name not in _TAKES_MANY and name[:1].islower():
+                    shown.add(given)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=given), kinds]):
+                spelled = {getattr(part, "id", getattr(part, "attr", "")) for part in walk(kinds)}
+                if spelled & _CONTAINERS:
+                    denied.add(given)
+            case _:
+                pass
+    for part in of_kind(function, ast.Subscript):
+        indices = part.slice.elts if isinstance(part.slice, ast.Tuple) else []
+        if isinstance(part.value, ast.Name) and any(isinstance(one, ast.Slice) or _is_filler(one) for one in indices):
+            shown.add(part.value.id)
+    return frozenset(shown & names - denied)
+
+
+def _is_filler(index: ast.expr) -> bool:
+    return isinstance(index, ast.Constant) and (index.value is None or index.value is ...)

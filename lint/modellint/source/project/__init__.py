@@ -1,0 +1,1 @@
+"""The project index: files, imports, and what names mean across them."""

@@ -1,0 +1,1 @@
+"""Syntax: text, parsing, comments and suppressions, edits and rewriting."""

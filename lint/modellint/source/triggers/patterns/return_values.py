@@ -1,0 +1,71 @@
+"""Signs of what ``forward`` gives back: a dict, or something that is no tensor."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+
+from modellint.source.syntax.ast_walk import Function, called_name, functions_in, of_kind, walk
+
+
+def returns_dict(run: Sequence[ast.stmt]) -> bool:
+    """Whether a dict is made where ``forward`` itself returns something that may be one."""
+    return any(_gives(function, _is_dict) for function in functions_in(run) if function.name == "forward")
+
+
+def returns_others(run: Sequence[ast.stmt]) -> bool:
+    """Whether ``forward`` may return a constant, a text or a number, itself or in a tuple."""
+    return any(_gives(function, _is_other) for function in functions_in(run) if function.name == "forward")
+
+
+def _gives(function: Function, asks: Callable[[ast.expr], bool]) -> bool:
+    for statement in of_kind(function, ast.Return):
+        for part in _parts(statement.value):
+            if asks(part):
+                return True
+            if isinstance(part, ast.Name) and any(asks(value) for value in _bound(function, part.id)):
+                return True
+    return False
+
+
+def _parts(value: ast.expr | None) -> Iterator[ast.expr]:
+    match value:
+        case None:
+            return
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            for part in parts:
+                yield from _parts(part)
+        case ast.IfExp(body=body, orelse=other):
+            yield from _parts(body)
+            yield from _parts(other)
+        case _:
+            yield value
+
+
+def _bound(function: Function, name: str) -> Iterator[ast.expr]:
+    for node in of_kind(function, ast.Assign):
+        if any(isinstance(part, ast.Name) and part.id == name for target in node.targets for part in walk(target)):
+            yield from _parts(node.value)
+    for annotated in of_kind(function, ast.AnnAssign):
+        if annotated.value is not None and isinstance(annotated.target, ast.Name) and annotated.target.id == name:
+            yield from _parts(annotated.value)
+
+
+def _is_dict(node: ast.expr) -> bool:
+    match node:
+        case ast.Dict() | ast.DictComp():
+            return True
+        case ast.Call():
+            return called_name(node) in ("dict", "OrderedDict", "defaultdict")
+    return False
+
+
+def _is_other(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant() | ast.JoinedStr():
+            return True
+        case ast.UnaryOp(operand=inner):
+            return _is_other(inner)
+        case ast.Call():
+            return called_name(node) == "item"
+    return False

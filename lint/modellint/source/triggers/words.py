@@ -1,0 +1,325 @@
+"""Which words stand in a file, in its module classes and outside of them: what rules about code are woken by."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from modellint.source.project.symbols import ClassRef, Imported
+from modellint.source.syntax.ast_walk import Function, functions_in, of_kind
+from modellint.source.triggers.patterns import OF_FORWARD, SIGNS, shows
+
+if TYPE_CHECKING:
+    from modellint.rule import Rule
+    from modellint.settings import Destination
+    from modellint.source.project.index import Project
+    from modellint.source.project.symbols import IndexedFile
+
+# Twice as fast as `\w`; whatever is not ASCII may be a letter. Told by what it is not: `re` takes 7 ms to compile a range up to
+# the last character there is.
+_CHAIN = re.compile(r"[^\x00-\x2d/-@\[-^`{-\x7f][^\x00-\x2d/:-@\[-^`{-\x7f]*")
+STEP = "<step>"
+"""Stands where there is a slice with a step."""
+PARTIAL = "<partial index>"
+"""Stands where a subscript may take a part of another dimension than the first."""
+NONE_INDEX = "<None index>"
+"""Stands where `None` may be one of the indices of a subscript."""
+BITS = "<bits>"
+"""Stands where there is an operator on bits or truth values, but for `&` between two."""
+VIEW_AS = "<view as a type>"
+"""Stands where a `view` may be told a type."""
+_SHAPES = {
+    STEP: re.compile(r"\[[^\]]*:[^\],:]*:"),
+    PARTIAL: re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)"),
+    # Each starts with plain characters, for which `re` looks fast. The first of those behind a bracket, a comma or an indentation
+    # counts.
+    NONE_INDEX: re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]"),
+    # Annotations are full of unions; `(x is None) ^ (y is None)` asks for one of two arguments.
+    BITS: re.compile(
+        r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|torch\.[A-Z]|[\"'A-Z]))"
+        r"|\^(?<!is None\) \^)|<<|>>(?<!>>>)(?!>)|&="
+    ),
+    # Sizes may be held by a variable, too.
+    VIEW_AS: re.compile(r"view\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"),
+}
+NO_FORWARD = "<no forward>"
+"""Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""
+
+
+class Wanted(NamedTuple):
+    """What code must hold for a rule to be asked about it."""
+
+    rule: Rule
+    words: tuple[frozenset[str], ...]
+    """One of each set has to stand there."""
+    building: tuple[frozenset[str], ...]
+    """Those of them that count wherever they stand in a class."""
+    signs: tuple[str, ...]
+    spelled: tuple[frozenset[str], ...]
+    """The same without marks, but for sets that a shape of the text satisfies."""
+
+
+def wanted_by(rule: Rule, goal: Destination) -> Wanted:
+    """What a rule about ``Code`` needs where the model goes there."""
+    needs = rule.needs_for(goal)
+    words = tuple(one for one in needs if not one <= SIGNS)
+    building = tuple(frozenset(filter(_matters_in_init, one)) for one in words)
+    signs = tuple(sign for one in needs if one <= SIGNS for sign in one)
+    spelled = tuple(frozenset(word.lstrip(".~") for word in one) for one in words if one.isdisjoint(_SHAPES))
+    return Wanted(rule, words, building, signs, spelled)
+
+
+def _matters_in_init(word: str) -> bool:
+    """Whether a word is one that matters where the object is built: a class, or what registers state."""
+    name = word.lstrip(".~")
+    return name[:1].isupper() or name in ("register_buffer", "register_parameter", "forward")
+
+
+class _Place:
+    """Classes and functions that may run each other, with the words that they hold and the signs that they show."""
+
+    __slots__ = ("nodes", "signs", "words")
+
+    def __init__(self, nodes: list[ast.stmt], words: Iterable[frozenset[str]]) -> None:
+        self.nodes = nodes
+        self.words = frozenset[str]().union(*words)
+        self.signs: dict[str, bool] = {}
+
+
+class _Chains(dict[str, tuple[str, ...]]):
+    """The words of each dotted name, split when it is first met."""
+
+    def __init__(self, file: IndexedFile) -> None:
+        super().__init__()
+        self.names = file.names
+
+    def __missing__(self, chain: str) -> tuple[str, ...]:
+        root, *names = chain.split(".")
+        found = [root]
+        for binding in self.names.get(root, ()):
+            if isinstance(binding, Imported) and binding.name is not None:
+                found += (binding.name, "~" + binding.name)
+            elif isinstance(binding, ast.Attribute):
+                # `_r2c = torch.view_as_complex`
+                found += (binding.attr, "." + binding.attr, "~" + binding.attr)
+        for name in names:
+            if name:
+                found += (name, "." + name)
+                if root not in ("self", "cls"):
+                    found.append("~" + name)
+        self[chain] = words = tuple(found)
+        return words
+
+
+class Words:
+    """The words of one file, by where they stand.
+
+    ``name``: anywhere; ``.name``: behind a dot; ``~name``: behind a dot but not as an attribute of ``self``, or imported.
+    """
+
+    def __init__(self, file: IndexedFile, project: Project, wanted: Iterable[Wanted]) -> None:
+        self.file = file
+        self.project = project
+        self._text = file.source.text
+        self._everywhere = {NO_FORWARD} if _any_without_forward(file.tree) else set()
+        self._chains = _Chains(file)
+        self._of: dict[ast.AST, frozenset[str]] = {}
+        self._spelled = set(_CHAIN.findall(self._text))
+        spelled = {part for chain in self._spelled for part in chain.split(".")} | self._everywhere
+        self._wanted = [one for one in wanted if not any(map(spelled.isdisjoint, one.spelled))]
+        """By the rules of which the file holds all words, wherever that is."""
+
+    def asked_in(self, ref: ClassRef) -> list[Rule]:
+        """The rules of which a class, its bases in the file or the functions that it may call hold the words and show the signs.
+
+        Of a rule that only asks for what ``forward`` runs, what is called in lower case counts only there.
+        """
+        if not self._wanted:
+            return []
+        place = self._place(self._reachable(ref))
+        run: _Place | None = None
+        found: list[Rule] = []
+        for wanted in self._wanted:
+            if any(map(place.words.isdisjoint, wanted.words)):
+                continue
+            of = place
+            if wanted.rule.only_forward:
+                if run is None:
+                    run = self._place(self._run_by_forward(place.nodes))
+                if not run.nodes or not _runs(wanted, run, place):
+                    continue
+                of = run
+            if self._shows_all(wanted, place, of):
+                found.append(wanted.rule)
+        return found
+
+    def asked_outside(self) -> list[Rule]:
+        """The rules of which the functions and classes that are no modules hold the words and show the signs."""
+        wanted = [one for one in self._wanted if not one.rule.only_modules]
+        if not wanted:
+            return []
+        nodes: list[ast.stmt] = [
+            node
+            for node in self.file.tree.body
+            if isinstance(node, ast.ClassDef) and not self.project.is_module(ClassRef(self.file, node, ()))
+        ]
+        place = self._place([*nodes, *self._functions])
+        return [
+            one.rule
+            for one in wanted
+            if not any(map(place.words.isdisjoint, one.words)) and self._shows_all(one, place, place)
+        ]
+
+    def _shows_all(self, wanted: Wanted, place: _Place, run: _Place) -> bool:
+        signs = all(self._shows(sign, place, run) for sign in wanted.signs)
+        return signs and wanted.rule.may_hold(self.file, run.nodes)
+
+    def _shows(self, sign: str, place: _Place, run: _Place) -> bool:
+        """Whether all that may run each other, of which ``forward`` runs a part, shows a sign."""
+        known = run.signs if sign in OF_FORWARD else place.signs
+        if sign not in known:
+            known[sign] = shows(sign, self.file, place.nodes, run.nodes)
+        return known[sign]
+
+    def _place(self, nodes: list[ast.stmt]) -> _Place:
+        return _Place(nodes, map(self._in, nodes))
+
+    def _run_by_forward(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
+        """The functions that ``forward`` may run, by the names that they hold; none without a ``forward``."""
+        left = functions_in(nodes)
+        found = [function for function in left if function.name == "forward"]
+        left = [function for function in left if function.name != "forward"]
+        kept = {name for function in left if function.name == "__init__" for name in self._kept_by(function, left)}
+        if found and kept:
+            # `self.pick = pick`: what building keeps, `forward` may call.
+            found.extend(function for function in left if function.name in kept)
+            left = [function for function in left if function.name not in kept]
+        named: dict[str, list[Function]] = {}
+        for function in left:
+            named.setdefault(function.name, []).append(function)
+        order = {function: at for at, function in enumerate(left)}
+        for function in found:
+            more = [other for name in _in_both(named, self._in(function)) for other in named.pop(name)]
+            found.extend(sorted(more, key=order.__getitem__))
+        return [*found]
+
+    def _kept_by(self, init: ast.stmt, functions: Sequence[Function]) -> set[str]:
+        """The functions that ``__init__`` mentions without calling them."""
+        names = {function.name for function in functions} & self._in(init)
+        if not names:
+            return names
+        called = {call.func for call in of_kind(init, ast.Call)}
+        mentioned = {node.id for node in of_kind(init, ast.Name) if node not in called}
+        mentioned.update(node.attr for node in of_kind(init, ast.Attribute) if node not in called)
+        return mentioned & names
+
+    def _reachable(self, ref: ClassRef) -> list[ast.stmt]:
+        """A class, its bases in the file, and the functions that they name, and so on."""
+        found: list[ast.stmt] = [one.node for one in self.project.lineage(ref) if one.file is self.file]
+        left = {node.name: node for node in self._functions}
+        order = {name: at for at, name in enumerate(left)}
+        for node in found:
+            found.extend(left.pop(name) for name in sorted(_in_both(left, self._in(node)), key=order.__getitem__))
+        return found
+
+    @cached_property
+    def _functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """Those at the top of the file, also in `if` and `try`, and the methods that are called by their class's name."""
+        found: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        classes: dict[str, ast.ClassDef] = {}
+        for node in _at_top(self.file.tree.body):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] = node
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found.append(node)
+        for chain in self._spelled:
+            owner, _, name = chain.partition(".")
+            if name and owner in classes:
+                found.extend(one for one in functions_in([classes[owner]]) if one.name == name.partition(".")[0])
+        return found
+
+    def _in(self, node: ast.stmt) -> frozenset[str]:
+        found = self._of.get(node)
+        if found is None:
+            methods = functions_in([node]) if isinstance(node, ast.ClassDef) else []
+            if not any(method.name == "forward" for method in methods):
+                # Only of a class that runs is it asked what stands in each of its methods.
+                methods = []
+            own = self._words(self._text_of(node, methods))
+            found = self._of[node] = own.union(self._everywhere, *map(self._in, methods))
+        return found
+
+    def _text_of(self, node: ast.stmt, without: Sequence[ast.stmt]) -> str:
+        """The lines of a node but for its docstring and some of the statements in it."""
+        starts = self.file.source.line_starts
+        skipped = [part for part in (_docstring(node, self._text, starts),) if part is not None]
+        skipped += without
+        found, row = [], node.lineno
+        for part in skipped:
+            found.append(self._text[starts[row - 1] : starts[part.lineno - 1]])
+            row = (part.end_lineno or part.lineno) + 1
+        end = node.end_lineno or node.lineno
+        if row <= end:
+            found.append(self._text[starts[row - 1] : starts[end] if end < len(starts) else None])
+        return "".join(found)
+
+    def _words(self, text: str) -> frozenset[str]:
+        chains = set(_CHAIN.findall(text))
+        found = {shape for shape, pattern in _SHAPES.items() if pattern.search(text)}
+        found.update(*map(self._chains.__getitem__, chains))
+        if self.file.stars or "import" in chains:
+            for chain in chains:
+                root, dot, _ = chain.partition(".")
+                if not dot or root in ("self", "cls"):
+                    found.add("~" + root)
+        return frozenset(found)
+
+
+def _at_top(nodes: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements, and those that stand in blocks of them."""
+    for node in nodes:
+        yield node
+        if isinstance(node, (ast.If, ast.Try, ast.With)):
+            yield from _at_top(part for part in ast.iter_child_nodes(node) if isinstance(part, ast.stmt))
+            for handler in getattr(node, "handlers", ()):
+                yield from _at_top(handler.body)
+
+
+def _runs(wanted: Wanted, run: _Place, place: _Place) -> bool:
+    """Whether what ``forward`` runs holds the words, or the class those that count wherever they stand."""
+    return all(
+        not run.words.isdisjoint(words) or not place.words.isdisjoint(building)
+        for words, building in zip(wanted.words, wanted.building, strict=True)
+    )
+
+
+def _docstring(node: ast.stmt, text: str, starts: list[int]) -> ast.stmt | None:
+    """The docstring of a function or class, where it has its lines to itself."""
+    match getattr(node, "body", ()):
+        case [ast.Expr(value=ast.Constant(value=str())) as first, *rest]:
+            start = starts[first.lineno - 1]
+            alone = not rest or rest[0].lineno > (first.end_lineno or first.lineno)
+            return first if alone and not text[start : start + first.col_offset].strip() else None
+    return None
+
+
+def _any_without_forward(tree: ast.Module) -> bool:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and any(_last(base) == "Module" for base in node.bases):
+            names = {part.name for part in node.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))}
+            if not names & {"forward", "__call__", "__new__"}:
+                return True
+    return False
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _in_both(one: Collection[str], other: Collection[str]) -> list[str]:
+    """What two collections share, in the time that the smaller takes."""
+    small, large = sorted((one, other), key=len)
+    return [name for name in small if name in large]
