@@ -25,8 +25,7 @@ from modellint.cli.options import (
 from modellint.cli.output import Texts, Waiting, colored
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
-    from modellint.results.diagnostic import Diagnostic
+    from modellint.results.diagnostic import Diagnostic, Place
     from modellint.run import Job
     from modellint.session.export_options import Options
     from modellint.session.parent import Answer

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.live.code.places import Place
-from modellint.results.diagnostic import Span
+from modellint.results.diagnostic import Place, Span
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,8 +13,8 @@ from torch import nn
 from modellint.live import unregistered_state as hidden
 from modellint.live.capture.run import Run, TensorFact, capture
 from modellint.live.code import class_source
-from modellint.live.code.places import Place, Project
-from modellint.results.diagnostic import Diagnostic, Severity
+from modellint.live.code.places import Project
+from modellint.results.diagnostic import Diagnostic, Place, Severity
 from modellint.settings import Destination
 
 if TYPE_CHECKING:

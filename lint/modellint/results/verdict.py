@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.live.code.places import Place
+from modellint.results.diagnostic import Place
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from modellint.live.code import places as place
 from modellint.live.inputs import example as inputs
-from modellint.results.diagnostic import Diagnostic
+from modellint.results.diagnostic import Diagnostic, Place
 from modellint.session import processes, target, wire
 from modellint.session import target_failure as failed
 from modellint.session.building import Again, Building, Built, Channel, Failed
@@ -299,7 +299,7 @@ class Work(Building):
         return self._lnt003(f"raised {failed.described(error)}", frames, None, advice=self._advice(error, frames))
 
     def _lnt003(
-        self, what: str, frames: tuple[failed.Frame, ...], at: place.Place | None, advice: tuple[str, ...] = ()
+        self, what: str, frames: tuple[failed.Frame, ...], at: Place | None, advice: tuple[str, ...] = ()
     ) -> Diagnostic:
         file = self._location.file
         otherwise = at or (None if file is None else failed.definition(str(file), self._target.name))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from modellint.results.diagnostic import Diagnostic, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
     from modellint.live.subject import Subject
     from modellint.live.unregistered_state import Held
+    from modellint.results.diagnostic import Place
     from modellint.rule import Rule
 
 SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque, UserList)

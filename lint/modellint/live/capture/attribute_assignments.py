@@ -14,8 +14,8 @@ from torch import nn
 from modellint.live.unregistered_state import BOOKKEEPING
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
     from modellint.live.subject import Entry
+    from modellint.results.diagnostic import Place
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TABLES = {"_buffers": "buffer", "_parameters": "parameter", "__dict__": "attribute"}

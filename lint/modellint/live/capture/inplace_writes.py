@@ -17,8 +17,8 @@ from modellint.live.capture.provenance import facts_in, is_input
 
 if TYPE_CHECKING:
     from modellint.live.capture.run import Operator, Run, TensorFact
-    from modellint.live.code.places import Place
     from modellint.live.subject import Subject
+    from modellint.results.diagnostic import Place
 
 _FORM_ONLY = frozenset(
     f"aten::{name}_"

@@ -21,8 +21,8 @@ from modellint.live.inputs.variants import variants
 from modellint.live.snapshot import unchanged
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
     from modellint.live.subject import Inputs, Subject
+    from modellint.results.diagnostic import Place
 
 TAKING = frozenset(
     {

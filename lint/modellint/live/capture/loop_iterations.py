@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 
 from modellint.live.capture.run import Run, capture
 from modellint.live.code.call_statements import Loop, function_around, loops_around, node_at
-from modellint.live.code.places import Place, span_of
+from modellint.live.code.places import span_of
+from modellint.results.diagnostic import Place
 
 if TYPE_CHECKING:
     from modellint.live.subject import Inputs, Subject

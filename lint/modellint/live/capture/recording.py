@@ -24,9 +24,9 @@ from modellint.live.capture.run import Call, ModuleCall, Operator, Run, TensorFa
 from modellint.live.capture.tensor_facts import Facts, tensors_in
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
     from modellint.live.inputs.flexible_dimensions import Symbols
     from modellint.live.subject import Subject
+    from modellint.results.diagnostic import Place
 
 SMALL = 64
 """Elements up to which tensors of the model that are not touched by the inputs keep their values in a fake run."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from modellint.live.capture.attribute_assignments import Assigned
-    from modellint.live.code.places import Place
     from modellint.live.subject import Subject
+    from modellint.results.diagnostic import Place
 
 
 class TensorFact(NamedTuple):

@@ -15,8 +15,8 @@ from modellint.live.inputs.variants import variants
 
 if TYPE_CHECKING:
     from modellint.live.capture.run import Run
-    from modellint.live.code.places import Place
     from modellint.live.subject import Subject
+    from modellint.results.diagnostic import Place
 
 _ASSIGNING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
 _REDUCING = frozenset({"mean", "sum", "var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "bincount"})

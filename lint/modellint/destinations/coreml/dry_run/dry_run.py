@@ -17,8 +17,9 @@ from modellint.destinations.coreml.dry_run.rank_limit import wide_tensors
 from modellint.destinations.coreml.private.entry_points import ct, silence, specification, unknown_version
 from modellint.destinations.coreml.private.torch_front_end import Failure, FrontEnd
 from modellint.live.code.class_source import place_of_attribute, place_of_class
-from modellint.live.code.places import Place, Project
+from modellint.live.code.places import Project
 from modellint.live.snapshot import Snapshot
+from modellint.results.diagnostic import Place
 from modellint.results.verdict import Blocker, Verdict, choose
 
 if TYPE_CHECKING:

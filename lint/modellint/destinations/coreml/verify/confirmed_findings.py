@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from modellint.live.check import examine, live_rules
-from modellint.live.code.places import Place
-from modellint.results.diagnostic import Severity
+from modellint.results.diagnostic import Place, Severity
 from modellint.results.verification import NOT_CONVERTED, UNDECIDED
 
 if TYPE_CHECKING:
