@@ -76,6 +76,8 @@ class _Fixer:
         self._project = project
         self._judge = judge
         self._model = model
+        self._current: Subject | None = None
+        """The copy as it is now, with what analyses found in it; None behind a change."""
         self._runs = False
         """Whether it can be seen what the copy computes."""
         self._proof: proof.Proof | None = None
@@ -89,6 +91,7 @@ class _Fixer:
         """Copy, mend, and prove."""
         self._take_copy()
         self.applied.extend(mode.evaluating(self._subject()))
+        self._current = None
         self._keys = _keys_of(self._model)
         for find in (registration.changes, parametrizations.changes, buffers.changes, contiguous.changes):
             self._work(find)
@@ -96,8 +99,13 @@ class _Fixer:
         self._replace_prelu()
         return FixedModel(self._model, tuple(self.applied), tuple(self.undone), tuple(self.left))
 
-    def _subject(self, model: nn.Module | None = None) -> Subject:
-        model = self._model if model is None else model
+    def _subject(self) -> Subject:
+        """The copy; analyses are shared until it changes."""
+        if self._current is None:
+            self._current = self._subject_of(self._model)
+        return self._current
+
+    def _subject_of(self, model: nn.Module) -> Subject:
         has_values = not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
         inputs = self._inputs
         return Subject(model, inputs, self._project.root, self._destination, has_values=has_values, judge=self._judge)
@@ -106,26 +114,29 @@ class _Fixer:
 
     def _take_copy(self) -> None:
         """Copy the model without wrappers; in shells of their names where the model asks for those."""
-        before = self._subject(self._original)
+        before = self._subject_of(self._original)
         wrapped = mode.by_path(before)
-        found = list(wrappers.told(wrapped, in_shells=False))
-        self._model = self._copied(before, wrappers.inside)
-        if self._inputs is not None and not self._is_on_meta():
-            expected, made = self._ran(self._original), self._ran(self._model)
-            if found and made.error:
+        unwrapped = list(wrappers.told(wrapped, in_shells=False))
+        self._take(self._copied(before, wrappers.inside))
+        if self._inputs is not None and self._subject().has_values:
+            expected, observed = self._ran(before), self._ran(self._subject())
+            if unwrapped and observed.error:
                 bare = self._model
-                self._model = self._copied(before, wrappers.in_shell)
-                again = self._ran(self._model)
+                self._take(self._copied(before, wrappers.in_shell))
+                again = self._ran(self._subject())
                 if again.error:
-                    self._model = bare
+                    self._take(bare)
                 else:
-                    made, found = again, list(wrappers.told(wrapped, in_shells=True))
-            self._runs = not made.error
-            if made.error:
-                self.left.append(f"the model does not run: {made.error}")
-            elif not expected.error and not proof.is_same(expected, made):
+                    observed, unwrapped = again, list(wrappers.told(wrapped, in_shells=True))
+            self._runs = not observed.error
+            if observed.error:
+                self.left.append(f"the model does not run: {observed.error}")
+            elif not expected.error and not proof.is_same(expected, observed):
                 self.left.append("the copy gives other outputs than the model in evaluation mode")
-        self.applied.extend(found)
+        self.applied.extend(unwrapped)
+
+    def _take(self, model: nn.Module) -> None:
+        self._model, self._current = model, None
 
     def _copied(self, before: Subject, replaced: Callable[[nn.Module], nn.Module]) -> nn.Module:
         copier = Copier(self._original, replaced)
@@ -144,16 +155,13 @@ class _Fixer:
         if owner is not None and held.attribute not in vars(owner):
             vars(owner)[held.attribute] = copier.copy(getattr(type(held.owner), held.attribute))
 
-    def _ran(self, model: nn.Module) -> proof.Observed:
+    def _ran(self, subject: Subject) -> proof.Observed:
         """What a run of all in evaluation mode shows, those modules among them that `eval()` does not reach."""
         assert self._inputs is not None
-        with unchanged(model, values=False):
-            for module in mode.by_path(self._subject(model)).values():
+        with unchanged(subject.model, values=False):
+            for module in mode.by_path(subject).values():
                 vars(module)["training"] = False
-            return proof.run(model, self._inputs)
-
-    def _is_on_meta(self) -> bool:
-        return not self._subject().has_values
+            return proof.run(subject.model, self._inputs)
 
     # Changes
 
@@ -209,6 +217,7 @@ class _Fixer:
         """Make changes and prove them; otherwise everything is as it was, and the word for how equal the model is, empty."""
         assert self._proof is not None
         restore = remembered(self._model)
+        self._current = None
         try:
             for one in changes:
                 one.apply()
@@ -245,6 +254,7 @@ class _Fixer:
                 return
             else:
                 restore()
+                self._current = None
 
     def _uncaptured(self) -> set[str]:
         """The routes that do not even capture the model."""
