@@ -16,7 +16,8 @@ from torch import nn
 
 import modellint
 from modellint.destinations.coreml.verify.confirmed_findings import CONFIRMED, findings
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.results.verification import Verification
 from modellint.rule import load_rules
 from modellint.settings import Destination

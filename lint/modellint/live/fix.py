@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from modellint.live.conversion import verdicts
 from modellint.live.fixes import (
     buffers,
     contiguous,
@@ -23,9 +24,10 @@ from modellint.live.fixes.applied import BIT_EQUAL as BIT_EQUAL
 from modellint.live.fixes.applied import Applied as Applied
 from modellint.live.fixes.applied import Change
 from modellint.live.fixes.copying import Copier, copied
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.snapshot import remembered, unchanged
-from modellint.live.subject import Inputs, Subject
-from modellint.live.unregistered_state import Held
+from modellint.live.subject import Subject
+from modellint.live.unregistered_state import Held, reachable_state
 
 if TYPE_CHECKING:
     from modellint.live.code.places import Project
@@ -51,17 +53,13 @@ class FixedModel(NamedTuple):
 
 
 def fixed_copy(
-    model: nn.Module, inputs: Inputs | None, destination: Destination, project: Project, *, judge: Judge | None = None
+    model: nn.Module, inputs: Inputs | None, destination: Destination, project: Project, *, judge: Judge
 ) -> FixedModel:
     """A copy of a model in which everything is mended that can be.
 
     Every change is proven on the inputs, and on others made of them: equal outputs and gradients, no key of `state_dict`
-    lost. ``judge`` says what coremltools refuses; by default its dry run does. The model is left as it was.
+    lost. ``judge`` says what the destination refuses. The model is left as it was.
     """
-    if judge is None:
-        from modellint.destinations.coreml.dry_run.verdicts import judge as ask
-
-        judge = ask
     with unchanged(model, inputs, values=False):
         return _Fixer(model, inputs, destination, project, judge).fixed()
 
@@ -132,7 +130,7 @@ class _Fixer:
     def _copied(self, before: Subject, replaced: Callable[[nn.Module], nn.Module]) -> nn.Module:
         copier = Copier(self._original, replaced)
         made: nn.Module = copied(copier, self._original)
-        for held in before.reached:
+        for held in reachable_state(before):
             for one in (held, *held.others):
                 if one.on_class:
                     self._take_from_class(copier, one)
@@ -162,7 +160,7 @@ class _Fixer:
     def _begin_proof(self) -> None:
         """See what the model shows before the first change."""
         assert self._inputs is not None
-        found = [held.value for held in self._subject().reached]
+        found = [held.value for held in reachable_state(self._subject())]
         found += mode.by_path(self._subject()).values()
         tensors: dict[int, Tensor] = {}
         for one in found:
@@ -253,7 +251,7 @@ class _Fixer:
         frontend = self._destination.frontend
         return {
             one.route
-            for one in self._subject().verdicts
+            for one in verdicts(self._subject())
             if frontend in ("auto", one.route)
             and any(blocker.kind in ("capture", "output") for blocker in one.blockers)
         }
@@ -263,7 +261,7 @@ class _Fixer:
             subject = self._subject()
             if not self._runs or not prelu.candidates(subject):
                 return
-            refused = prelu.refused(subject.verdicts, self._destination.frontend)
+            refused = prelu.refused(verdicts(subject), self._destination.frontend)
             found = [one for one in prelu.changes(subject, refused) if _name(one) not in self._refuted]
             if not found:
                 return

@@ -21,7 +21,8 @@ from modellint.session import target_failure as failed
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Inputs, Subject
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.subject import Subject
     from modellint.rule import Rule
 
 LARGEST = 2 * 1024**3
@@ -218,7 +219,7 @@ class Building:
             raise lazy.Unshaped(f"left {lazy.told(model)}", lazy.UNREACHED)
 
     def _inputs(self, specs: tuple[inputs.InputSpec, ...], example: Any, device: str) -> Inputs | None:
-        from modellint.live.subject import Inputs
+        from modellint.live.inputs.model_inputs import Inputs
 
         self._seed()
         if specs:
@@ -277,8 +278,10 @@ def _size(subject: Subject) -> int:
     from torch import nn
     from torch.nn.parameter import is_lazy
 
+    from modellint.live.unregistered_state import unregistered_state
+
     tensors = {id(one.tensor): one.tensor for one in subject.state}
-    for held in subject.hidden:
+    for held in unregistered_state(subject):
         if isinstance(held.value, nn.Module):
             tensors |= {id(one): one for one in (*held.value.parameters(), *held.value.buffers())}
         elif held.kind == "parameter":

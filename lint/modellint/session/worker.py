@@ -25,7 +25,7 @@ from modellint.session.export_options import OptionError
 
 if TYPE_CHECKING:
     from modellint.live.capture.line_coverage import Executed
-    from modellint.live.capture.run import Failure
+    from modellint.live.capture.records import Failure
     from modellint.live.subject import Subject
     from modellint.rule import Rule
 
@@ -137,8 +137,9 @@ class Work(Building):
 
     def _shaped(self) -> dict[str, Any]:
         """The table of shapes, from a model without values unless its run asks for some."""
-        from modellint.live import shape_table as shapes
-        from modellint.live.capture.run import capture
+        from modellint.live.capture.run import capture, captured_run
+        from modellint.live.shape_table import table_of
+        from modellint.results import shape_table
 
         rules = self._rules()
         for needs_values in (False, True):
@@ -147,7 +148,8 @@ class Work(Building):
                 raise self._without_inputs(built)
             subject = self._subject(built)
             self._enter("running forward of")
-            run = subject.run = capture(subject, symbolic=True)
+            run = capture(subject, symbolic=True)
+            captured_run.supply(subject, run)
             if run.failure is None or run.failure.kind != "data" or built.has_values:
                 break
         found = []
@@ -155,7 +157,7 @@ class Work(Building):
             found = [finding for rule in rules.values() if hasattr(rule, "live") for finding in rule.live(subject)]
         elif run.failure is not None:
             found = [self._failed_run(run.failure)]
-        return self._answer(found) | {"table": shapes.to_json(shapes.table_of(subject, run))}
+        return self._answer(found) | {"table": shape_table.to_json(table_of(subject, run))}
 
     def _verified(self) -> dict[str, Any]:
         """The comparison of the converted model with the model, and the findings that it confirms."""
@@ -201,6 +203,7 @@ class Work(Building):
         model, given, specs = self._with_values("export")
         from modellint.destinations.coreml.convert.export import check, export
         from modellint.destinations.coreml.dry_run.verdicts import told
+        from modellint.live.capture.run import captured_run
         from modellint.live.check import examine
         from modellint.results import exported
         from modellint.session.export_options import from_json
@@ -216,7 +219,8 @@ class Work(Building):
         answer = self._answer([*found, *seen.diagnostics], asked=seen.asked)
         # What else converts it, the export itself tells.
         answer["verdict"] = told(subject, rules, [*found, *seen.diagnostics], end=-math.inf)
-        failure = None if subject.run is None else subject.run.failure
+        run = captured_run(subject)
+        failure = None if run is None else run.failure
         if failure is not None and failure.kind != "data":
             return answer
         made = Path(self._request["made"])
@@ -261,12 +265,13 @@ class Work(Building):
         """The findings; those that a fixed copy of the model is rid of have a fix."""
         if not self._request["twins"] or subject.inputs is None or not subject.has_values:
             return found
+        from modellint.destinations.coreml.dry_run.verdicts import judge
         from modellint.live.fix import fixed_copy
         from modellint.session.source_fixes import with_twins
 
         self._enter("fixing")
         try:
-            fixed = fixed_copy(subject.model, subject.inputs, subject.destination, self._project)
+            fixed = fixed_copy(subject.model, subject.inputs, subject.destination, self._project, judge=judge)
         except Exception:
             # What cannot even be copied is reported as it is.
             return found
@@ -274,12 +279,13 @@ class Work(Building):
 
     def _run(self, subject: Subject, rules: Mapping[str, Rule]) -> list[Diagnostic]:
         """Run the model where that is of use; LNT003 where it fails for another reason than its shapes."""
+        from modellint.live.capture.run import captured_run
         from modellint.live.check import needs_of
 
         if subject.inputs is None or not ({"run", "conversion"} & needs_of(rules) or "LNT003" in rules):
             return []
         self._enter("running forward of")
-        run = subject.run
+        run = captured_run(subject)
         if run is None or run.failure is None:
             return []
         failure = run.failure
@@ -314,7 +320,14 @@ class Work(Building):
         return ()
 
     def _rows(self, executed: Executed, subject: Subject) -> dict[str, list[tuple[int, int]]]:
-        hidden = [part for held in subject.hidden if held.kind == "module" for part in held.value.modules()]  # type: ignore[union-attr]
+        from modellint.live.unregistered_state import unregistered_state
+
+        hidden = [
+            part
+            for held in unregistered_state(subject)
+            if held.kind == "module"
+            for part in held.value.modules()  # type: ignore[union-attr]
+        ]
         return executed.rows([*(entry.module for entry in subject.modules), *hidden])
 
 

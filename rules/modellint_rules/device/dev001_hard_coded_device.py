@@ -18,7 +18,7 @@ from modellint.source.syntax.ast_walk import walk
 from modellint_rules.numerics.written import is_judge
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Run
+    from modellint.live.capture.records import Run
     from modellint.live.subject import Subject
     from modellint.source.engine import recorded_operations as records
     from modellint.source.engine.code_facts import Code
@@ -133,8 +133,10 @@ class HardCodedDevice(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the state where it is, and the run where it put tensors."""
+        from modellint.live.capture.run import captured_run
+
         yield from self._spread(subject)
-        run = subject.run
+        run = captured_run(subject)
         if run is not None:
             yield from self._moved(subject, run)
 

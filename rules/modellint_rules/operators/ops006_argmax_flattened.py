@@ -14,7 +14,7 @@ from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Call
+    from modellint.live.capture.records import Call
     from modellint.live.subject import Subject
     from modellint.source.engine import recorded_operations as records
     from modellint.source.engine.code_facts import Code
@@ -107,7 +107,10 @@ class ArgmaxFlattened(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every `argmax` for its dimension."""
-        for call in () if subject.run is None else subject.run.calls:
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
+        for call in () if run is None else run.calls:
             name = call.name.rpartition(".")[2]
             if call.name in _NAMES and _is_over_all(call):
                 yield subject.finding(

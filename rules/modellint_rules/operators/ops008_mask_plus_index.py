@@ -16,7 +16,7 @@ from modellint_rules.mutation.memory import is_mask, is_tensor
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Operator
+    from modellint.live.capture.records import Operator
     from modellint.live.subject import Subject
     from modellint.source.engine.code_facts import Code
 
@@ -101,7 +101,10 @@ class MaskPlusIndex(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask everything that is indexed for the types of its indices."""
-        for operator in () if subject.run is None else subject.run.operators:
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
+        for operator in () if run is None else run.operators:
             if operator.name == "aten::index" and _is_mixed(operator):
                 yield subject.finding(
                     self,

@@ -14,7 +14,7 @@ from modellint.source.syntax.ast_walk import called_name, parents_in, walk
 from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Operator, Run
+    from modellint.live.capture.records import Operator, Run
     from modellint.live.subject import Subject
     from modellint.source.engine import recorded_operations as records
     from modellint.source.engine.code_facts import Code
@@ -146,7 +146,9 @@ class RandomOp(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every operator whether it is random, and follow what it draws to the outputs."""
-        run = subject.run
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
         if run is None:
             return
         others = {call.place for call in run.calls if "dropout" in call.name}

@@ -12,7 +12,7 @@ from modellint.source.triggers.patterns.views_of_permutations import PERMUTING
 from modellint.source.triggers.words import PARTIAL, STEP
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Call, TensorFact
+    from modellint.live.capture.records import Call, TensorFact
     from modellint.live.subject import Subject
     from modellint.source.engine.code_facts import Code
 
@@ -117,7 +117,9 @@ class ViewAfterPermute(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every view of the run whether it was refused, or only just legal."""
-        run = subject.run
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
         if run is None:
             return
         # What `contiguous()` returns has any order where all but one dimension have size 1: it would copy for other sizes.

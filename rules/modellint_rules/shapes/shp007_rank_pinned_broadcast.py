@@ -15,7 +15,7 @@ from modellint.source.engine.abstract_values import Instance, alternatives
 from modellint.source.syntax.ast_walk import called_name, of_kind, walk
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Operator, TensorFact
+    from modellint.live.capture.records import Operator, TensorFact
     from modellint.live.subject import Subject
     from modellint.source.engine.abstract_values import Value
     from modellint.source.engine.code_facts import Code
@@ -146,8 +146,9 @@ class RankPinnedBroadcast(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Follow every reshaped parameter to what it meets."""
         from modellint.live.capture.provenance import Reach, facts_in
+        from modellint.live.capture.run import captured_run
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None:
             return
         parameters = {name for state in subject.state if state.kind == "parameter" for name in state.names}

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.data.supplied_converters import EXPORT
+from modellint.live.conversion import verdicts
 from modellint.results.verdict import NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
 from modellint.settings import TARGETS
 
@@ -40,7 +41,7 @@ def ways(subject: Subject, silent: Sequence[Silent] = (), end: float = math.inf)
     ``silent`` are the findings by which it converts to something else. Nothing is tried that might take longer than ``end``, by
     the clock of ``time.monotonic``.
     """
-    chosen = choose(subject.verdicts, subject.destination.frontend)
+    chosen = choose(verdicts(subject), subject.destination.frontend)
     if chosen is None or chosen.convertible is None:
         return NO_WAYS
     search = _Search(subject, chosen, silent, end)
@@ -51,14 +52,15 @@ class _Search:
     """One model, and what is tried with it."""
 
     def __init__(self, subject: Subject, chosen: Verdict, silent: Sequence[Silent], end: float) -> None:
-        assert subject.inputs is not None
+        assert subject.inputs is not None and subject.judge is not None
         self._subject = subject
         self._inputs = subject.inputs
+        self._judge = subject.judge
         self._chosen = chosen
         self._silent = silent
         self._end = end
-        self._cost = _COSTS * sum(sum(one.seconds) for one in subject.verdicts)
-        self._tried = {one.route: one for one in subject.verdicts}
+        self._cost = _COSTS * sum(sum(one.seconds) for one in verdicts(subject))
+        self._tried = {one.route: one for one in verdicts(subject)}
 
     def lies(self, route: str) -> bool:
         """Whether a finding says that a route leads to something else."""
@@ -89,7 +91,7 @@ class _Search:
             if given is not None or fixed:
                 return None if given is None else Ways(supplied=given, fixed=fixed)
             try:
-                copy = fixed_copy(subject.model, self._inputs, subject.destination, subject.project)
+                copy = fixed_copy(subject.model, self._inputs, subject.destination, subject.project, judge=self._judge)
             except Exception:
                 # What cannot be copied, an export cannot fix either.
                 return None

@@ -25,7 +25,7 @@ from modellint.results.verdict import Blocker, Verdict, choose
 if TYPE_CHECKING:
     from modellint.destinations.coreml.convert.conversion import Captured as Conversion
     from modellint.destinations.coreml.converters import Used
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
 __all__ = ["Blocker", "Verdict", "at_rest", "choose", "dry_run", "supplied_run"]

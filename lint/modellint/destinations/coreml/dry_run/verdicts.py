@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from modellint.destinations.coreml import installed_versions as installed
 from modellint.destinations.coreml.dry_run.alternatives import Silent, ways
 from modellint.live.check import needs_of
+from modellint.live.conversion import verdicts
 from modellint.results.verdict import ROUTES, Verdict, to_json
 from modellint.session.required_inputs import wanted
 
@@ -67,10 +68,10 @@ def told(
     if "conversion" not in needs_of(rules):
         return None
     frontend = subject.destination.frontend
-    if not subject.may_convert or not subject.verdicts:
+    if not subject.may_convert or not verdicts(subject):
         return to_json((Verdict(ROUTES[0], None, reason=_not_tried(subject, found, asks)),), frontend)
     silent = [Silent(one.code, one.operator, rules[one.code].silent_by(one)) for one in found if one.code in rules]
-    return to_json(subject.verdicts, frontend, ways(subject, [one for one in silent if one.routes], end))
+    return to_json(verdicts(subject), frontend, ways(subject, [one for one in silent if one.routes], end))
 
 
 def noted(subject: Subject, found: Verification, end: float) -> Verification:
@@ -78,9 +79,9 @@ def noted(subject: Subject, found: Verification, end: float) -> Verification:
     from modellint.report.targets import ways_of
     from modellint.results.verification import NOT_CONVERTED
 
-    if found.verdict != NOT_CONVERTED or not subject.verdicts:
+    if found.verdict != NOT_CONVERTED or not verdicts(subject):
         return found
-    told = ways_of(to_json(subject.verdicts, subject.destination.frontend, ways(subject, end=end)))
+    told = ways_of(to_json(verdicts(subject), subject.destination.frontend, ways(subject, end=end)))
     return replace(found, notes=(*found.notes, *told))
 
 
