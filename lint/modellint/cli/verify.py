@@ -57,7 +57,8 @@ def verify_command(target: str, **options: Any) -> None:
 
 
 def _verify(text: str, options: Mapping[str, Any]) -> int:
-    from modellint.destinations.coreml.package.files import PackageError, check_layout
+    from modellint import destinations
+    from modellint.destinations.destination import PackageError
     from modellint.run import Job, UsageError
     from modellint.session import targets as live_run
     from modellint.session.target import parse
@@ -70,7 +71,7 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
         if not os.path.lexists(package):
             raise click.UsageError(f"{text}: no such package")
         try:
-            check_layout(text)
+            destinations.named("coreml").check_package(text)
         except PackageError as error:
             raise UsageError(str(error)) from None
         given = [name for name in ("frontend", "precision", "deployment_target") if options[name] is not None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import random
@@ -13,10 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from modellint import destinations
 from modellint.live.code import places as place
 from modellint.live.inputs import example as inputs
 from modellint.session import target
 from modellint.session import target_failure as failed
+from modellint.settings import Destination
 
 if TYPE_CHECKING:
     from torch import nn
@@ -105,8 +106,9 @@ class Building:
 
     def _with_values(self, command: str) -> tuple[nn.Module, Inputs, tuple[inputs.InputSpec, ...]]:
         """The model as it is to be converted, its inputs, and what these were made from."""
-        if importlib.util.find_spec("coremltools") is None:
-            raise target.TargetError(f"{command} needs coremltools: pip install 'modellint[coreml]'")
+        destination = destinations.named(Destination(*self._request["destination"]).name)
+        if not destination.is_installed:
+            raise target.TargetError(f"{command} needs {destination.requirement}")
         checkpoint = self._checkpoint()
         built = self._build(True)
         if built.inputs is None:
@@ -140,10 +142,9 @@ class Building:
         return {code: rule for code, rule in rules.items() if code in wanted}
 
     def _subject(self, built: Built, checkpoint: Any = None, execute: Any = None) -> Subject:
-        from modellint.destinations.coreml.dry_run.verdicts import execute as convert_and_execute
-        from modellint.destinations.coreml.dry_run.verdicts import judge
         from modellint.live.subject import Subject
-        from modellint.settings import Destination
+        from modellint.session.verdicts import execute as convert_and_execute
+        from modellint.session.verdicts import judge
 
         return Subject(
             built.model,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ except ModuleNotFoundError as error:
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.coreml.dry_run.verdicts import execute, judge, noted, told
+from modellint import destinations
 from modellint.live import check as checks
 from modellint.live import checkpoint_file as checkpoints
 from modellint.live.capture.run import captured_run
@@ -38,6 +37,7 @@ from modellint.rule import Rule
 from modellint.run import Checker, Job, all_rules, load_plugins
 from modellint.session import merge
 from modellint.session import target_failure as failed
+from modellint.session.verdicts import execute, judge, noted, told
 from modellint.settings import Resolver, SettingsError, check_codes, find_root
 
 if TYPE_CHECKING:
@@ -153,16 +153,15 @@ def verified(
 ) -> Verification:
     """What ``modellint.verify`` shows."""
     inputs = varying.of(prepared(model, example_inputs))
-    if importlib.util.find_spec("coremltools") is None:
-        raise ImportError("modellint.verify needs coremltools: pip install 'modellint[coreml]'")
-    from modellint.destinations.coreml.verify.model import verify
-
     job = job_of(model, root, chosen)
+    options = job.resolver.top.destination
+    destination = destinations.named(options.name)
+    if not destination.is_installed:
+        raise ImportError(f"modellint.verify needs {destination.requirement}")
     model = ready(model, inputs)
-    destination = job.resolver.top.destination
     with undisturbed(), unchanged(model, inputs, values=False):
-        found = verify(model, inputs, destination, place.Project(job.root), seed=seed, with_layers=True)
-        return noted(Subject(model, inputs, job.root, destination, judge=judge), found, time.monotonic() + SPARE)
+        found = destination.verify(model, inputs, options, place.Project(job.root), seed=seed, with_layers=True)
+        return noted(Subject(model, inputs, job.root, options, judge=judge), found, time.monotonic() + SPARE)
 
 
 def prepared(model: nn.Module, example_inputs: Any) -> Inputs:

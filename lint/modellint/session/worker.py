@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modellint.destinations.export_options import OptionError
 from modellint.live.code import places as place
 from modellint.live.inputs import example as inputs
 from modellint.results.diagnostic import Diagnostic, Place
 from modellint.session import processes, target, wire
 from modellint.session import target_failure as failed
 from modellint.session.building import Again, Building, Built, Channel, Failed
-from modellint.session.export_options import OptionError
 
 if TYPE_CHECKING:
     from modellint.live.capture.line_coverage import Executed
@@ -108,10 +108,10 @@ class Work(Building):
             return self._answer([self._cannot_run(error.__cause__ or error)], failed=True)
 
     def _checked(self) -> dict[str, Any]:
-        from modellint.destinations.coreml.dry_run.verdicts import told
         from modellint.live.capture.line_coverage import Executed
         from modellint.live.check import examine, needs_of
         from modellint.live.incomplete_attributes import undecided
+        from modellint.session.verdicts import told
 
         rules = self._rules()
         checkpoint = self._checkpoint()
@@ -162,17 +162,17 @@ class Work(Building):
     def _verified(self) -> dict[str, Any]:
         """The comparison of the converted model with the model, and the findings that it confirms."""
         model, given, specs = self._with_values("verify")
-        from modellint.destinations.coreml.dry_run.verdicts import noted
-        from modellint.destinations.coreml.package.files import PackageError
-        from modellint.destinations.coreml.verify import confirmed_findings as confirmed
-        from modellint.destinations.coreml.verify.model import verify
-        from modellint.destinations.coreml.verify.package import verify_package
+        from modellint import destinations
+        from modellint.destinations.destination import PackageError, VerifyOptions
         from modellint.results import verification
+        from modellint.session import confirmed_findings as confirmed
+        from modellint.session.verdicts import noted
         from modellint.settings import Destination
 
-        destination = Destination(*self._request["destination"])
+        goal = Destination(*self._request["destination"])
+        destination = destinations.named(goal.name)
         package = self._request["package"]
-        options: dict[str, Any] = {
+        options: VerifyOptions = {
             "specs": specs,
             "seed": self._request["seed"],
             "with_layers": self._request["verify"] == "layers",
@@ -183,10 +183,10 @@ class Work(Building):
         }
         self._enter("verifying")
         if package is None:
-            found = verify(model, given, destination, self._project, progress=self._enter, **options)
+            found = destination.verify(model, given, goal, self._project, progress=self._enter, **options)
         else:
             try:
-                found = verify_package(model, given, package, self._project, **options)
+                found = destination.verify_package(model, given, package, self._project, **options)
             except PackageError as error:
                 raise target.TargetError(str(error)) from None
         self._enter("checking")
@@ -201,18 +201,18 @@ class Work(Building):
     def _exported(self) -> dict[str, Any]:
         """The package, as a file, and what the checks of the model as it is find."""
         model, given, specs = self._with_values("export")
-        from modellint.destinations.coreml.convert.export import check, export
-        from modellint.destinations.coreml.dry_run.verdicts import told
+        from modellint.destinations.export_options import from_json
         from modellint.live.capture.run import captured_run
         from modellint.live.check import examine
         from modellint.results import exported
-        from modellint.session.export_options import from_json
+        from modellint.session.verdicts import destination_of, told
 
         wanted = from_json(self._request["export"])
         self._enter("checking")
-        check(model, given, wanted, self._request["seed"])
         rules = self._rules()
         subject = self._subject(Built(model, given, True))
+        destination = destination_of(subject)
+        destination.check_export(model, given, wanted, self._request["seed"])
         found = self._run(subject, rules)
         self._enter("checking")
         seen = examine(subject, rules)
@@ -224,7 +224,7 @@ class Work(Building):
         if failure is not None and failure.kind != "data":
             return answer
         made = Path(self._request["made"])
-        result = export(
+        result = destination.export(
             model,
             given,
             subject.destination,
@@ -265,9 +265,9 @@ class Work(Building):
         """The findings; those that a fixed copy of the model is rid of have a fix."""
         if not self._request["twins"] or subject.inputs is None or not subject.has_values:
             return found
-        from modellint.destinations.coreml.dry_run.verdicts import judge
         from modellint.live.fix import fixed_copy
         from modellint.session.source_fixes import with_twins
+        from modellint.session.verdicts import judge
 
         self._enter("fixing")
         try:

@@ -13,8 +13,8 @@ from torch import Tensor
 from modellint.destinations.coreml.capture.routes import Traced
 from modellint.destinations.coreml.private.entry_points import ct
 from modellint.destinations.coreml.private.mil_programs import declared_shape
+from modellint.destinations.export_options import Image, Metadata, OptionError, Options
 from modellint.results.exported import Feature
-from modellint.session.export_options import Image, Metadata, OptionError, Options
 
 if TYPE_CHECKING:
     from torch import nn
