@@ -1,4 +1,4 @@
-"""One live model to its findings."""
+"""Check of one live model: its subject to the findings of all live rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model to a copy of it that is ready to be converted: what can be mended is, what does not hold is taken back."""
+"""Fix of a live model: a copy of it, ready to be converted, with every change proven or else undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run binds to attributes of a model's modules, and where it does."""
+"""Attribute assignments of a run: what it binds to attributes of a model's modules, and where."""
 
 from __future__ import annotations
 

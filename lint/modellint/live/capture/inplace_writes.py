@@ -1,4 +1,4 @@
-"""What a run writes in place, and which of it a model converted from a trace does not see.
+"""In-place writes of a run, and which of them a model converted from a trace loses.
 
 TorchScript knows a tensor by its value: behind `y.add_(1)` the tensor `y` has another value, and its views and what it is a
 view of keep theirs. coremltools follows an assignment to a part of a tensor (`copy_` and `fill_` behind slices and numbers)

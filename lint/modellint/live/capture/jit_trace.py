@@ -1,4 +1,4 @@
-"""A live model under `torch.jit.trace`: where Python asks tensors for numbers then, and what the trace makes of other inputs."""
+"""Tracing by `torch.jit.trace`: where Python asks tensors for numbers then, and whether the trace holds on other inputs."""
 
 from __future__ import annotations
 

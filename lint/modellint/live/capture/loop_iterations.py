@@ -1,4 +1,4 @@
-"""Loops that take more turns for a larger input: the same model, run on inputs of other sizes."""
+"""Loop iterations: loops that take more of them for a larger input, seen by runs on inputs of other sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model returned, taken apart."""
+"""Output structure: the tensors, dicts and other objects in what a model returned."""
 
 from __future__ import annotations
 

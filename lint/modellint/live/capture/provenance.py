@@ -1,4 +1,4 @@
-"""What a run made of what: tensors that hang on the inputs, state that something read."""
+"""Provenance of tensors in a run: what was computed from the inputs or from state, and what state was read."""
 
 from __future__ import annotations
 

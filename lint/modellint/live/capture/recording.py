@@ -1,4 +1,4 @@
-"""What writes a run down: modes that see every operator and function, and a watch on every module's call."""
+"""Recording of a run: modes that see every operator and function, and a hook on every call of a module."""
 
 from __future__ import annotations
 

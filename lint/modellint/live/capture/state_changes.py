@@ -1,4 +1,4 @@
-"""State of a model that a run in evaluation mode changes, and whether later runs give something else for it."""
+"""State changes: what a run in evaluation mode changes of a model, and whether later runs give something else for it."""
 
 from __future__ import annotations
 

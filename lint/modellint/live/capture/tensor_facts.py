@@ -1,4 +1,4 @@
-"""What a run tells of its values: facts in the place of tensors, and the fakes that stand for them."""
+"""Tensor facts: shapes, types, strides and identities in the place of a run's tensors, and the fake tensors behind them."""
 
 from __future__ import annotations
 

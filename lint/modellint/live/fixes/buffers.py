@@ -1,4 +1,4 @@
-"""Plain tensors that ``forward`` reads become buffers; those that require gradients, parameters."""
+"""Buffer fix: plain tensors that ``forward`` reads become buffers; those that require gradients, parameters."""
 
 from __future__ import annotations
 

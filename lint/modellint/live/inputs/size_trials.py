@@ -1,4 +1,4 @@
-"""What a model makes of other sizes of its flexible inputs."""
+"""Size trials: runs at other sizes of flexible inputs, and what fails or varies there."""
 
 from __future__ import annotations
 
