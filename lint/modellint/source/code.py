@@ -19,7 +19,7 @@ from modellint.source.symbols import ClassRef
 from modellint.source.tensors import Shape, Size, Tensor, is_fixed
 from modellint.source.uses import class_functions
 from modellint.source.values import Container, Function, Instance, Number, Value, alternatives, union
-from modellint.source.world import Binding
+from modellint.source.world import Attributes, Binding
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
@@ -200,7 +200,7 @@ class Code:
         return union([binding.value for binding in found])
 
     @property
-    def attributes(self) -> dict[str, tuple[Binding, ...]]:
+    def attributes(self) -> Attributes:
         """The attributes of ``self`` once the object is built."""
         return self._flow.attributes
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from modellint.source.layered import Bound
     from modellint.source.symbols import ClassRef, External, FileRef, IndexedFile
 
     Callee: TypeAlias = ClassRef | External
@@ -126,7 +127,7 @@ class Function(Value):
         self,
         node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
         file: IndexedFile,
-        closure: dict[str, Value] | None = None,
+        closure: Bound[Value] | None = None,
         owner: ClassRef | None = None,
     ) -> None:
         self.node = node

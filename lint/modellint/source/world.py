@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from modellint.source.layered import Bound, apart, copied
 from modellint.source.values import UNKNOWN, WIDEST, Argument, Container, Instance, Value, alternatives, union
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class Frame:
         self.function = function
         self.owner = owner
         self.within: tuple[ast.AST, ...] = ()
-        self.locals: dict[str, Value] = {}
-        self.closure: dict[str, Value] | None = None
+        self.locals: Bound[Value] = {}
+        self.closure: Bound[Value] | None = None
         self.self_name: str | None = None
         self.returned: list[Value] = []
         self.yielded: list[Value] | None = None
@@ -107,18 +108,18 @@ class Frame:
         """The variables that were ever bound to a tensor, numbered as they were first bound."""
 
 
-Attributes = dict[str, tuple[Binding, ...]]
-State = tuple[dict[str, Value], Attributes]
+Attributes = Bound[tuple[Binding, ...]]
+State = tuple[Bound[Value], Attributes]
 
 
-def join_locals(states: list[dict[str, Value]]) -> dict[str, Value]:
+def join_locals(states: list[Bound[Value]]) -> Bound[Value]:
     """Locals after branches that meet: a name bound in some of them only keeps what those gave it."""
     if len(states) == 1:
         return states[0]
     first, *others = states
-    joined = dict(first)
+    joined = copied(first)
     for other in others:
-        for name, value in other.items():
+        for name, value in apart(joined, other):
             mine = joined.get(name)
             if mine is None:
                 joined[name] = value
@@ -133,9 +134,9 @@ def join_attributes(states: list[Attributes]) -> Attributes:
     if len(states) == 1:
         return states[0]
     first, *others = states
-    joined = dict(first)
+    joined = copied(first)
     for other in others:
-        for name, bindings in other.items():
+        for name, bindings in apart(joined, other):
             mine = joined.get(name)
             if mine is None:
                 joined[name] = bindings
