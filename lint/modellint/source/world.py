@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 from modellint.source.layered import Bound, apart, copied
@@ -32,7 +33,9 @@ class Binding:
     ``register``. ``expression`` is the right-hand side, where there is one of its own.
     """
 
-    __slots__ = ("attribute", "expression", "file", "form", "looped", "method", "statement", "value")
+    __slots__ = ("attribute", "expression", "file", "form", "looped", "method", "number", "statement", "value")
+
+    numbers = count()
 
     def __init__(
         self,
@@ -51,6 +54,32 @@ class Binding:
         self.file = frame.file
         self.method = frame.function
         self.looped = frame.loops > 0
+        self.number = next(self.numbers)
+        """Later ones have higher numbers."""
+
+
+class Bindings(tuple[Binding, ...]):
+    """Bindings of which one holds, which one cannot be told, with the bounds of their numbers."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, bindings: tuple[Binding, ...]) -> Bindings:
+        """The same with the bounds, which are looked for if they are not known."""
+        if isinstance(bindings, Bindings):
+            return bindings
+        made = cls(bindings)
+        numbers = [one.number for one in bindings]
+        made.first, made.last = min(numbers, default=0), max(numbers, default=0)
+        return made
+
+    def joined(self, others: Bindings) -> Bindings:
+        """These, and those of the others that are not among them."""
+        apart = self.last < others.first or others.last < self.first
+        made = Bindings(self + (others if apart else tuple(one for one in others if one not in self)))
+        made.first, made.last = min(self.first, others.first), max(self.last, others.last)
+        return made
 
 
 class Fill:
@@ -133,15 +162,15 @@ def join_attributes(states: list[Attributes]) -> Attributes:
     """Attributes after branches that meet."""
     if len(states) == 1:
         return states[0]
-    first, *others = states
-    joined = copied(first)
-    for other in others:
-        for name, bindings in apart(joined, other):
+    joined = copied(states[0])
+    for before, other in pairwise(states):
+        # What both say was joined with the one before.
+        for name, bindings in apart(before, other):
             mine = joined.get(name)
             if mine is None:
                 joined[name] = bindings
             elif mine is not bindings:
-                joined[name] = mine + tuple(binding for binding in bindings if binding not in mine)
+                joined[name] = Bindings.of(mine).joined(Bindings.of(bindings))
     return joined
 
 
