@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from modellint.destinations.coreml.converters.registration import Call, adapts, builds, expresses, within
+from modellint.destinations.coreml.converters.arguments import Call
+from modellint.destinations.coreml.converters.registration import adapts, builds, expresses, within
 from modellint.destinations.coreml.private import operator_tables as private
 from modellint.destinations.coreml.private.operator_tables import cast_to, is_boolean, is_integral, mb
 
@@ -280,20 +282,20 @@ def angle(x: Tensor) -> Any:
     return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
 
 
-@expresses("fmax")
-def fmax(x: Tensor, other: Tensor) -> Any:
-    """The larger one, and the other of what is no number."""
-    x, other = _tensors(x, other)
-    found = torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, torch.maximum(x, other)))
-    return found if x.is_floating_point() else torch.maximum(x, other)
+def _ignoring_nan(extreme: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def of_numbers(x: Tensor, other: Tensor) -> Any:
+        """Maximum or minimum that is NaN only where both are."""
+        x, other = _tensors(x, other)
+        found = extreme(x, other)
+        if not x.is_floating_point():
+            return found
+        return torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, found))
+
+    return of_numbers
 
 
-@expresses("fmin")
-def fmin(x: Tensor, other: Tensor) -> Any:
-    """The smaller one, and the other of what is no number."""
-    x, other = _tensors(x, other)
-    found = torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, torch.minimum(x, other)))
-    return found if x.is_floating_point() else torch.minimum(x, other)
+expresses("fmax")(_ignoring_nan(torch.maximum))
+expresses("fmin")(_ignoring_nan(torch.minimum))
 
 
 @expresses("hypot", exactness=within(4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,76 +25,49 @@ def _variance(x: Any, dim: list[int] | None, correction: Any, keepdim: bool) -> 
     return found, mean if keepdim else mean.squeeze(dims)
 
 
-@expresses("var", exactness=within(16))
-def var(x: Tensor, unbiased: bool = True) -> Any:
-    """The variance of all elements."""
-    return _variance(x, None, int(unbiased), False)[0]
+_STATISTICS: dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]] = {
+    "var": (lambda variance, mean: variance, ("var_correction",)),
+    "std": (lambda variance, mean: variance.sqrt(), ("std_correction",)),
+    "var_mean": (lambda variance, mean: (variance, mean), ()),
+    "std_mean": (lambda variance, mean: (variance.sqrt(), mean), ()),
+}
+"""What is made of variance and mean, and names beside the operator's own where axes are given."""
 
 
-@expresses("var", ".dim", ".correction", "var_correction", exactness=within(16))
-def var_of_axes(
-    x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
-) -> Any:
-    """The variance over axes, with any correction."""
-    return _variance(x, dim, correction, keepdim)[0]
+def _of_all(statistic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def of_all(x: Tensor, unbiased: bool = True) -> Any:
+        """Variance, standard deviation and mean of all elements."""
+        return statistic(*_variance(x, None, int(unbiased), False))
+
+    return of_all
 
 
-@expresses("std", exactness=within(16))
-def std(x: Tensor, unbiased: bool = True) -> Any:
-    """The standard deviation of all elements."""
-    return _variance(x, None, int(unbiased), False)[0].sqrt()
+def _of_axes(statistic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def of_axes(
+        x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
+    ) -> Any:
+        """Variance, standard deviation and mean over axes, with any correction."""
+        return statistic(*_variance(x, dim, correction, keepdim))
+
+    return of_axes
 
 
-@expresses("std", ".dim", ".correction", "std_correction", exactness=within(16))
-def std_of_axes(
-    x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
-) -> Any:
-    """The standard deviation over axes, with any correction."""
-    return _variance(x, dim, correction, keepdim)[0].sqrt()
+for _operator, (_statistic, _others) in _STATISTICS.items():
+    expresses(_operator, exactness=within(16))(_of_all(_statistic))
+    expresses(_operator, ".dim", ".correction", *_others, exactness=within(16))(_of_axes(_statistic))
 
 
-@expresses("var_mean", exactness=within(16))
-def var_mean(x: Tensor, unbiased: bool = True) -> Any:
-    """The variance and mean of all elements."""
-    return _variance(x, None, int(unbiased), False)
+def _index_of(find: Callable[[Any, int], Any]) -> Callable[..., Any]:
+    def index_of(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        """Index of the maximum or minimum among all elements."""
+        index = find(x.reshape(-1), 0)
+        return index.reshape([1] * x.dim()) if keepdim else index
+
+    return index_of
 
 
-@expresses("var_mean", ".dim", ".correction", exactness=within(16))
-def var_mean_of_axes(
-    x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
-) -> Any:
-    """The variance and mean over axes."""
-    return _variance(x, dim, correction, keepdim)
-
-
-@expresses("std_mean", exactness=within(16))
-def std_mean(x: Tensor, unbiased: bool = True) -> Any:
-    """The standard deviation and mean of all elements."""
-    found, mean = _variance(x, None, int(unbiased), False)
-    return found.sqrt(), mean
-
-
-@expresses("std_mean", ".dim", ".correction", exactness=within(16))
-def std_mean_of_axes(
-    x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
-) -> Any:
-    """The standard deviation and mean over axes."""
-    found, mean = _variance(x, dim, correction, keepdim)
-    return found.sqrt(), mean
-
-
-@expresses("argmax", unless=lambda given: given["dim"] is not None)
-def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The place of the largest among all elements."""
-    found = torch.argmax(x.reshape(-1), 0)
-    return found.reshape([1] * x.dim()) if keepdim else found
-
-
-@expresses("argmin", unless=lambda given: given["dim"] is not None)
-def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The place of the smallest among all elements."""
-    found = torch.argmin(x.reshape(-1), 0)
-    return found.reshape([1] * x.dim()) if keepdim else found
+for _find in (torch.argmax, torch.argmin):
+    expresses(_find.__name__, unless=lambda arguments: arguments["dim"] is not None)(_index_of(_find))
 
 
 @expresses("prod", exactness=within(16))
@@ -118,13 +92,13 @@ def _product(x: Any, dim: int, keepdim: bool) -> Any:
 
 @expresses("cummax")
 def cummax(x: Tensor, dim: int) -> Any:
-    """The largest so far, and its last place."""
+    """Cumulative maximum, with its last index."""
     return _cumulative(x, dim, torch.ge)
 
 
 @expresses("cummin")
 def cummin(x: Tensor, dim: int) -> Any:
-    """The smallest so far, and its last place."""
+    """Cumulative minimum, with its last index."""
     return _cumulative(x, dim, torch.le)
 
 
