@@ -312,14 +312,14 @@ class _Export:
             single = self._saved(model, captured, "fp32", folder)
             if single is None:
                 return None
-            compared = self._verified(single.path, folder)
+            compared = self._verified(single.path, folder, "fp32")
             made = single
             if self._destination.precision == "fp16" and compared.single == AGREES:
                 half = self._saved(model, captured, "fp16", folder)
                 if half is None:
                     return None
                 made = half
-                compared = _joined(compared, self._verified(half.path, folder))
+                compared = _joined(compared, self._verified(half.path, folder, "fp16"))
         except NotConverted as error:
             shutil.rmtree(folder)
             self._attempts.append(Attempt(captured.route, error.stage, str(error)))
@@ -366,9 +366,9 @@ class _Export:
         )
         return _Made(told, path)
 
-    def _verified(self, package: Path, folder: Path) -> Verification:
+    def _verified(self, package: Path, folder: Path, precision: str) -> Verification:
         """The package against the model as it was given."""
-        self._progress(f"comparing ({package.stem})")
+        self._progress(f"comparing ({precision})")
         with taking_pixels(self._model, self._inputs, self._options.images, self._specs) as (inputs, specs):
             try:
                 return verify_package(
@@ -379,7 +379,7 @@ class _Export:
                     specs=specs,
                     seed=self._seed,
                     budget=self._budget,
-                    precision=package.stem,
+                    precision=precision,
                 )
             except PackageError as error:
                 return Verification(UNDECIDED, str(error))
