@@ -1,4 +1,4 @@
-"""What is known of the operators that a name stands for: converters, routes, versions, targets."""
+"""Operator support: the converters, routes, versions and targets of the operators that a name stands for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live model to a saved package: fixed, converted by the first route that holds, read back, executed and compared."""
+"""Export of a live model to a saved package: fixed, converted by the first route that holds, read back, executed and compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs an ML Program."""
+"""Executor of MIL programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model against its converted programs, on one set of inputs after another."""
+"""Comparison of a model with its converted programs, on one set of inputs after another."""
 
 from __future__ import annotations
 

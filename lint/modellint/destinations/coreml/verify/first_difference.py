@@ -1,4 +1,4 @@
-"""Which operation of a converted program is the first to depart from PyTorch."""
+"""First difference: which operation of a converted program is the first to depart from PyTorch."""
 
 from __future__ import annotations
 

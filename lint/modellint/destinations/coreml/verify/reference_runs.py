@@ -1,4 +1,4 @@
-"""PyTorch's side of a comparison: a model run again and again from the same state."""
+"""Reference runs: PyTorch's side of a comparison, a model run again and again from the same state."""
 
 from __future__ import annotations
 

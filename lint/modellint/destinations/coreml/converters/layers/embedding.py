@@ -1,4 +1,4 @@
-"""Bags of rows."""
+"""Embedding bags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """The sum, the mean or the largest of the rows of each bag."""
+    """Sum, mean or maximum of the embeddings of each bag."""
     count = int(indices.shape[0])
     bags = int(offsets.shape[0]) - include_last_offset
     at = torch.arange(count)

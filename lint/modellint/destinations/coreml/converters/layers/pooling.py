@@ -1,4 +1,4 @@
-"""Windows: pooling, padding, and folding."""
+"""Pooling, padding, and folding of windows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _each(given: Sequence[int], rank: int) -> list[int]:
 
 
 class _Windows:
-    """Where the windows of a pooling lie."""
+    """Geometry of pooling windows: sizes, strides, padding, dilation, and how many there are."""
 
     def __init__(
         self, x: Any, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
@@ -43,7 +43,7 @@ class _Windows:
             self.out.append(out)
 
     def padded(self, x: Any, value: float) -> Any:
-        """The input, as far as windows reach."""
+        """The input, padded as far as windows reach."""
         pads: list[int] = []
         for size, width, step, pad, far, out in zip(
             self.sizes, self.kernel, self.stride, self.padding, self.dilation, self.out, strict=True
@@ -53,7 +53,7 @@ class _Windows:
         return torch.nn.functional.pad(x, pads, value=value) if any(pads) else x
 
     def parts(self, x: Any) -> Iterator[Any]:
-        """Of the padded input, the elements at each place of all windows."""
+        """The elements at each offset within all windows, of the padded input."""
         for offsets in itertools.product(*(range(width) for width in self.kernel)):
             part = x
             for axis, offset in enumerate(offsets):
@@ -63,13 +63,13 @@ class _Windows:
             yield part
 
     def places(self) -> Any:
-        """The position of each element among those of the input, -1 in the padding."""
+        """Index of each element of the input, -1 in the padding."""
         found = torch.arange(math.prod(self.sizes)).reshape(1, 1, *self.sizes).float()
         return self.padded(found, -1.0)
 
 
 def _largest(x: Any, windows: _Windows, placed: bool = True) -> tuple[Any, Any]:
-    """The largest of each window, and where it is, if that is asked for."""
+    """Maximum of each window, and its index."""
     padded = windows.padded(x, -math.inf)
     best: Any = None
     place: Any = None
@@ -160,13 +160,13 @@ for _rank in (1, 2, 3):
 
 
 def _adaptive(size: int, out: int) -> list[tuple[int, int]]:
-    """The windows of adaptive pooling along an axis."""
+    """Windows of adaptive pooling along an axis: begin and end."""
     return [(at * size // out, -((-(at + 1) * size) // out)) for at in range(out)]
 
 
 @expresses("adaptive_avg_pool3d", "_adaptive_avg_pool3d", exactness=within(16))
 def adaptive_avg_pool3d(x: Tensor, output_size: list[int]) -> Any:
-    """The means of windows, one axis after another, with a constant matrix for each."""
+    """Adaptive average pooling, one axis after another, with a constant matrix for each."""
     for axis, out in enumerate(output_size, start=x.dim() - 3):
         size = int(x.shape[axis])
         if out == size:
@@ -217,7 +217,7 @@ def col2im(
     padding: list[int],
     stride: list[int],
 ) -> Any:
-    """Windows that overlap, added up: a transposed convolution with kernels of a single one."""
+    """Fold: overlapping windows added up, as a transposed convolution with one-hot kernels."""
     high, wide = kernel_size
     counts, full = [], []
     for size, width, far, pad, step in zip(output_size, kernel_size, dilation, padding, stride, strict=True):
@@ -241,7 +241,7 @@ def col2im(
 
 @expresses("constant_pad_nd", unless=lambda given: min(given["pad"], default=0) >= 0)
 def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
-    """A number around a tensor; what is negative cuts."""
+    """Padding with a constant; negative padding crops."""
     for at in range(len(pad) // 2):
         axis = x.dim() - 1 - at
         before, after = (min(0, one) for one in pad[2 * at : 2 * at + 2])
@@ -258,7 +258,7 @@ def _is_plain_padding(given: dict[str, Any]) -> bool:
 
 @expresses("pad", unless=_is_plain_padding)
 def pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Any:
-    """Padding by other elements, in any direction; what is negative cuts."""
+    """Padding in any mode and direction; negative padding crops."""
     if mode == "constant":
         return torch.constant_pad_nd(x, pad, value or 0.0)
     for at in range(len(pad) // 2):

@@ -1,4 +1,4 @@
-"""Recurrent layers, which coremltools converts of traced models only."""
+"""Recurrent layers of exported programs, which coremltools converts of traced models only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images made larger and smaller.
+"""Interpolation: images resized, with a constant matrix for each axis.
 
 A resize is linear, and each axis is resized by itself: PyTorch's own coefficients, read off the identity, make a constant matrix
 for each axis.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _matrix(resize: Callable[..., Any], size: int, out: int, scale: float | None, rank: int, align: bool | None) -> Any:
-    """The coefficients that make ``out`` elements of ``size``."""
+    """Interpolation matrix from ``size`` elements to ``out``."""
     # Two of each other axis: of one, PyTorch cannot tell how the tensor lies in memory.
     others = [2] * (rank - 1)
     identity = torch.eye(size).reshape(1, size, size, *([1] * (rank - 1))).repeat(1, 1, 1, *others)

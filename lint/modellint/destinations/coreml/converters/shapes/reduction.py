@@ -1,4 +1,4 @@
-"""What is computed over axes."""
+"""Reductions over axes: variance, extremes, products, medians, histograms."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ for _find in (torch.argmax, torch.argmin):
 
 @expresses("prod", exactness=within(16))
 def prod(x: Tensor, dtype: Dtype | None = None) -> Any:
-    """The product of all elements."""
+    """Product of all elements."""
     return _product(x.reshape(-1), 0, False)
 
 
 @expresses("prod", ".dim_int", exactness=within(16))
 def prod_of_axis(x: Tensor, dim: int, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
-    """The product over an axis."""
+    """Product over an axis."""
     return _product(x, dim, keepdim)
 
 
@@ -122,7 +122,7 @@ def _cumulative(x: Any, dim: int, better: Any) -> tuple[Any, Any]:
 
 @expresses("logcumsumexp", exactness=within(16))
 def logcumsumexp(x: Tensor, dim: int) -> Any:
-    """The logarithm of the sum of exponentials so far, each sum from its own largest."""
+    """Cumulative log-sum-exp, each from its own maximum."""
     size = x.shape[dim]
     sums = [torch.logsumexp(x.narrow(dim, 0, at + 1), dim) for at in range(size)]
     return torch.stack(sums, dim)
@@ -130,7 +130,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
 
 @expresses("kthvalue")
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """The k-th smallest of an axis, and its place."""
+    """k-th smallest element along an axis, and its index."""
     values, places = torch.sort(x, dim)
     found = values.select(dim, k - 1), places.select(dim, k - 1)
     return tuple(one.unsqueeze(dim) for one in found) if keepdim else found
@@ -138,7 +138,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 @expresses("median", ".dim")
 def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
-    """The lower of the middle ones of an axis, and its place; what is no number wherever there is one."""
+    """Median along an axis, the lower of two, and its index; NaN wherever there is one."""
     value, place = kthvalue(x, (x.shape[dim] + 1) // 2, dim, True)
     if x.is_floating_point():
         missing = torch.isnan(x).to(x.dtype)
@@ -150,13 +150,13 @@ def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
 
 @expresses("median")
 def median_of_all(x: Tensor) -> Any:
-    """The lower of the middle ones of all elements."""
+    """Median of all elements, the lower of two."""
     return median(x.reshape(-1), 0)[0]
 
 
 @expresses("nanmean", exactness=within(8))
 def nanmean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
-    """The mean of what is a number."""
+    """Mean without NaN."""
     dims = dim or list(range(x.dim()))
     missing = torch.isnan(x)
     count = torch.logical_not(missing).to(x.dtype).sum(dims, keepdim=keepdim)
@@ -165,7 +165,7 @@ def nanmean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtyp
 
 @expresses("histc")
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
-    """How many elements lie in each of some equal parts."""
+    """Histogram counts, in equal bins between given limits."""
     flat = x.reshape(-1)
     if min == max:
         raise NotImplementedError("limits that are those of the tensor")
