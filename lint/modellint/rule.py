@@ -1,7 +1,7 @@
 """What a rule is, how its page is read, and where rules are found.
 
-A rule is a class in a file of its own below a rules package. Its docstring is its page; the annotation of
-its ``source`` method's subject is its registration. The machine walks the package and names no rule.
+A rule is a class in a file of its own below a rules package. Its docstring is its page; the annotation of the
+argument of ``source`` and ``live`` is its registration. The machine walks the package and names no rule.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import importlib
 import inspect
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Fix, Severity, Span
@@ -188,10 +190,131 @@ class Page:
         return match.group(1)
 
 
+class Registration(NamedTuple):
+    """What a rule is asked about: the annotations of its two methods, read."""
+
+    fact: str = ""
+    """``ModuleClass`` or ``Code``, of which ``source`` is asked; ``CSTNode`` for nodes of libcst; empty without a source side."""
+    nodes: tuple[str, ...] = ()
+    """The names of these nodes: ``Call`` for ``cst.Call``."""
+
+
+_SOURCE_FACTS = ("ModuleClass", "Code")
+_LIVE_FACTS = ("Subject",)
+_FACTS_COME_FROM = ("", "authoring", "modellint.authoring")
+_NODES_COME_FROM = ("cst", "libcst")
+
+
+@cache
+def registration_of(rule: Rule) -> Registration:
+    """Read what a rule is asked about. Raises ``RuleError`` for an annotation that matches nothing: nobody would ever ask the rule."""
+    if hasattr(rule, "live"):
+        _fact_of(type(rule), "live", _LIVE_FACTS)
+    if not hasattr(rule, "source"):
+        return Registration()
+    return _fact_of(type(rule), "source", _SOURCE_FACTS)
+
+
+def _fact_of(rule: type[Rule], method: str, facts: tuple[str, ...]) -> Registration:
+    function = getattr(rule, method)
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_argcount < 2:
+        raise _misread(rule, method, facts, "it takes none")
+    arguments = code.co_varnames[1 : code.co_argcount]
+    try:
+        annotation = function.__annotations__.get(arguments[0])
+    except NameError as error:
+        raise _misread(rule, method, facts, f"it cannot be evaluated: {error}") from None
+    if annotation is None:
+        raise _misread(rule, method, facts, f"`{arguments[0]}` has no annotation")
+    names = _dotted_names(annotation, function.__globals__)
+    shown = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    owners = {name.rpartition(".")[0] for name in names}
+    last = tuple(name.rpartition(".")[2] for name in names)
+    if len(names) == 1 and owners <= {*_FACTS_COME_FROM} and last[0] in facts:
+        if len(arguments) != 1:
+            raise _misread(rule, method, facts, f"it is handed one argument, and takes {len(arguments)}")
+        return Registration(last[0])
+    if method == "source" and owners and owners <= {*_NODES_COME_FROM}:
+        if len(arguments) != 2:
+            raise _misread(rule, method, facts, "with a node it is handed `file: CstFile`, too")
+        unknown = [name for name in last if name not in _node_names()]
+        if not unknown:
+            return Registration("CSTNode", last)
+        raise _misread(rule, method, facts, f"libcst has no node `{unknown[0]}`")
+    raise _misread(rule, method, facts, f"it is `{shown}`")
+
+
+def _misread(rule: type[Rule], method: str, facts: tuple[str, ...], said: str) -> RuleError:
+    module = sys.modules.get(rule.__module__)
+    file = getattr(module, "__file__", None) or rule.__module__
+    allowed = " or ".join(f"`{fact}`" for fact in facts) + " of modellint.authoring"
+    if method == "source":
+        allowed += ", a node of libcst (`cst.Call`), or a union of such nodes"
+    return RuleError(
+        f"{file}: {rule.code} ({rule.__name__}) would never be asked: the argument of `{method}` must be annotated "
+        f"with {allowed}; {said}"
+    )
+
+
+def _dotted_names(annotation: object, names: dict[str, object]) -> list[str]:
+    """The dotted names of what an annotation may be, by where they come from if that is known: `cst.Call | cst.Name`."""
+    if isinstance(annotation, str):
+        if annotation in (*_SOURCE_FACTS, *_LIVE_FACTS) and annotation not in names:
+            return [annotation]
+        import ast
+
+        try:
+            return _names_in(ast.parse(annotation.strip(), mode="eval").body, names)
+        except SyntaxError:
+            return [annotation]
+    if isinstance(annotation, type):
+        return [_home(annotation)]
+    parts = getattr(annotation, "__args__", ())
+    return [name for part in parts for name in _dotted_names(part, names)] or [str(annotation)]
+
+
+def _names_in(node: ast.expr, names: dict[str, object]) -> list[str]:
+    import ast
+
+    match node:
+        case ast.Constant(value=str() as quoted):
+            return _dotted_names(quoted, names)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return [*_names_in(left, names), *_names_in(right, names)]
+        case ast.Subscript(value=ast.Name(id="Union") | ast.Attribute(attr="Union"), slice=inner):
+            parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            return [name for part in parts for name in _names_in(part, names)]
+        case ast.Name(id=name) if isinstance(value := names.get(name), type):
+            return [_home(value)]
+        case _:
+            return [ast.unparse(node)]
+
+
+def _home(kind: type) -> str:
+    """The dotted name of a class, as an annotation names it."""
+    if kind.__module__.startswith("libcst."):
+        return f"libcst.{kind.__name__}"
+    # The facts are defined all over the machine, and are all to be had from one module.
+    return kind.__name__ if kind.__module__.startswith("modellint.") else f"{kind.__module__}.{kind.__name__}"
+
+
+@cache
+def _node_names() -> frozenset[str]:
+    """The nodes of the installed libcst, without importing it: that costs more than a check of a file."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    spec = find_spec("libcst")
+    text = Path(spec.origin).read_text("utf-8") if spec is not None and spec.origin is not None else ""
+    imported = re.findall(r"from libcst\._nodes\.\w+ import (?:\(([^)]*)\)|(.*))", text)
+    return frozenset(re.findall(r"\w+", " ".join(map(" ".join, imported)))) | {"CSTNode"}
+
+
 def load_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
     """Every rule of ``modellint_rules`` and of the plug-in modules, by code, in the order of codes.
 
-    Raises ``RuleError`` for a malformed or doubled code.
+    Raises ``RuleError`` for a malformed or doubled code, and for a rule that nothing would ever be asked of.
     """
     import modellint_rules
 
@@ -236,3 +359,4 @@ def _admit(rule: type[Rule], found: dict[str, Rule]) -> None:
     if rule.code in found:
         raise RuleError(f"{rule.code} is defined twice: in {type(found[rule.code]).__module__} and {rule.__module__}")
     found[rule.code] = rule()
+    registration_of(found[rule.code])

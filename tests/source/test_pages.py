@@ -11,14 +11,13 @@ from click.testing import CliRunner, Result
 import modellint
 from modellint.cli import cli
 from modellint.results.diagnostic import Diagnostic
-from modellint.rule import Page, Rule, load_rules
+from modellint.rule import Page, Rule, load_rules, registration_of
 from modellint.run import all_rules
-from modellint.source.check import subject_of
 from modellint.source.fix import fix_text
 from modellint.source.syntax.text import SourceText
 
 RULES = all_rules()
-ABOUT_SOURCE = {code: rule for code, rule in load_rules().items() if subject_of(rule)}
+ABOUT_SOURCE = {code: rule for code, rule in load_rules().items() if registration_of(rule).fact}
 ROOT = Path(__file__).resolve().parent.parent.parent
 NET = """\
 from torch import nn

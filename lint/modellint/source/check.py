@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Span
+from modellint.rule import registration_of
 from modellint.settings import Destination
 from modellint.source.project.symbols import ClassRef, IndexedFile
 from modellint.source.syntax.parse import Unparsable
@@ -123,8 +124,8 @@ class _Asking(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _asking(rules: tuple[Rule, ...], goal: Destination) -> _Asking:
-    about_classes = [rule for rule in rules if subject_of(rule) == "ModuleClass"]
-    about_code = [rule for rule in rules if subject_of(rule) == "Code"]
+    about_classes = [rule for rule in rules if registration_of(rule).fact == "ModuleClass"]
+    about_code = [rule for rule in rules if registration_of(rule).fact == "Code"]
     wanted: list[Wanted] = []
     if about_code:
         from modellint.source.triggers.words import wanted_by
@@ -235,15 +236,6 @@ def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error:
     return not_read(shown, name, [rule.code for rule in rules], error.steps, span)
 
 
-def subject_of(rule: Rule) -> str:
-    """The name of the fact that a rule's ``source`` asks about; empty for one without a source side."""
-    source = getattr(type(rule), "source", None)
-    for name, annotation in getattr(source, "__annotations__", {}).items():
-        if name != "return":
-            return annotation if isinstance(annotation, str) else annotation.__name__
-    return ""
-
-
 def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
     """Drop what a more specific finding about the same attribute or statement says too."""
     beaten = {
@@ -276,4 +268,4 @@ def _suppressed(
 
 def asked_in_source(rules: Mapping[str, Rule]) -> set[str]:
     """The codes of which a source check can say that a suppression is not needed."""
-    return {code for code, rule in rules.items() if subject_of(rule) or code == "LNT001"}
+    return {code for code, rule in rules.items() if registration_of(rule).fact or code == "LNT001"}
