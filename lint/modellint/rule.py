@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from modellint.settings import Destination
-    from modellint.source.project.symbols import IndexedFile
 
 SECTIONS = ("What it does", "Why", "Bad", "Good", "Fix safety", "Known limits", "References")
 """The sections of every page, in this order; Bad and Good are Python and are run as tests.
@@ -54,6 +53,83 @@ class Feature(Enum):
 
     CONTAINER_ON_SELF = "a plain container on self that may hold modules or parameters"
     INIT_WITHOUT_BASE = "an __init__ that does not start by calling its base's"
+
+
+class Trigger:
+    """What may stand among the words of ``needs``: patterns that syntax must show before code is read.
+
+    Each asks "may there be such a thing?" at a glance; no means no.
+    """
+
+    MAKES_TENSORS = "<makes tensors>"
+    """What builds the object may make a tensor."""
+    HIGH_RANK = "<wide>"
+    """A tensor may get six dimensions."""
+    WRITES_TO_COPY = "<writes through>"
+    """What may be a copy, of `reshape` and its kin, may be written to."""
+    BUILDS_MODULE = "<builds>"
+    """A function other than ``__init__`` may build a module with state."""
+    FUNCTIONAL_DROPOUT = "<drops>"
+    """A functional dropout may be on whatever the mode."""
+    CALLS_FORWARD = "<forwards>"
+    """The `forward` of another object may be called by name."""
+    VIEW_OF_PERMUTATION = "<moves>"
+    """A `view` may be asked of what a permutation gave."""
+    BRANCHES_ON_DATA = "<branches on data>"
+    """A condition may depend on the values of a tensor."""
+    TENSOR_TO_NUMBER = "<takes numbers>"
+    """Python may take a number out of a tensor."""
+    USES_NUMPY = "<uses numpy>"
+    """NumPy may work on what the caller gives."""
+    LOOPS_OVER_DATA = "<loops over data>"
+    """A loop may be as long as a tensor."""
+    WRITES_SHARED_MEMORY = "<writes to shared memory>"
+    """What is written to may be held by another variable as a view."""
+    WRITES_INPUT = "<changes its input>"
+    """An argument of ``forward`` may be written to."""
+    WRITES_BY_INDEX = "<assigns by indices>"
+    """An item may be assigned to by a tensor of indices or truths."""
+    WRITES_ITEMS = "<assigns items>"
+    """An item may be assigned to."""
+    SETS_ATTRIBUTES = "<sets attributes>"
+    """``forward`` may set attributes of the object."""
+    ABOVE_FLOAT16 = "<numbers beyond float16>"
+    """A number may be written down that float16 does not hold."""
+    BELOW_FLOAT16 = "<numbers below float16>"
+    """A positive number may be written down that is smaller than any of float16."""
+    OUTSIDE_INT32 = "<numbers outside int32>"
+    """A whole number may be written down that int32 does not hold."""
+    RETURNS_DICT = "<returns a dict>"
+    """What `forward` runs may return a dict."""
+    RETURNS_NON_TENSOR = "<returns no tensor>"
+    """``forward`` may return something that is no tensor."""
+    LITERAL_SIZES = "<sizes written down>"
+    """A tensor may be reshaped to sizes that are all numbers."""
+    SEVERAL_INDICES = "<several indices>"
+    """Something may be indexed by two tensors at once."""
+    CASTS_PARAMETER = "<casts parameters>"
+    """A new parameter may be computed with where it is made."""
+    NO_RUNNING_STATISTICS = "<keeps no statistics>"
+    """A batch normalization may be told to keep no running statistics."""
+    SLICE_STEP = "<step>"
+    """There is a slice with a step."""
+    PARTIAL_INDEX = "<partial index>"
+    """A subscript may take a part of another dimension than the first."""
+    NONE_INDEX = "<None index>"
+    """`None` may be one of the indices of a subscript."""
+    BIT_OPERATOR = "<bits>"
+    """There is an operator on bits or truth values, but for `&` between two."""
+    VIEW_AS_DTYPE = "<view as a type>"
+    """A `view` may be told a type."""
+    NO_FORWARD = "<no forward>"
+    """There is a module class at its top that derives from ``Module`` itself and has no ``forward``."""
+
+
+_AMONG_WORDS = frozenset(
+    {Trigger.SLICE_STEP, Trigger.PARTIAL_INDEX, Trigger.NONE_INDEX, Trigger.BIT_OPERATOR, Trigger.VIEW_AS_DTYPE}
+    | {Trigger.NO_FORWARD}
+)
+"""Those that may stand in a set with words, any of which will do."""
 
 
 class RuleError(Exception):
@@ -89,10 +165,10 @@ class Rule:
     """Whether they give way at the same statement only, and not for the attribute wherever it is found."""
     wakes_on: ClassVar[Feature | None] = None
     """What a class must show at a look for this rule to be asked about it; None: the rule is always asked."""
-    needs: ClassVar[tuple[frozenset[str], ...]] = ()
-    """Sets of words of each of which code must hold one for a rule about ``Code`` to be asked about it.
+    needs: ClassVar[tuple[str | Set[str], ...]] = ()
+    """What code must hold, each of it, for a rule about ``Code`` or nodes of libcst to be asked: a word, one of a set, a ``Trigger``.
 
-    ``.name`` is a name behind a dot, ``~name`` one that is imported or an attribute of anything but ``self``."""
+    ``name`` is a name anywhere, ``.name`` one behind a dot, ``~name`` one that is imported or an attribute of anything but ``self``."""
     only_modules: ClassVar[bool] = False
     """Whether a rule about ``Code`` asks module classes only, and nothing that stands outside of them."""
     only_forward: ClassVar[bool] = False
@@ -148,12 +224,15 @@ class Rule:
         """What the rule knows of an operator (``aten::fmod``) beside whether it converts."""
         return ()
 
-    def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
+    def needs_for(self, destination: Destination) -> tuple[str | Set[str], ...]:
         """``needs`` for a model that goes there."""
         return self.needs
 
-    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
-        """Whether code that holds what ``needs`` says may have a finding, by a closer look at the syntax of its classes and functions."""
+    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
+        """Whether code that holds what ``needs`` says may have a finding, by a closer look at the syntax of its classes and functions.
+
+        ``names``: what the file binds at its top, by name.
+        """
         return True
 
 
@@ -245,14 +324,31 @@ def _fact_of(rule: type[Rule], method: str, facts: tuple[str, ...]) -> Registrat
     raise _misread(rule, method, facts, f"it is `{shown}`")
 
 
+def _check_needs(rule: type[Rule]) -> None:
+    """Refuse words that nothing could hold: the rule would never be asked."""
+    said = ""
+    if not isinstance(rule.needs, tuple):
+        said = "it must be a tuple, each item of which code has to hold; of one item: `(item,)`"
+    elif any(not isinstance(need, str) and _is_mixed(need) for need in rule.needs):
+        said = "a trigger for which syntax is looked at stands alone, not in a set with others"
+    if said:
+        raise RuleError(f"{_file_of(rule)}: {rule.code} ({rule.__name__}): `needs`: {said}")
+
+
+def _is_mixed(need: Set[str]) -> bool:
+    return any(word.startswith("<") and word not in _AMONG_WORDS for word in need)
+
+
+def _file_of(rule: type[Rule]) -> str:
+    return getattr(sys.modules.get(rule.__module__), "__file__", None) or rule.__module__
+
+
 def _misread(rule: type[Rule], method: str, facts: tuple[str, ...], said: str) -> RuleError:
-    module = sys.modules.get(rule.__module__)
-    file = getattr(module, "__file__", None) or rule.__module__
     allowed = " or ".join(f"`{fact}`" for fact in facts) + " of modellint.authoring"
     if method == "source":
         allowed += ", a node of libcst (`cst.Call`), or a union of such nodes"
     return RuleError(
-        f"{file}: {rule.code} ({rule.__name__}) would never be asked: the argument of `{method}` must be annotated "
+        f"{_file_of(rule)}: {rule.code} ({rule.__name__}) would never be asked: the argument of `{method}` must be annotated "
         f"with {allowed}; {said}"
     )
 
@@ -358,5 +454,6 @@ def _admit(rule: type[Rule], found: dict[str, Rule]) -> None:
         raise RuleError(f"{rule.__module__}: {rule.code!r} is no code: three capitals and three digits")
     if rule.code in found:
         raise RuleError(f"{rule.code} is defined twice: in {type(found[rule.code]).__module__} and {rule.__module__}")
+    _check_needs(rule)
     found[rule.code] = rule()
     registration_of(found[rule.code])

@@ -6,16 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Instance, alternatives
+from modellint.authoring import Applicability, Diagnostic, Fix, Instance, Rule, Severity, alternatives
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.authoring import Code, Value
     from modellint.live.subject import Subject
-    from modellint.source.engine.abstract_values import Value
-    from modellint.source.engine.code_facts import Code
 
 _WRAPPERS = {
     "torch.nn.DataParallel": "DataParallel",

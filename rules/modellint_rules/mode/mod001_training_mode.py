@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
     from torch import nn

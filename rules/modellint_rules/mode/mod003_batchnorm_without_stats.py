@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Const, alternatives
-from modellint.source.triggers.patterns import UNTRACKED
+from modellint.authoring import Const, Diagnostic, Rule, Severity, Trigger, alternatives
 
 if TYPE_CHECKING:
+    from modellint.authoring import Call, Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
 
 
 class BatchNormWithoutStats(Rule):
@@ -75,7 +71,7 @@ class BatchNormWithoutStats(Rule):
     needs = (
         frozenset({"BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}),
         frozenset({"track_running_stats", "False"}),
-        frozenset({UNTRACKED}),
+        Trigger.NO_RUNNING_STATISTICS,
     )
     only_modules = True
 

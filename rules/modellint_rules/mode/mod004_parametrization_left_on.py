@@ -7,16 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.authoring import Call, Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
 
 
 class ParametrizationLeftOn(Rule):
@@ -85,7 +82,7 @@ class ParametrizationLeftOn(Rule):
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every layer that the object is built with what is put on it."""
         judges = any(re.search(_JUDGES, ref.node.name) for ref in code.lineage)
-        if judges or is_for_training(code) or re.search(_REMOVED, code.file.source.text):
+        if judges or code.is_never_exported or re.search(_REMOVED, code.file.source.text):
             return
         for readings in code.calls:
             call = readings[0]

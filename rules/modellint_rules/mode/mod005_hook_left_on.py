@@ -6,8 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject

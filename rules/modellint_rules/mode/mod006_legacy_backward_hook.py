@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Fix, Rule, Severity
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
 
 
 class LegacyBackwardHook(Rule):
@@ -67,7 +66,7 @@ class LegacyBackwardHook(Rule):
     code = "MOD006"
     name = "legacy-backward-hook"
     severity = Severity.WARNING
-    needs = (frozenset({"register_backward_hook"}),)
+    needs = ("register_backward_hook",)
     fixable = "`register_full_backward_hook`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

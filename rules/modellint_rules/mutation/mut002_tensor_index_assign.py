@@ -6,18 +6,25 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
-from modellint.source.triggers.patterns import INDEXED
-from modellint_rules.mutation.memory import indices, is_called_mask, is_mask, is_tensor, item_writes
-from modellint_rules.training_only import severity_in
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Container,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    Value,
+    alternatives,
+    is_mask,
+)
+from modellint_rules.mutation.memory import indices, is_called_mask, item_writes
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code, Write
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
 
 
 class TensorIndexAssign(Rule):
@@ -89,7 +96,7 @@ class TensorIndexAssign(Rule):
     silent = ("trace",)
     live_needs = "run"
     withdraws = True
-    needs = (frozenset({"forward"}), frozenset({INDEXED}))
+    needs = ("forward", Trigger.WRITES_BY_INDEX)
     only_modules = True
     only_forward = True
     fixable = "`index_put`"
@@ -102,7 +109,7 @@ class TensorIndexAssign(Rule):
                 self,
                 write.statement,
                 "An assignment by a tensor of indices next to another index is dropped when a traced model is converted",
-                severity=severity_in(code, self.severity, write.node, write.function),
+                severity=code.severity_at(self.severity, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, write, place),
             )
@@ -145,13 +152,7 @@ def _is_dropped(write: Write, place: ast.Subscript) -> bool:
 def _is_indices(value: Value) -> bool:
     """Whether a value is a tensor or a list of indices; what may be a single one, such as an element of lengths, is none."""
     return all(
-        (
-            isinstance(part, Tensor)
-            and is_tensor(part)
-            and part.rank != 0
-            and not is_mask(part)
-            and not _may_be_one(part)
-        )
+        (isinstance(part, Tensor) and part.is_tensor and part.rank != 0 and not is_mask(part) and not _may_be_one(part))
         or (isinstance(part, Container) and part.kind in ("list", "iterator"))
         for part in alternatives(value)
     )

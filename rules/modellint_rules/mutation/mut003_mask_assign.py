@@ -6,19 +6,24 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import REDUCTIONS, Tensor
-from modellint.source.engine.abstract_values import Const, alternatives
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.patterns import INDEXED
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    operators,
+    walk,
+)
 from modellint_rules.mutation.memory import indices, is_called_mask, is_unseen, item_writes
-from modellint_rules.training_only import severity_in
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code, Write
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
 
 
 class MaskAssign(Rule):
@@ -85,7 +90,7 @@ class MaskAssign(Rule):
     name = "mask-assign"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({INDEXED}))
+    needs = ("forward", Trigger.WRITES_BY_INDEX)
     only_modules = True
     only_forward = True
     fixable = "`masked_fill`, `torch.where`"
@@ -100,7 +105,7 @@ class MaskAssign(Rule):
                 self,
                 write.statement,
                 _SAYS[usual],
-                severity=severity_in(code, usual, write.node, write.function),
+                severity=code.severity_at(usual, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, readings, place) if alone else None,
             )
@@ -148,7 +153,9 @@ def _is_selected(write: Write, place: ast.Subscript) -> bool:
     wanted = ast.dump(place.slice)
     parts = walk(value) if value is not None else []
     # `y[m] = x[m].mean(0)` has no rows.
-    reduces = any(isinstance(part, ast.Call) and getattr(part.func, "attr", "") in REDUCTIONS for part in parts)
+    reduces = any(
+        isinstance(part, ast.Call) and getattr(part.func, "attr", "") in operators.reductions for part in parts
+    )
     return not reduces and any(isinstance(part, ast.Subscript) and ast.dump(part.slice) == wanted for part in parts)
 
 

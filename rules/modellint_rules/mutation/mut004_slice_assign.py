@@ -6,17 +6,23 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Const, Container, alternatives
-from modellint.source.triggers.patterns import ITEMS
-from modellint_rules.mutation.memory import changes, indices, is_tensor, item_of
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Container,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+)
+from modellint_rules.mutation.memory import changes, indices, item_of
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code, Write
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
 
 
 class SliceAssign(Rule):
@@ -81,7 +87,7 @@ class SliceAssign(Rule):
     severity = Severity.INFO
     live_needs = "run"
     default = False
-    needs = (frozenset({"forward"}), frozenset({ITEMS}))
+    needs = ("forward", Trigger.WRITES_ITEMS)
     only_modules = True
     only_forward = True
     fixable = "`slice_scatter`"
@@ -119,7 +125,7 @@ def _is_plain(write: Write) -> bool:
     targets = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
     several = len(write.index) > 1
     if not targets or not all(
-        (several or is_tensor(part)) and isinstance(part, Tensor) and not part.registered for part in targets
+        (several or part.is_tensor) and isinstance(part, Tensor) and not part.registered for part in targets
     ):
         return False
     held = [part for value in write.index if value is not None for part in alternatives(value)]
@@ -140,7 +146,7 @@ def _fix(code: Code, write: Write, place: ast.Subscript) -> Fix | None:
         for at, part in enumerate(parts)
         if isinstance(part, ast.Slice) and (part.lower is not None or part.upper)
     ]
-    if len(bounded) != 1 or not all(map(is_tensor, alternatives(write.value))):
+    if len(bounded) != 1 or not all(part.is_tensor for part in alternatives(write.value)):
         return None
     at, part = bounded[0]
     name, value = place.value.id, code.rewriter.of(statement.value)

@@ -6,15 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.syntax.ast_walk import walk
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, walk
 from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code, Write
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
 
 
 class BufferUpdatedInEval(Rule):
@@ -85,7 +82,7 @@ class BufferUpdatedInEval(Rule):
     name = "buffer-updated-in-eval"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
+    needs = (frozenset({"register_buffer", "Buffer"}), "forward")
     only_modules = True
     only_forward = True
     fixable = "`if self.training:`"

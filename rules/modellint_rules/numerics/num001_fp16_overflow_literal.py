@@ -7,15 +7,12 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.triggers.patterns import WIDE_NUMBERS
-from modellint.source.triggers.patterns.numeric_range import LARGEST
-from modellint_rules.numerics.written import FACTOR, FILL, TERM, is_float, is_judge, is_of_data, meetings
+from modellint.authoring import FLOAT16, Applicability, Diagnostic, Fix, Rule, Severity, Trigger
+from modellint_rules.numerics.written import FACTOR, FILL, TERM, is_float, is_of_data, meetings
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
     from modellint_rules.numerics.written import Meeting
 
 
@@ -80,13 +77,13 @@ class Fp16OverflowLiteral(Rule):
     name = "fp16-overflow-literal"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({WIDE_NUMBERS}),)
+    needs = (Trigger.ABOVE_FLOAT16,)
     only_modules = True
     fixable = "a number that fits"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every number that meets a tensor for its size."""
-        if code.destination.precision == "fp32" or is_judge(code) or not code.shows(WIDE_NUMBERS):
+        if code.destination.precision == "fp32" or code.is_training_only or not code.shows(Trigger.ABOVE_FLOAT16):
             return
         said: set[ast.AST] = set()
         for meeting in meetings(code):
@@ -121,7 +118,7 @@ class Fp16OverflowLiteral(Rule):
         for met in numbers_met(run):
             if (
                 met.how not in (FILL, TERM, FACTOR)
-                or not LARGEST < abs(met.number) < math.inf
+                or not FLOAT16.largest < abs(met.number) < math.inf
                 or "float" not in met.dtype
             ):
                 continue
@@ -138,7 +135,7 @@ class Fp16OverflowLiteral(Rule):
 
 
 def _overflows(meeting: Meeting, numbers: list[int | float]) -> bool:
-    if not all(LARGEST < abs(number) < math.inf for number in numbers):
+    if not all(FLOAT16.largest < abs(number) < math.inf for number in numbers):
         return False
     met = list(meeting.met())
     whole = any(type(number) is int for number in numbers)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
     import torch

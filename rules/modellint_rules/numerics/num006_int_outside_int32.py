@@ -6,18 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Limit, Tensor
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.syntax.ast_walk import called_name
-from modellint.source.triggers.patterns import LONG_NUMBERS
-from modellint.source.triggers.patterns.numeric_range import LONGEST
-from modellint_rules.numerics.written import FACTOR, FILL, FLOOR, TERM, is_judge, is_of_data, meetings
+from modellint.authoring import INT32, Diagnostic, Limit, Rule, Severity, Tensor, Trigger, alternatives, called_name
+from modellint_rules.numerics.written import FACTOR, FILL, FLOOR, TERM, is_of_data, meetings
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
     from modellint_rules.numerics.written import Meeting
 
 
@@ -75,25 +69,24 @@ class IntOutsideInt32(Rule):
     severity = Severity.ERROR
     silent = ("trace", "export")
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({LONG_NUMBERS}))
+    needs = ("forward", Trigger.OUTSIDE_INT32)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every whole number that meets a tensor for its size."""
-        if is_judge(code) or not code.shows(LONG_NUMBERS):
+        if code.is_training_only or not code.shows(Trigger.OUTSIDE_INT32):
             return
         said: set[ast.AST] = set()
         for meeting in meetings(code):
             numbers = meeting.known() or []
-            outside = all(type(one) is int and not -LONGEST - 2 < one <= LONGEST for one in numbers)
+            outside = all(type(one) is int and not INT32.smallest <= one <= INT32.largest for one in numbers)
             if outside and meeting.node not in said and _is_whole(meeting):
                 said.add(meeting.node)
-                kept = LONGEST if numbers[0] > 0 else -LONGEST - 1
                 yield code.finding(
                     self,
                     meeting.node,
-                    f"{numbers[0]} is outside of int32: it becomes {kept} in Core ML, without a word",
+                    f"{numbers[0]} is outside of int32: it becomes {_narrowed(numbers[0])} in Core ML, without a word",
                     statement=meeting.statement,
                     advice=_ADVICE,
                 )
@@ -112,12 +105,12 @@ class IntOutsideInt32(Rule):
             if (
                 met.how in (FILL, TERM, FACTOR)
                 and type(number) is int
-                and not -LONGEST - 2 < number <= LONGEST
+                and not INT32.smallest <= number <= INT32.largest
                 and "int" in met.dtype
             ):
                 yield subject.finding(
                     self,
-                    f"{number} is outside of int32: it becomes {LONGEST if number > 0 else -LONGEST - 1} in Core ML, without a word",
+                    f"{number} is outside of int32: it becomes {_narrowed(number)} in Core ML, without a word",
                     at=met.call.place,
                     modules=[met.call.module],
                     advice=_ADVICE,
@@ -127,14 +120,19 @@ class IntOutsideInt32(Rule):
             if str(state.tensor.dtype) != "torch.int64" or read.isdisjoint(state.names) or not state.tensor.numel():
                 continue
             low, high = (int(end) for end in state.tensor.aminmax())
-            if low < -LONGEST - 1 or high > LONGEST:
-                number = high if high > LONGEST else low
+            if low < INT32.smallest or high > INT32.largest:
+                number = high if high > INT32.largest else low
                 yield subject.finding(
                     self,
                     f"the {state.kind} `{state.attribute}` holds {number}, which is outside of int32: Core ML narrows it without a word",
                     modules=[name.rpartition(".")[0] for name in state.names],
                     **binding_of(subject, state.name).keywords(),
                 )
+
+
+def _narrowed(number: float) -> float:
+    """What Core ML makes of a number outside of int32."""
+    return INT32.largest if number > 0 else INT32.smallest
 
 
 _ADVICE = "Write a number that int32 holds: where only the remainder of a division counts, the remainder of the number does too"

@@ -6,17 +6,22 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
-from modellint_rules.numerics.written import is_judge
+from modellint.authoring import (
+    Applicability,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    alternatives,
+    of_kind,
+    parents_in,
+    walk,
+)
 
 if TYPE_CHECKING:
+    from modellint.authoring import Binding, Code
     from modellint.live.subject import State, Subject
-    from modellint.source.engine.class_state import Binding
-    from modellint.source.engine.code_facts import Code
 
 _SEVERITIES = {
     "bfloat16": Severity.ERROR,
@@ -105,7 +110,7 @@ class UnsupportedWeightDtype(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every registered tensor that `forward` reads for the type that is written down."""
-        if is_judge(code):
+        if code.is_training_only:
             return
         for name, bindings in code.attributes.items():
             binding = bindings[-1]

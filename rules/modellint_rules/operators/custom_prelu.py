@@ -6,17 +6,15 @@ import ast
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from modellint.nn.text import NAME, custom_prelu_text
-from modellint.results.diagnostic import Applicability, Edit, Fix
-from modellint.source.project.symbols import Imported
-from modellint.source.syntax.ast_walk import walk
+from modellint.authoring import Applicability, Edit, Fix, Imported, custom_prelu_text, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
-    from modellint.source.syntax.rewriter import Rewriter
+    from modellint.authoring import Call, Code, Rewriter
+
+
+NAME = "CustomPReLU"
 
 
 def custom_prelu(code: Code, call: Call, applicability: Applicability) -> Fix | None:

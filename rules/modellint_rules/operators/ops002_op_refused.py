@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Hint, Rule
+from modellint.authoring import Diagnostic, Hint, Rule, Severity
 
 if TYPE_CHECKING:
     import ast
 
+    from modellint.authoring import Code, Destination
     from modellint.live.subject import Subject
     from modellint.results.verdict import Blocker
-    from modellint.settings import Destination
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.project.symbols import IndexedFile
     from modellint_rules.operators.refusal import Refusal
 
 
@@ -100,11 +97,11 @@ class OpRefused(Rule):
 
         return words(destination.coremltools)
 
-    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
         """Whether one of the calls may be refused."""
         from modellint_rules.operators.refused_calls import may_be_refused
 
-        return may_be_refused(file, nodes)
+        return may_be_refused(nodes, names)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """Its uses that are refused."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity, coreml
 from modellint_rules.operators.apis import calls_in_forward, shown
 
 if TYPE_CHECKING:
-    from modellint.data.operator_lookup import Operator
+    from modellint.authoring import Code, Destination, OperatorSupport
     from modellint.live.subject import Subject
-    from modellint.settings import Destination
-    from modellint.source.engine.code_facts import Code
     from modellint_rules.operators.apis import Use
 
 
@@ -85,18 +82,14 @@ class OpNeedsNewerTarget(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what needs a newer system."""
-        from modellint.data.operator_lookup import words_of_newer
-
-        return (words_of_newer(destination.ios),)
+        return (coreml.words_of_newer(destination.ios),)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up every call that `forward` makes."""
-        from modellint.data.operator_lookup import operator
-
         goal = code.destination
 
-        def too_new(use: Use) -> Operator | None:
-            row = operator(use.name, goal.coremltools)
+        def too_new(use: Use) -> OperatorSupport | None:
+            row = coreml.operator(use.name, goal.coremltools)
             return row if row is not None and row.converts and row.ios > goal.ios else None
 
         for call, rows, aside in calls_in_forward(code, too_new):

@@ -7,23 +7,29 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import ACTIVATIONS, Tensor
-from modellint.source.engine.abstract_values import Const, Instance, Value, alternatives
-from modellint.source.engine.attribute_uses import class_functions
-from modellint.source.project.symbols import Imported
-from modellint.source.syntax.ast_walk import walk
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Diagnostic,
+    Imported,
+    Instance,
+    Rule,
+    Severity,
+    Tensor,
+    Value,
+    alternatives,
+    coreml,
+    operators,
+    walk,
+)
 
 if TYPE_CHECKING:
     import torch
 
+    from modellint.authoring import Call, Code, IndexedFile
     from modellint.live.capture.run import Call as LiveCall
     from modellint.live.subject import Subject
     from modellint.results.verdict import Blocker
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
-    from modellint.source.project.symbols import IndexedFile
 
 
 class PReLUPerChannel(Rule):
@@ -115,7 +121,7 @@ class PReLUPerChannel(Rule):
     code = "OPS004"
     name = "prelu-per-channel"
     severity = Severity.ERROR
-    needs = (frozenset({"PReLU"}),)
+    needs = ("PReLU",)
     fixable = "`CustomPReLU`"
     live_needs = "run values"
     withdraws = True
@@ -189,12 +195,9 @@ _FUNCTIONS = frozenset({"torch.nn.functional.prelu", "torch.prelu", "torch.Tenso
 
 def _accepted() -> tuple[str, frozenset[int]]:
     """The installed coremltools, or else the newest that is known, and the ranks at which it takes slopes that differ."""
-    from modellint.data.operator_lookup import RELEASED
-    from modellint.destinations.coreml import installed_versions as installed
-
-    version = installed.version("coremltools") or RELEASED[-1]
+    version = coreml.installed("coremltools") or coreml.shown(None)
     # Ranks 2 and 3 came after 9.0.
-    return version, frozenset({4} if installed.release(version) <= (9,) else {2, 3, 4})
+    return version, frozenset({4} if coreml.release(version) <= (9,) else {2, 3, 4})
 
 
 def _refused(subject: Subject) -> tuple[Blocker, ...] | None:
@@ -225,7 +228,7 @@ def _layers_at(subject: Subject, path: str) -> tuple[str, ...]:
 
 _PRELU = frozenset({"torch.nn.PReLU", "torch.nn.modules.PReLU", "torch.nn.modules.activation.PReLU"})
 _RANKED = r"(?:Lazy)?(Conv|ConvTranspose|BatchNorm|InstanceNorm|(?:Adaptive)?(?:Max|Avg)Pool|LPPool|MaxUnpool)([123])d"
-_KEEPING: frozenset[str] = ACTIVATIONS | {
+_KEEPING: frozenset[str] = operators.activations | {
     "Identity",
     "Dropout",
     "AlphaDropout",
@@ -357,8 +360,7 @@ def _called(node: ast.Call) -> str:
 
 def _rank_in_forward(call: Call, code: Code) -> frozenset[int] | None:
     """The ranks of everything that the layer is called with; None if not all are known, or others may call it too."""
-    own = {function for ref in code.lineage if ref.file is code.file for function in class_functions(ref.node)}
-    if call.function not in own:
+    if call.function not in code.own_functions:
         return None
     found: set[int] = set()
     for readings in code.calls:

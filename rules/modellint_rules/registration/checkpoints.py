@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.results.diagnostic import Severity
+from modellint.authoring import Severity
 
 if TYPE_CHECKING:
     from torch import nn

@@ -7,13 +7,13 @@ from collections import UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.results.diagnostic import Diagnostic, Severity
+from modellint.authoring import Diagnostic, Severity
 
 if TYPE_CHECKING:
+    from modellint.authoring import Rule
     from modellint.live.code.places import Place
     from modellint.live.subject import Subject
     from modellint.live.unregistered_state import Held
-    from modellint.rule import Rule
 
 SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque, UserList)
 MAPPINGS: tuple[type, ...] = (Mapping, UserDict)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Feature, Rule
+from modellint.authoring import Diagnostic, Feature, Rule, Severity
 from modellint_rules.registration.containers import DICT_METHODS, hiding, unseen_by, wrapped
 from modellint_rules.registration.held_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
+    from modellint.authoring import ModuleClass
     from modellint.live.subject import Subject
-    from modellint.source.engine.class_facts import ModuleClass
 
 
 class ModuleInDict(Rule):

@@ -6,13 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Feature, Rule
+from modellint.authoring import Diagnostic, Feature, Fix, Rule, Severity
 from modellint_rules.registration.held_state import modules_in
 
 if TYPE_CHECKING:
+    from modellint.authoring import Hidden, ModuleClass
     from modellint.live.subject import Subject
-    from modellint.source.engine.class_facts import Hidden, ModuleClass
 
 
 class ModuleInStrayTuple(Rule):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Feature, Rule
+from modellint.authoring import Diagnostic, Feature, Rule, Severity
 from modellint_rules.registration.containers import LIST_METHODS, hiding, wrapped
 from modellint_rules.registration.held_state import groups, hidden_finding
 
 if TYPE_CHECKING:
+    from modellint.authoring import ModuleClass
     from modellint.live.subject import Subject
-    from modellint.source.engine.class_facts import ModuleClass
 
 
 class ParameterInList(Rule):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.triggers.patterns import MAKES
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger
 from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import (
     bound_once,
@@ -18,8 +16,8 @@ from modellint_rules.registration.plain_tensors import (
 )
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
     from modellint_rules.registration.plain_tensors import Kept
 
 _MAKERS = (
@@ -94,7 +92,7 @@ class TensorNotBuffer(Rule):
     name = "tensor-not-buffer"
     severity = Severity.WARNING
     withdraws = True
-    needs = (TENSOR_WORDS, frozenset({MAKES}))
+    needs = (TENSOR_WORDS, Trigger.MAKES_TENSORS)
     only_modules = True
     fixable = "`register_buffer`"
     twin = "register_buffer"

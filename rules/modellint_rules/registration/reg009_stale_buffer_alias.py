@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Container, Instance, SelfValue, Value, alternatives, leaves
+from modellint.authoring import Container, Diagnostic, Instance, Rule, SelfValue, Severity, Value, alternatives, leaves
 from modellint_rules.registration.held_state import groups
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
 
 _MOVING = ("_apply", "to", "cuda", "cpu", "half", "float", "__getattr__")
 

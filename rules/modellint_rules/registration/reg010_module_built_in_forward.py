@@ -6,19 +6,27 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Const, Container, Instance, Value, alternatives, leaves
-from modellint.source.project.symbols import ClassRef, External, dotted_name
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.patterns import BUILDS
-from modellint.source.triggers.patterns.construction import may_build
+from modellint.authoring import (
+    ClassRef,
+    Const,
+    Container,
+    Diagnostic,
+    External,
+    Instance,
+    Rule,
+    Severity,
+    Trigger,
+    Value,
+    alternatives,
+    dotted_name,
+    leaves,
+    operators,
+    walk,
+)
 
 if TYPE_CHECKING:
+    from modellint.authoring import Call, Code, Project
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
-    from modellint.source.project.index import Project
 
 _STATEFUL = (
     "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag PReLU "
@@ -110,7 +118,7 @@ class ModuleBuiltInForward(Rule):
     supersedes = ("OPS001",)
     withdraws = True
     live_needs = "run"
-    needs = (frozenset({BUILDS}),)
+    needs = (Trigger.BUILDS_MODULE,)
     only_modules = True
     only_forward = True
 
@@ -171,7 +179,7 @@ def _built(code: Code, module: Value, kept: set[int]) -> Call | None:
     build = builds[0]
     func = build.node.func
     spelled = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    if build.function not in code.in_forward or not may_build(spelled):
+    if build.function not in code.in_forward or not operators.may_have_state(spelled):
         return None
     if _is_used_otherwise(build):
         return None

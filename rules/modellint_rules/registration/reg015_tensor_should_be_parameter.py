@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.triggers.patterns import MAKES
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger
 from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import bound_once, kept_tensors
 from modellint_rules.registration.reg006_tensor_not_buffer import TENSOR_WORDS
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
     from modellint_rules.registration.plain_tensors import Kept
 
 
@@ -73,7 +71,7 @@ class TensorShouldBeParameter(Rule):
     name = "tensor-should-be-parameter"
     severity = Severity.WARNING
     withdraws = True
-    needs = (TENSOR_WORDS, frozenset({MAKES}), frozenset({"requires_grad", "requires_grad_", "Variable"}))
+    needs = (TENSOR_WORDS, Trigger.MAKES_TENSORS, frozenset({"requires_grad", "requires_grad_", "Variable"}))
     fixable = "`nn.Parameter`"
     supersedes = ("REG006",)
 

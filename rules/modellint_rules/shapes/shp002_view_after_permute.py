@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.triggers.patterns import MOVES
-from modellint.source.triggers.patterns.views_of_permutations import PERMUTING
-from modellint.source.triggers.words import PARTIAL, STEP
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger, operators
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code
     from modellint.live.capture.run import Call, TensorFact
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
 
 _MOVING_ATTRIBUTES = (".T", ".mT", ".H", ".mH")
 _COPYING = frozenset(
@@ -85,14 +81,14 @@ class ViewAfterPermute(Rule):
         frozenset({".view", ".view_as"}),
         frozenset(
             {
-                *("." + name for name in PERMUTING),
-                *("~" + name for name in PERMUTING),
+                *("." + name for name in operators.permuting),
+                *("~" + name for name in operators.permuting),
                 *_MOVING_ATTRIBUTES,
-                STEP,
-                PARTIAL,
+                Trigger.SLICE_STEP,
+                Trigger.PARTIAL_INDEX,
             }
         ),
-        frozenset({MOVES}),
+        Trigger.VIEW_OF_PERMUTATION,
     )
     fixable = "`reshape`"
     live_needs = "run"

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.engine.def_use import only_for_a_loss
-from modellint.source.triggers.patterns import FIXED_SIZES
-from modellint.source.triggers.patterns.tensor_rank import literal_sizes
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Tensor, Trigger, alternatives
 
 if TYPE_CHECKING:
+    from modellint.authoring import Call, Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
 
 
 class HardCodedSize(Rule):
@@ -86,21 +78,21 @@ class HardCodedSize(Rule):
     name = "hard-coded-size"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({FIXED_SIZES}))
+    needs = ("forward", Trigger.LITERAL_SIZES)
     only_modules = True
     only_forward = True
     fixable = "`-1`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every reshaping that `forward` runs for its sizes."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         for readings in code.calls:
             call = readings[0]
-            sizes = literal_sizes(call.node)
+            sizes = call.literal_sizes
             if not sizes or call.function is None or call.function not in code.in_forward:
                 continue
-            if not all(map(_pins_batch, readings)) or only_for_a_loss(call.node, call.function):
+            if not all(map(_pins_batch, readings)) or code.is_for_loss_only(call.node, call.function):
                 continue
             edit = code.rewriter.replace(sizes[0], "-1")
             yield code.finding(

@@ -6,15 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
-from modellint.source.triggers.patterns import RETURNS_DICT
+from modellint.authoring import Const, Container, Diagnostic, Rule, Severity, Trigger, Value, alternatives
 from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
 
 
 class DictOutput(Rule):
@@ -82,13 +79,13 @@ class DictOutput(Rule):
     name = "dict-output"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({RETURNS_DICT}))
+    needs = ("forward", Trigger.RETURNS_DICT)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask what `forward` returns what it is made of."""
-        if not code.shows(RETURNS_DICT) or not is_outermost(code):
+        if not code.shows(Trigger.RETURNS_DICT) or not is_outermost(code):
             return
         for statement, _, values in outputs(code):
             if values and all(_is_box(part) for value in values for part in alternatives(value)):

@@ -6,16 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Drawn
-from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
-from modellint.source.triggers.patterns import RETURNS_OTHERS
+from modellint.authoring import Const, Container, Diagnostic, Drawn, Rule, Severity, Trigger, Value, alternatives
 from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
+    from modellint.authoring import Code
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
 
 
 class NonTensorOutput(Rule):
@@ -82,13 +78,13 @@ class NonTensorOutput(Rule):
     name = "non-tensor-output"
     severity = Severity.ERROR
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({RETURNS_OTHERS}))
+    needs = ("forward", Trigger.RETURNS_NON_TENSOR)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask what `forward` returns whether it is a tensor."""
-        if not code.shows(RETURNS_OTHERS) or not is_outermost(code):
+        if not code.shows(Trigger.RETURNS_NON_TENSOR) or not is_outermost(code):
             return
         for statement, written, values in outputs(code):
             kinds = [_kind(value, written) for value in values]

@@ -7,19 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Instance, alternatives
-from modellint.source.project.symbols import ClassRef, External
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.words import NO_FORWARD
+from modellint.authoring import ClassRef, Diagnostic, External, Instance, Rule, Severity, Trigger, alternatives, walk
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.authoring import Code, Project
     from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.project.index import Project
 
 _ROOT = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
 _OTHER_WAYS = frozenset({"forward", "__call__", "__getattr__", "__getattribute__", "__new__"})
@@ -106,7 +100,7 @@ class ForwardMissing(Rule):
     name = "forward-missing"
     severity = Severity.ERROR
     supersedes = ("LNT003", "SHP008")
-    needs = (frozenset({NO_FORWARD}),)
+    needs = (Trigger.NO_FORWARD,)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every module that is called for its `forward`."""

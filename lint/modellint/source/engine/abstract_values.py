@@ -22,6 +22,26 @@ class Value:
 
     __slots__ = ()
 
+    @property
+    def number(self) -> int | float | None:
+        """The number that it is, where one is written down or told by a type; a truth is none."""
+        return None
+
+    @property
+    def integer(self) -> int | None:
+        """The int that it is, where that is known."""
+        return None
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it certainly is a tensor that depends on what the caller gives."""
+        return False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it certainly is a tensor."""
+        return False
+
 
 UNKNOWN = Value()
 """What is not understood."""
@@ -34,6 +54,16 @@ class Const(Value):
 
     def __init__(self, value: object) -> None:
         self.value = value
+
+    @property
+    def number(self) -> int | float | None:
+        """The constant, where it is a number and no truth."""
+        return self.value if isinstance(self.value, (int, float)) and not isinstance(self.value, bool) else None
+
+    @property
+    def integer(self) -> int | None:
+        """The constant, where it is an int and no truth."""
+        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
 
 
 class Text(Value):

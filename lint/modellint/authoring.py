@@ -1,0 +1,158 @@
+"""What a rule imports: the facts that it asks, the values and syntax that these are made of, and what it answers with.
+
+Rules import this module, their own family and nothing else of the machine. Every name is defined and documented where ``_HOMES``
+says, and loaded from there when it is first asked for: a check of source never loads what only live rules need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modellint.data import operator_lookup
+    from modellint.destinations.coreml.facts import coreml
+    from modellint.nn.text import custom_prelu_text
+    from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity
+    from modellint.rule import Feature, Hint, Rule, Trigger
+    from modellint.settings import Destination
+    from modellint.source.domains.masks import is_mask
+    from modellint.source.domains.number_types import FLOAT16, INT32
+    from modellint.source.domains.operator_sets import operators
+    from modellint.source.domains.tensor_origins import tensors_in
+    from modellint.source.domains.tensors import Drawn, Limit, Opaque, Tensor
+    from modellint.source.engine.abstract_values import (
+        UNKNOWN,
+        Argument,
+        ClassValue,
+        Const,
+        Container,
+        Instance,
+        Method,
+        Named,
+        Number,
+        SelfValue,
+        Text,
+        Value,
+        alternatives,
+        leaves,
+    )
+    from modellint.source.engine.calls import Arguments
+    from modellint.source.engine.class_facts import Attribute, Hidden, ModuleClass
+    from modellint.source.engine.class_state import Binding
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call, Loop, Operation, Question, Write
+    from modellint.source.project.index import Project
+    from modellint.source.project.symbols import ClassRef, External, Imported, IndexedFile, dotted_name
+    from modellint.source.syntax.ast_walk import called_name, mentioned_in, of_kind, once, parents_in, walk
+    from modellint.source.syntax.rewriter import Rewriter
+
+    OperatorSupport = operator_lookup.Operator
+
+__all__ = [  # noqa: RUF022
+    # What a rule is, what wakes it, and what it answers with.
+    "Applicability",
+    "Destination",
+    "Diagnostic",
+    "Edit",
+    "Feature",
+    "Fix",
+    "Hint",
+    "Rule",
+    "Severity",
+    "Trigger",
+    # A class as it is built: its attributes, what stands in them, and where.
+    "Attribute",
+    "Binding",
+    "Hidden",
+    "ModuleClass",
+    # Code as it runs: what is called, written, computed, asked and looped over.
+    "Arguments",
+    "Call",
+    "Code",
+    "Loop",
+    "Operation",
+    "Question",
+    "Write",
+    # The abstract values of both.
+    "Argument",
+    "ClassValue",
+    "Const",
+    "Container",
+    "Drawn",
+    "Instance",
+    "Limit",
+    "Method",
+    "Named",
+    "Number",
+    "Opaque",
+    "SelfValue",
+    "Tensor",
+    "Text",
+    "UNKNOWN",
+    "Value",
+    "alternatives",
+    "is_mask",
+    "leaves",
+    "tensors_in",
+    # Names and files of the project.
+    "ClassRef",
+    "External",
+    "Imported",
+    "IndexedFile",
+    "Project",
+    "dotted_name",
+    # Syntax trees, and edits of text.
+    "Rewriter",
+    "called_name",
+    "mentioned_in",
+    "of_kind",
+    "once",
+    "parents_in",
+    "walk",
+    # What is known of torch, of number types and of Core ML.
+    "FLOAT16",
+    "INT32",
+    "OperatorSupport",
+    "coreml",
+    "custom_prelu_text",
+    "operators",
+]
+_HOMES = {
+    "rule": "Feature Hint Rule Trigger",
+    "results.diagnostic": "Applicability Diagnostic Edit Fix Severity",
+    "settings": "Destination",
+    "source.engine.class_facts": "Attribute Hidden ModuleClass",
+    "source.engine.class_state": "Binding",
+    "source.engine.code_facts": "Code",
+    "source.engine.calls": "Arguments",
+    "source.engine.recorded_operations": "Call Loop Operation Question Write",
+    "source.engine.abstract_values": "Argument ClassValue Const Container Instance Method Named "
+    "Number SelfValue Text UNKNOWN Value alternatives leaves",
+    "source.domains.tensors": "Drawn Limit Opaque Tensor",
+    "source.domains.tensor_origins": "tensors_in",
+    "source.domains.masks": "is_mask",
+    "source.project.index": "Project",
+    "source.project.symbols": "ClassRef External Imported IndexedFile dotted_name",
+    "source.syntax.ast_walk": "called_name mentioned_in of_kind once parents_in walk",
+    "source.syntax.rewriter": "Rewriter",
+    "source.domains.operator_sets": "operators",
+    "source.domains.number_types": "FLOAT16 INT32",
+    "destinations.coreml.facts": "coreml",
+    "data.operator_lookup": "Operator=OperatorSupport",
+    "nn.text": "custom_prelu_text",
+}
+"""The module of the machine that defines each name; ``name=other`` is called ``other`` here."""
+_FOUND_IN = {
+    other or name: (f"modellint.{module}", name)
+    for module, names in _HOMES.items()
+    for name, _, other in (spelled.partition("=") for spelled in names.split())
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FOUND_IN:
+        raise AttributeError(f"modellint.authoring has no {name!r}; it has {', '.join(__all__)}")
+    module, spelled = _FOUND_IN[name]
+    globals()[name] = value = getattr(import_module(module), spelled)
+    return value
