@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity
     from modellint.rule import Feature, Hint, Rule, Trigger
     from modellint.settings import Destination
+    from modellint.source.cst_facts import CstFile
     from modellint.source.domains.masks import is_mask
     from modellint.source.domains.number_types import FLOAT16, INT32
     from modellint.source.domains.operator_sets import operators
@@ -103,6 +104,7 @@ __all__ = [  # noqa: RUF022
     "Project",
     "dotted_name",
     # Syntax trees, and edits of text.
+    "CstFile",
     "Rewriter",
     "called_name",
     "mentioned_in",
@@ -134,6 +136,7 @@ _HOMES = {
     "source.domains.masks": "is_mask",
     "source.project.index": "Project",
     "source.project.symbols": "ClassRef External Imported IndexedFile dotted_name",
+    "source.cst_facts": "CstFile",
     "source.syntax.ast_walk": "called_name mentioned_in of_kind once parents_in walk",
     "source.syntax.rewriter": "Rewriter",
     "source.domains.operator_sets": "operators",

@@ -324,15 +324,21 @@ def _fact_of(rule: type[Rule], method: str, facts: tuple[str, ...]) -> Registrat
     raise _misread(rule, method, facts, f"it is `{shown}`")
 
 
-def _check_needs(rule: type[Rule]) -> None:
+def _check_needs(rule: type[Rule], about_nodes: bool) -> None:
     """Refuse words that nothing could hold: the rule would never be asked."""
     said = ""
     if not isinstance(rule.needs, tuple):
         said = "it must be a tuple, each item of which code has to hold; of one item: `(item,)`"
     elif any(not isinstance(need, str) and _is_mixed(need) for need in rule.needs):
         said = "a trigger for which syntax is looked at stands alone, not in a set with others"
+    elif about_nodes and any(_is_mixed({need} if isinstance(need, str) else need) for need in rule.needs):
+        said = "a rule about nodes of libcst is woken by the words of the file, and by no trigger for which syntax is looked at"
     if said:
         raise RuleError(f"{_file_of(rule)}: {rule.code} ({rule.__name__}): `needs`: {said}")
+    if about_nodes and (rule.only_modules or rule.only_forward or rule.wakes_on):
+        raise RuleError(
+            f"{_file_of(rule)}: {rule.code} ({rule.__name__}): `only_modules`, `only_forward` and `wakes_on` say nothing of nodes of libcst"
+        )
 
 
 def _is_mixed(need: Set[str]) -> bool:
@@ -454,6 +460,5 @@ def _admit(rule: type[Rule], found: dict[str, Rule]) -> None:
         raise RuleError(f"{rule.__module__}: {rule.code!r} is no code: three capitals and three digits")
     if rule.code in found:
         raise RuleError(f"{rule.code} is defined twice: in {type(found[rule.code]).__module__} and {rule.__module__}")
-    _check_needs(rule)
     found[rule.code] = rule()
-    registration_of(found[rule.code])
+    _check_needs(rule, registration_of(found[rule.code]).fact == "CSTNode")

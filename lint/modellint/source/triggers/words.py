@@ -164,6 +164,11 @@ class Words:
             if not any(map(place.words.isdisjoint, one.words)) and self._shows_all(one, place, place)
         ]
 
+    def asked_anywhere(self) -> list[Rule]:
+        """The rules of which the file holds the words, wherever that is."""
+        words = self._words(self._text) | self._everywhere if self._wanted else frozenset()
+        return [wanted.rule for wanted in self._wanted if not any(map(words.isdisjoint, wanted.words))]
+
     def _shows_all(self, wanted: Wanted, place: _Place, run: _Place) -> bool:
         signs = all(self._shows(sign, place, run) for sign in wanted.signs)
         return signs and wanted.rule.may_hold(run.nodes, self.file.names)
