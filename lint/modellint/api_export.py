@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.api import Report, chosen
-from modellint.session import export_options
-from modellint.session.export_options import Metadata, OptionError, Options
+from modellint.destinations import export_options
+from modellint.destinations.export_options import Metadata, OptionError, Options
 
 if TYPE_CHECKING:
     from torch import nn

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.facts import coreml
     from modellint.nn.text import custom_prelu_text
     from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity
-    from modellint.rule import Feature, Hint, Rule, Trigger
+    from modellint.results.operator_support import Hint
+    from modellint.rule import Feature, Rule, Trigger
     from modellint.settings import Destination
     from modellint.source.cst_facts import CstFile
     from modellint.source.domains.masks import is_mask
@@ -121,7 +122,8 @@ __all__ = [  # noqa: RUF022
     "operators",
 ]
 _HOMES = {
-    "rule": "Feature Hint Rule Trigger",
+    "rule": "Feature Rule Trigger",
+    "results.operator_support": "Hint",
     "results.diagnostic": "Applicability Diagnostic Edit Fix Severity",
     "settings": "Destination",
     "source.engine.class_facts": "Attribute Hidden ModuleClass",

@@ -17,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Fix, Severity, Span
+from modellint.results.operator_support import Hint as Hint
 
 if TYPE_CHECKING:
     import ast
@@ -134,16 +135,6 @@ _AMONG_WORDS = frozenset(
 
 class RuleError(Exception):
     """A rule that cannot be used; the message names it and says why."""
-
-
-class Hint(NamedTuple):
-    """What a rule knows of one operator, for `modellint ops`."""
-
-    kind: str
-    """``rewrite``: what to write instead; ``refused``: a use that does not convert; ``issue``: nothing but the issue."""
-    text: str
-    issue: str | None = None
-    """The address of the issue upstream."""
 
 
 class Rule:

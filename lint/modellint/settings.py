@@ -63,6 +63,8 @@ class Destination(NamedTuple):
     coremltools: str | None = None
     precision: str = "fp16"
     frontend: str = "auto"
+    name: str = "coreml"
+    """The package in ``modellint.destinations`` that answers for it."""
 
     @property
     def ios(self) -> int:

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 from modellint import check_source
 from modellint.cli import cli
 from modellint.data import supplied_converters as supplied
+from modellint.measure.supplied_converters import text
 
 
 def test_the_file_is_what_the_converters_declare() -> None:
-    written = resources.files("modellint.destinations.coreml").joinpath(supplied.FILE).read_text("utf-8")
-    assert written == supplied.text(), "run `python -m modellint.data.supplied_converters`"
+    written = resources.files("modellint.data").joinpath(supplied.FILE).read_text("utf-8")
+    assert written == text(), "run `python -m modellint.measure.supplied_converters`"
 
 
 def test_names_of_operators_lead_to_their_converters() -> None:
@@ -29,6 +30,6 @@ def test_ops_and_findings_say_the_same() -> None:
     assert "modellint export supplies a converter (≤ 32 ulps)" in CliRunner().invoke(cli, ["ops", "i0"]).stdout
     (argmax,) = json.loads(CliRunner().invoke(cli, ["ops", "argmax", "--output-format", "json"]).stdout)
     assert (argmax["supplied"], argmax["mended"]) == (None, "bit-equal")
-    text = "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return torch.i0(x)\n"
-    (finding,) = check_source(text).diagnostics
+    source = "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return torch.i0(x)\n"
+    (finding,) = check_source(source).diagnostics
     assert finding.message.endswith("has no converter for `aten::i0`; `modellint export` supplies one (≤ 32 ulps)")

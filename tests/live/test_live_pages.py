@@ -16,10 +16,11 @@ import torch
 from torch import nn
 
 from modellint.destinations.coreml import installed_versions as installed
-from modellint.destinations.coreml.dry_run.verdicts import execute, judge
 from modellint.live.check import check_subject, live_rules
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.rule import Page, Rule, load_rules
+from modellint.session.verdicts import execute, judge
 from modellint.settings import Destination
 
 LIVE = {rule.code: rule for rule in live_rules(load_rules())}

@@ -78,7 +78,8 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
 
     A name is an operator (aten::fmod, fmod), or a function, method or layer (torch.fmod, Tensor.fmod, nn.Hardshrink).
     """
-    from modellint.destinations.coreml import operator_support as ops
+    from modellint import destinations
+    from modellint.destinations.destination import UnknownOperator
     from modellint.report import operators as report
     from modellint.run import all_rules
     from modellint.settings import SettingsError, check_version
@@ -87,16 +88,14 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
     try:
         if coreml_version is not None:
             check_version(coreml_version, "--coreml-version")
-        if names:
-            found = [ops.support(name, coreml_version, rules) for name in dict.fromkeys(names)]
-        else:
-            found = list(ops.everything(coreml_version, rules))
-    except (ops.Unknown, SettingsError) as error:
+        found = destinations.named("coreml").operators(
+            list(dict.fromkeys(names)),
+            coreml_version,
+            lambda operator: [hint for rule in rules for hint in rule.hints(operator)],
+        )
+    except (UnknownOperator, SettingsError) as error:
         fail(str(error))
-    if output_format == "json":
-        shown = report.render_json(found, coreml_version)
-    else:
-        shown = report.render(found, coreml_version, colored(sys.stdout))
+    shown = report.render_json(found) if output_format == "json" else report.render(found, colored(sys.stdout))
     write(shown, {"output_file": None}, False)
 
 

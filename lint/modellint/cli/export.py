@@ -25,10 +25,9 @@ from modellint.cli.options import (
 from modellint.cli.output import Texts, Waiting, colored
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
-    from modellint.results.diagnostic import Diagnostic
+    from modellint.destinations.export_options import Options
+    from modellint.results.diagnostic import Diagnostic, Place
     from modellint.run import Job
-    from modellint.session.export_options import Options
     from modellint.session.parent import Answer
 
 TIMEOUT = 1800.0
@@ -82,10 +81,10 @@ def export_command(target: str, **options: Any) -> None:
 
 def _export(text: str, options: Mapping[str, Any]) -> int:
     from modellint.atomic_output import NotPlaced, place, staged
+    from modellint.destinations.export_options import OptionError
     from modellint.run import Job, UsageError
     from modellint.session import targets as live_run
     from modellint.session.advice import Refused, ways_on
-    from modellint.session.export_options import OptionError
     from modellint.session.target import parse
 
     target = parse(text)
@@ -141,8 +140,8 @@ def _check_output(output: Path, force: bool) -> None:
 
 
 def _options(options: Mapping[str, Any]) -> Options:
-    from modellint.session import export_options
-    from modellint.session.export_options import Metadata, Options
+    from modellint.destinations import export_options
+    from modellint.destinations.export_options import Metadata, Options
 
     metadata = Metadata(
         options["author"] or "",

@@ -25,8 +25,7 @@ from modellint.cli.options import (
 from modellint.cli.output import Texts, Waiting, absolute, colored, expect_output, write
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
-    from modellint.results.diagnostic import Diagnostic
+    from modellint.results.diagnostic import Diagnostic, Place
     from modellint.results.verification import Verification
     from modellint.run import Job
 
@@ -58,7 +57,8 @@ def verify_command(target: str, **options: Any) -> None:
 
 
 def _verify(text: str, options: Mapping[str, Any]) -> int:
-    from modellint.destinations.coreml.package.files import PackageError, check_layout
+    from modellint import destinations
+    from modellint.destinations.destination import PackageError
     from modellint.run import Job, UsageError
     from modellint.session import targets as live_run
     from modellint.session.target import parse
@@ -71,7 +71,7 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
         if not os.path.lexists(package):
             raise click.UsageError(f"{text}: no such package")
         try:
-            check_layout(text)
+            destinations.named("coreml").check_package(text)
         except PackageError as error:
             raise UsageError(str(error)) from None
         given = [name for name in ("frontend", "precision", "deployment_target") if options[name] is not None]

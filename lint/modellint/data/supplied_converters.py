@@ -1,6 +1,6 @@
 """The operators that an export has converters of ours for, and how exact these are: data, without coremltools or torch.
 
-``python -m modellint.data.supplied_converters`` writes ``coreml_supplied.json`` anew from what the converters declare.
+``python -m modellint.measure.supplied_converters`` writes ``coreml_supplied.json`` anew from what the converters declare.
 """
 
 from __future__ import annotations
@@ -36,25 +36,3 @@ def _names(operator: str) -> Iterator[str]:
 def _known() -> Mapping[str, str]:
     found: dict[str, str] = json.loads(Path(__file__).with_name(FILE).read_text("utf-8"))
     return found
-
-
-def declared() -> dict[str, str]:
-    """What the converters themselves say; of several for one name the least exact."""
-    from modellint.destinations.coreml.converters.registration import BIT_EQUAL, table
-
-    def order(text: str) -> int:
-        return 0 if text == BIT_EQUAL else int(text.split()[1])
-
-    return {
-        name.lower(): max((one.exactness for one in converters), key=order)
-        for name, converters in sorted(table().items())
-    }
-
-
-def text() -> str:
-    """The file as it is to be."""
-    return json.dumps(declared(), indent=1, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    Path(__file__).with_name(FILE).write_text(text(), "utf-8")

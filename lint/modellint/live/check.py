@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from modellint.live.capture.run import captured_run
+from modellint.live.conversion import execution, verdicts
 from modellint.results.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
@@ -71,20 +73,22 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         if all(_is_seen(need, subject) for need in needs):
             asked.add(rule.code)
     ordered = sorted(united(_most_specific(found, rules)), key=lambda finding: finding.sort_key)
-    verdicts = subject.verdicts if "conversion" in met & needs_of(rules) else ()
-    return Examined(ordered, frozenset(asked), verdicts)
+    judged = verdicts(subject) if "conversion" in met & needs_of(rules) else ()
+    return Examined(ordered, frozenset(asked), judged)
 
 
 def _is_seen(need: str, subject: Subject) -> bool:
     """Whether a rule with this need saw all that there is to see."""
     if need == "run":
-        return subject.run is not None and subject.run.failure is None
+        run = captured_run(subject)
+        return run is not None and run.failure is None
     if need == "conversion":
-        return bool(subject.verdicts) and all(
-            verdict.convertible is not None and verdict.complete for verdict in subject.verdicts
+        return bool(verdicts(subject)) and all(
+            verdict.convertible is not None and verdict.complete for verdict in verdicts(subject)
         )
     if need == "execution":
-        return subject.execution is not None and subject.execution.verdict in ("agrees", "differs")
+        verification = execution(subject)
+        return verification is not None and verification.verdict in ("agrees", "differs")
     return True
 
 

@@ -1,4 +1,4 @@
-"""What modules hold beside what PyTorch registers: the walk through their ``__dict__``.
+"""Unregistered state: modules, parameters and tensors that attributes hold and PyTorch does not know of.
 
 The walk goes by breadth, so that of several ways to a value the shortest is the one that is told. It runs none of the
 user's code: no property, no ``__getattr__``, no ``__iter__`` or ``items`` of a class of theirs.
@@ -15,13 +15,13 @@ import types
 import weakref
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+from modellint.live.analysis import analysis
+from modellint.live.subject import Subject
 
 
 class Held(NamedTuple):
@@ -51,14 +51,16 @@ class Held(NamedTuple):
         return tuple(_joined(path, self.route) for path in self.paths)
 
 
-def held(subject: Subject) -> Iterator[Held]:
-    """Every hidden module, parameter and tensor once, in the order of modules and attributes."""
-    return (found for found in subject.reached if found.kind != "alias")
-
-
-def reached(subject: Subject) -> tuple[Held, ...]:
+@analysis
+def reachable_state(subject: Subject) -> tuple[Held, ...]:
     """Everything that attributes lead to and that is not registered there: what is hidden, and the aliases of registered state."""
     return tuple(_Walk(subject).found())
+
+
+@analysis
+def unregistered_state(subject: Subject) -> tuple[Held, ...]:
+    """Every hidden module, parameter and tensor once, in the order of modules and attributes."""
+    return tuple(held for held in reachable_state(subject) if held.kind != "alias")
 
 
 _DEPTH = 40

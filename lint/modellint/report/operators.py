@@ -6,41 +6,41 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from modellint.destinations.coreml.operator_support import Route, Support
 from modellint.report.style import paint
+from modellint.results.operator_support import Route, Support
 
 _HEADS = ("operator", "trace", "export", "target")
 _NAMES = 4
 """How many names of the API a line shows."""
 
 
-def render(found: Sequence[Support], version: str | None, color: bool = False) -> str:
+def render(found: Sequence[Support], color: bool = False) -> str:
     """A line for each operator, and what is known beside below it."""
     cells = [(one.operator, _route(one.trace), _route(one.export), _target(one)) for one in found]
     wide = [max(map(len, column)) for column in zip(_HEADS, *cells, strict=True)]
     lines = [paint(_line(_HEADS, wide), "bold", color)]
     for one, texts in zip(found, cells, strict=True):
         line = _line(texts, wide)
-        lines.append(line if _converts(one, version) else paint(line, "error", color))
+        lines.append(line if _converts(one) else paint(line, "error", color))
         lines.extend(f"  {text}" for text in _beside(one))
     return "\n".join(lines) + "\n"
 
 
-def render_json(found: Sequence[Support], version: str | None) -> str:
+def render_json(found: Sequence[Support]) -> str:
     """A list with an object for each operator."""
-    return json.dumps([_to_json(one, version) for one in found], indent=2, ensure_ascii=False) + "\n"
+    return json.dumps([_to_json(one) for one in found], indent=2, ensure_ascii=False) + "\n"
 
 
-def _to_json(one: Support, version: str | None) -> dict[str, Any]:
+def _to_json(one: Support) -> dict[str, Any]:
     issues = dict.fromkeys(hint.issue for hint in one.hints if hint.issue is not None)
     return {
         "operator": one.operator,
         "names": list(one.names),
         "converter": one.converter,
         "routes": {
-            "trace": {"converts": one.converts(one.trace, version), "since": one.trace.since},
+            "trace": {"converts": one.trace.converts, "since": one.trace.since},
             "export": {
-                "converts": one.converts(one.export, version),
+                "converts": one.export.converts,
                 "since": one.export.since,
                 "decompositions": one.export.decomposed,
             },
@@ -54,8 +54,8 @@ def _to_json(one: Support, version: str | None) -> dict[str, Any]:
     }
 
 
-def _converts(one: Support, version: str | None) -> bool:
-    return one.converts(one.trace, version) or one.converts(one.export, version)
+def _converts(one: Support) -> bool:
+    return one.trace.converts or one.export.converts
 
 
 def _line(texts: Sequence[str], wide: Sequence[int]) -> str:

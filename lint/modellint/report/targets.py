@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from modellint.data.supplied_converters import EXPORT
 from modellint.report.style import visible
+from modellint.results.alternatives import answers, by_export, others
 from modellint.results.diagnostic import Diagnostic, Severity
 
 _MOST = 3
@@ -92,57 +93,28 @@ def line_of(verdict: Mapping[str, Any] | None, diagnostics: Iterable[Diagnostic]
     parts = []
     if verdict["convertible"] and here:
         parts.append(f"converts, and computes something else: {_places(here)}")
-        if answers := _answers(verdict):
-            parts.append(f"{EXPORT} {answers}")
+        if does := answers(verdict):
+            parts.append(f"{EXPORT} {does}")
     elif verdict["convertible"]:
         parts += [f"will convert · --frontend {route}", "not compared: modellint verify"]
-        others = [one for one in wrong if route not in one["routes"]]
-        if others:
-            by = dict.fromkeys(other for one in others for other in one["routes"])
-            parts.append(f"by {' and '.join(by)} it computes something else: {_places(others)}")
+        elsewhere = [one for one in wrong if route not in one["routes"]]
+        if elsewhere:
+            by = dict.fromkeys(other for one in elsewhere for other in one["routes"])
+            parts.append(f"by {' and '.join(by)} it computes something else: {_places(elsewhere)}")
     else:
         refused = _counted(verdict["routes"][route]["blockers"])
         parts += ["will not convert", refused]
         if fixable := sum(one.fix is not None and one.evidence != "source" for one in diagnostics):
             parts.append(f"{fixable} fixable")
         if EXPORT in ways:
-            parts[:2] = [_by_export(verdict), f"ct.convert refuses {refused}"]
-    parts += _others(verdict)
+            parts[:2] = [by_export(verdict), f"ct.convert refuses {refused}"]
+    parts += others(verdict, lambda name: _lies([finding for finding in wrong if name in finding["routes"]]))
     return f"{head}: {' · '.join(parts)}"
 
 
-def ways_of(verdict: Mapping[str, Any]) -> list[str]:
-    """What else converts a model that `ct.convert` refuses, each in a few words."""
-    return [*([_by_export(verdict)] if EXPORT in verdict["ways"] else []), *_others(verdict)]
-
-
-def _by_export(verdict: Mapping[str, Any]) -> str:
-    answers = _answers(verdict)
-    return f"converts with {EXPORT}" + (f" ({answers})" if answers else "")
-
-
-def _others(verdict: Mapping[str, Any]) -> Iterator[str]:
-    """The other routes and deployment targets for which a model converts."""
-    for name, other in verdict["routes"].items():
-        if name != verdict["frontend"] and other["convertible"]:
-            lies = [one for one in verdict.get("wrong", ()) if name in one["routes"]]
-            said = f", and computes something else: {_places(lies)}" if lies else ""
-            yield f"converts with --frontend {name}{said}"
-    told = (EXPORT, *(f"--frontend {name}" for name in verdict["routes"]))
-    for way in verdict["ways"]:
-        if way not in told:
-            yield f"converts with {way}"
-
-
-def _answers(verdict: Mapping[str, Any]) -> str:
-    """What an export does about what `ct.convert` refuses, or gets wrong."""
-    parts = [f"fixes {', '.join(verdict['fixed'])}"] if verdict["fixed"] else []
-    for kind, verb in (("supplied", "supplies"), ("mended", "mends")):
-        given = [f"{one['operator']}, {one['exactness']}" for one in verdict["supplied"] if one["kind"] == kind]
-        more = len(given) - _MOST
-        if given:
-            parts.append(f"{verb} {'; '.join(given[:_MOST])}" + (f"; and {more} more" if more > 0 else ""))
-    return "; ".join(parts)
+def _lies(wrong: Sequence[Mapping[str, Any]]) -> str:
+    """What is said of a route that converts, beside that."""
+    return f", and computes something else: {_places(wrong)}" if wrong else ""
 
 
 def _places(wrong: Sequence[Mapping[str, Any]]) -> str:

@@ -13,7 +13,7 @@ from modellint.run import Checker, Job, UsageError
 from modellint.session import targets as live_run
 
 if TYPE_CHECKING:
-    from modellint.session.export_options import Options
+    from modellint.destinations.export_options import Options
     from modellint.session.parent import Answer, Limits
     from modellint.session.targets import Wanted
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import random
@@ -13,15 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from modellint import destinations
 from modellint.live.code import places as place
 from modellint.live.inputs import example as inputs
 from modellint.session import target
 from modellint.session import target_failure as failed
+from modellint.settings import Destination
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Inputs, Subject
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.subject import Subject
     from modellint.rule import Rule
 
 LARGEST = 2 * 1024**3
@@ -104,8 +106,9 @@ class Building:
 
     def _with_values(self, command: str) -> tuple[nn.Module, Inputs, tuple[inputs.InputSpec, ...]]:
         """The model as it is to be converted, its inputs, and what these were made from."""
-        if importlib.util.find_spec("coremltools") is None:
-            raise target.TargetError(f"{command} needs coremltools: pip install 'modellint[coreml]'")
+        destination = destinations.named(Destination(*self._request["destination"]).name)
+        if not destination.is_installed:
+            raise target.TargetError(f"{command} needs {destination.requirement}")
         checkpoint = self._checkpoint()
         built = self._build(True)
         if built.inputs is None:
@@ -139,10 +142,9 @@ class Building:
         return {code: rule for code, rule in rules.items() if code in wanted}
 
     def _subject(self, built: Built, checkpoint: Any = None, execute: Any = None) -> Subject:
-        from modellint.destinations.coreml.dry_run.verdicts import execute as convert_and_execute
-        from modellint.destinations.coreml.dry_run.verdicts import judge
         from modellint.live.subject import Subject
-        from modellint.settings import Destination
+        from modellint.session.verdicts import execute as convert_and_execute
+        from modellint.session.verdicts import judge
 
         return Subject(
             built.model,
@@ -218,7 +220,7 @@ class Building:
             raise lazy.Unshaped(f"left {lazy.told(model)}", lazy.UNREACHED)
 
     def _inputs(self, specs: tuple[inputs.InputSpec, ...], example: Any, device: str) -> Inputs | None:
-        from modellint.live.subject import Inputs
+        from modellint.live.inputs.model_inputs import Inputs
 
         self._seed()
         if specs:
@@ -277,8 +279,10 @@ def _size(subject: Subject) -> int:
     from torch import nn
     from torch.nn.parameter import is_lazy
 
+    from modellint.live.unregistered_state import unregistered_state
+
     tensors = {id(one.tensor): one.tensor for one in subject.state}
-    for held in subject.hidden:
+    for held in unregistered_state(subject):
         if isinstance(held.value, nn.Module):
             tensors |= {id(one): one for one in (*held.value.parameters(), *held.value.buffers())}
         elif held.kind == "parameter":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import tempfile
@@ -11,21 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from modellint import destinations
 from modellint.api import withheld
 from modellint.atomic_output import NotPlaced, place, staged
+from modellint.destinations import export_options
 from modellint.live.code.places import Project
 from modellint.live.garbage_collection import undisturbed
 from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.verification import AGREES, DIFFERS
-from modellint.session import export_options
 from modellint.session.in_process import Varying, examine, job_of, prepared, ready
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.destinations.export_options import Options
     from modellint.results.exported import Exported
-    from modellint.session.export_options import Options
 
 _IN_MEMORY = "model.mlpackage"
 
@@ -55,25 +55,23 @@ def exported(
 ) -> Made:
     """What ``modellint.export`` gives. Raises ``OptionError``, and ``OSError`` where the package cannot be written."""
     inputs = varying.of(prepared(model, example_inputs))
-    if importlib.util.find_spec("coremltools") is None:
-        raise ImportError("modellint.export needs coremltools: pip install 'modellint[coreml]'")
-    from modellint.destinations.coreml.convert.export import check, export
-    from modellint.destinations.coreml.private.entry_points import ct
-
     job = job_of(model, root, chosen)
-    destination = job.resolver.top.destination
-    export_options.check(options, destination)
+    goal = job.resolver.top.destination
+    destination = destinations.named(goal.name)
+    if not destination.is_installed:
+        raise ImportError(f"modellint.export needs {destination.requirement}")
+    export_options.check(options, goal)
     model = ready(model, inputs)
     with undisturbed(), unchanged(model, inputs, values=False):
-        check(model, inputs, options, seed)
+        destination.check_export(model, inputs, options, seed)
     # What else converts it, the export itself tells.
     found, plain = examine(model, example_inputs, None, None, None, root, chosen, varying, spare=-math.inf)
     with _folder(output) as folder, undisturbed():
         with _temporaries_in(folder), unchanged(model, inputs, values=False):
-            summary = export(
+            summary = destination.export(
                 model,
                 inputs,
-                destination,
+                goal,
                 Project(job.root),
                 options,
                 folder,
@@ -84,18 +82,13 @@ def exported(
         if summary.writable or (summary.converts and force):
             made = folder / summary.package
             if output is None:
-                # With a copy of the weights that coremltools removes at the end of the process.
-                mlmodel = ct.models.MLModel(
-                    ct.utils.load_spec(str(made)),
-                    weights_dir=str(made / "Data" / "com.apple.CoreML" / "weights"),
-                    skip_model_load=True,
-                )
+                mlmodel = destination.opened(made, in_memory=True)
             else:
                 try:
                     place(made, output, force)
                 except NotPlaced as error:
                     raise OSError(str(error)) from None
-                mlmodel = ct.models.MLModel(str(output), skip_model_load=True)
+                mlmodel = destination.opened(output, in_memory=False)
     convertible = None if plain is None else withheld(plain["convertible"], found)
     return Made(mlmodel, summary, found, convertible, _line(summary, plain))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,22 +19,25 @@ except ModuleNotFoundError as error:
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.coreml.dry_run.verdicts import execute, judge, noted, told
+from modellint import destinations
 from modellint.live import check as checks
 from modellint.live import checkpoint_file as checkpoints
+from modellint.live.capture.run import captured_run
 from modellint.live.code import class_source
 from modellint.live.code import places as place
 from modellint.live.fix import FixedModel, fixed_copy
 from modellint.live.fixes.wrappers import inside
 from modellint.live.garbage_collection import undisturbed
 from modellint.live.inputs import lazy_parameters as lazy
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.snapshot import unchanged
-from modellint.live.subject import Inputs, Subject
+from modellint.live.subject import Subject
 from modellint.results.diagnostic import Diagnostic
 from modellint.rule import Rule
 from modellint.run import Checker, Job, all_rules, load_plugins
 from modellint.session import merge
 from modellint.session import target_failure as failed
+from modellint.session.verdicts import execute, judge, noted, told
 from modellint.settings import Resolver, SettingsError, check_codes, find_root
 
 if TYPE_CHECKING:
@@ -151,16 +153,15 @@ def verified(
 ) -> Verification:
     """What ``modellint.verify`` shows."""
     inputs = varying.of(prepared(model, example_inputs))
-    if importlib.util.find_spec("coremltools") is None:
-        raise ImportError("modellint.verify needs coremltools: pip install 'modellint[coreml]'")
-    from modellint.destinations.coreml.verify.model import verify
-
     job = job_of(model, root, chosen)
+    options = job.resolver.top.destination
+    destination = destinations.named(options.name)
+    if not destination.is_installed:
+        raise ImportError(f"modellint.verify needs {destination.requirement}")
     model = ready(model, inputs)
-    destination = job.resolver.top.destination
     with undisturbed(), unchanged(model, inputs, values=False):
-        found = verify(model, inputs, destination, place.Project(job.root), seed=seed, with_layers=True)
-        return noted(Subject(model, inputs, job.root, destination, judge=judge), found, time.monotonic() + SPARE)
+        found = destination.verify(model, inputs, options, place.Project(job.root), seed=seed, with_layers=True)
+        return noted(Subject(model, inputs, job.root, options, judge=judge), found, time.monotonic() + SPARE)
 
 
 def prepared(model: nn.Module, example_inputs: Any) -> Inputs:
@@ -262,7 +263,8 @@ def _job(root: Path, select: Sequence[str] | None, ignore: Sequence[str] | None,
 
 def _failed(subject: Subject, rules: Mapping[str, Rule]) -> Iterable[Diagnostic]:
     """LNT003 where the model could not be run for another reason than its shapes."""
-    failure = None if subject.run is None else subject.run.failure
+    run = captured_run(subject)
+    failure = None if run is None else run.failure
     if failure is None or "LNT003" not in rules or (failure.kind == "shape" and "SHP008" in rules):
         return ()
     if failure.kind == "data" and not subject.has_values:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from modellint.destinations import export_options
+from modellint.destinations.export_options import OptionError, Options
 from modellint.live.inputs import example as inputs
 from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, UsageError
-from modellint.session import export_options
-from modellint.session.export_options import OptionError, Options
 from modellint.session.merge import LiveResult, merge
 from modellint.session.parent import Answer, Limits, Request, check_target
 from modellint.session.parent import UsageError as WorkerUsageError

@@ -15,17 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modellint.destinations.export_options import OptionError
 from modellint.live.code import places as place
 from modellint.live.inputs import example as inputs
-from modellint.results.diagnostic import Diagnostic
+from modellint.results.diagnostic import Diagnostic, Place
 from modellint.session import processes, target, wire
 from modellint.session import target_failure as failed
 from modellint.session.building import Again, Building, Built, Channel, Failed
-from modellint.session.export_options import OptionError
 
 if TYPE_CHECKING:
     from modellint.live.capture.line_coverage import Executed
-    from modellint.live.capture.run import Failure
+    from modellint.live.capture.records import Failure
     from modellint.live.subject import Subject
     from modellint.rule import Rule
 
@@ -108,10 +108,10 @@ class Work(Building):
             return self._answer([self._cannot_run(error.__cause__ or error)], failed=True)
 
     def _checked(self) -> dict[str, Any]:
-        from modellint.destinations.coreml.dry_run.verdicts import told
         from modellint.live.capture.line_coverage import Executed
         from modellint.live.check import examine, needs_of
         from modellint.live.incomplete_attributes import undecided
+        from modellint.session.verdicts import told
 
         rules = self._rules()
         checkpoint = self._checkpoint()
@@ -137,8 +137,9 @@ class Work(Building):
 
     def _shaped(self) -> dict[str, Any]:
         """The table of shapes, from a model without values unless its run asks for some."""
-        from modellint.live import shape_table as shapes
-        from modellint.live.capture.run import capture
+        from modellint.live.capture.run import capture, captured_run
+        from modellint.live.shape_table import table_of
+        from modellint.results import shape_table
 
         rules = self._rules()
         for needs_values in (False, True):
@@ -147,7 +148,8 @@ class Work(Building):
                 raise self._without_inputs(built)
             subject = self._subject(built)
             self._enter("running forward of")
-            run = subject.run = capture(subject, symbolic=True)
+            run = capture(subject, symbolic=True)
+            captured_run.supply(subject, run)
             if run.failure is None or run.failure.kind != "data" or built.has_values:
                 break
         found = []
@@ -155,22 +157,22 @@ class Work(Building):
             found = [finding for rule in rules.values() if hasattr(rule, "live") for finding in rule.live(subject)]
         elif run.failure is not None:
             found = [self._failed_run(run.failure)]
-        return self._answer(found) | {"table": shapes.to_json(shapes.table_of(subject, run))}
+        return self._answer(found) | {"table": shape_table.to_json(table_of(subject, run))}
 
     def _verified(self) -> dict[str, Any]:
         """The comparison of the converted model with the model, and the findings that it confirms."""
         model, given, specs = self._with_values("verify")
-        from modellint.destinations.coreml.dry_run.verdicts import noted
-        from modellint.destinations.coreml.package.files import PackageError
-        from modellint.destinations.coreml.verify import confirmed_findings as confirmed
-        from modellint.destinations.coreml.verify.model import verify
-        from modellint.destinations.coreml.verify.package import verify_package
+        from modellint import destinations
+        from modellint.destinations.destination import PackageError, VerifyOptions
         from modellint.results import verification
+        from modellint.session import confirmed_findings as confirmed
+        from modellint.session.verdicts import noted
         from modellint.settings import Destination
 
-        destination = Destination(*self._request["destination"])
+        goal = Destination(*self._request["destination"])
+        destination = destinations.named(goal.name)
         package = self._request["package"]
-        options: dict[str, Any] = {
+        options: VerifyOptions = {
             "specs": specs,
             "seed": self._request["seed"],
             "with_layers": self._request["verify"] == "layers",
@@ -181,10 +183,10 @@ class Work(Building):
         }
         self._enter("verifying")
         if package is None:
-            found = verify(model, given, destination, self._project, progress=self._enter, **options)
+            found = destination.verify(model, given, goal, self._project, progress=self._enter, **options)
         else:
             try:
-                found = verify_package(model, given, package, self._project, **options)
+                found = destination.verify_package(model, given, package, self._project, **options)
             except PackageError as error:
                 raise target.TargetError(str(error)) from None
         self._enter("checking")
@@ -199,28 +201,30 @@ class Work(Building):
     def _exported(self) -> dict[str, Any]:
         """The package, as a file, and what the checks of the model as it is find."""
         model, given, specs = self._with_values("export")
-        from modellint.destinations.coreml.convert.export import check, export
-        from modellint.destinations.coreml.dry_run.verdicts import told
+        from modellint.destinations.export_options import from_json
+        from modellint.live.capture.run import captured_run
         from modellint.live.check import examine
         from modellint.results import exported
-        from modellint.session.export_options import from_json
+        from modellint.session.verdicts import destination_of, told
 
         wanted = from_json(self._request["export"])
         self._enter("checking")
-        check(model, given, wanted, self._request["seed"])
         rules = self._rules()
         subject = self._subject(Built(model, given, True))
+        destination = destination_of(subject)
+        destination.check_export(model, given, wanted, self._request["seed"])
         found = self._run(subject, rules)
         self._enter("checking")
         seen = examine(subject, rules)
         answer = self._answer([*found, *seen.diagnostics], asked=seen.asked)
         # What else converts it, the export itself tells.
         answer["verdict"] = told(subject, rules, [*found, *seen.diagnostics], end=-math.inf)
-        failure = None if subject.run is None else subject.run.failure
+        run = captured_run(subject)
+        failure = None if run is None else run.failure
         if failure is not None and failure.kind != "data":
             return answer
         made = Path(self._request["made"])
-        result = export(
+        result = destination.export(
             model,
             given,
             subject.destination,
@@ -263,10 +267,11 @@ class Work(Building):
             return found
         from modellint.live.fix import fixed_copy
         from modellint.session.source_fixes import with_twins
+        from modellint.session.verdicts import judge
 
         self._enter("fixing")
         try:
-            fixed = fixed_copy(subject.model, subject.inputs, subject.destination, self._project)
+            fixed = fixed_copy(subject.model, subject.inputs, subject.destination, self._project, judge=judge)
         except Exception:
             # What cannot even be copied is reported as it is.
             return found
@@ -274,12 +279,13 @@ class Work(Building):
 
     def _run(self, subject: Subject, rules: Mapping[str, Rule]) -> list[Diagnostic]:
         """Run the model where that is of use; LNT003 where it fails for another reason than its shapes."""
+        from modellint.live.capture.run import captured_run
         from modellint.live.check import needs_of
 
         if subject.inputs is None or not ({"run", "conversion"} & needs_of(rules) or "LNT003" in rules):
             return []
         self._enter("running forward of")
-        run = subject.run
+        run = captured_run(subject)
         if run is None or run.failure is None:
             return []
         failure = run.failure
@@ -299,7 +305,7 @@ class Work(Building):
         return self._lnt003(f"raised {failed.described(error)}", frames, None, advice=self._advice(error, frames))
 
     def _lnt003(
-        self, what: str, frames: tuple[failed.Frame, ...], at: place.Place | None, advice: tuple[str, ...] = ()
+        self, what: str, frames: tuple[failed.Frame, ...], at: Place | None, advice: tuple[str, ...] = ()
     ) -> Diagnostic:
         file = self._location.file
         otherwise = at or (None if file is None else failed.definition(str(file), self._target.name))
@@ -314,7 +320,14 @@ class Work(Building):
         return ()
 
     def _rows(self, executed: Executed, subject: Subject) -> dict[str, list[tuple[int, int]]]:
-        hidden = [part for held in subject.hidden if held.kind == "module" for part in held.value.modules()]  # type: ignore[union-attr]
+        from modellint.live.unregistered_state import unregistered_state
+
+        hidden = [
+            part
+            for held in unregistered_state(subject)
+            if held.kind == "module"
+            for part in held.value.modules()  # type: ignore[union-attr]
+        ]
         return executed.rows([*(entry.module for entry in subject.modules), *hidden])
 
 

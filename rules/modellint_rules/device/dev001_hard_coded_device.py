@@ -12,7 +12,7 @@ from modellint.authoring import Applicability, Diagnostic, Fix, Instance, Rule, 
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code
-    from modellint.live.capture.run import Run
+    from modellint.live.capture.records import Run
     from modellint.live.subject import Subject
 
 _ABSENT = (
@@ -125,8 +125,10 @@ class HardCodedDevice(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the state where it is, and the run where it put tensors."""
+        from modellint.live.capture.run import captured_run
+
         yield from self._spread(subject)
-        run = subject.run
+        run = captured_run(subject)
         if run is not None:
             yield from self._moved(subject, run)
 

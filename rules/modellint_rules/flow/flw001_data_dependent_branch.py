@@ -118,7 +118,9 @@ class DataDependentBranch(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        for asked in subject.asked:
+        from modellint.live.capture.tensor_to_python import concretizations
+
+        for asked in concretizations(subject):
             if asked.kind == "branch":
                 yield subject.finding(
                     self,

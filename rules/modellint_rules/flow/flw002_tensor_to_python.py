@@ -98,7 +98,9 @@ class TensorToPython(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        for asked in subject.asked:
+        from modellint.live.capture.tensor_to_python import concretizations
+
+        for asked in concretizations(subject):
             if asked.kind == "number":
                 spelled = f"{asked.method.strip('_')}(…)" if asked.method.startswith("__") else f".{asked.method}()"
                 yield subject.finding(

@@ -116,10 +116,11 @@ class TrainingMode(Rule):
         from torch import nn
 
         from modellint.live.mode_dependence import depends_on_mode
+        from modellint.live.unregistered_state import unregistered_state
 
         seen = {id(entry.module) for entry in subject.modules}
         found: dict[tuple[int, str], list[tuple[Held, nn.Module]]] = {}
-        for held in subject.hidden:
+        for held in unregistered_state(subject):
             for module in held.value.modules() if isinstance(held.value, nn.Module) else ():
                 if id(module) not in seen:
                     seen.add(id(module))

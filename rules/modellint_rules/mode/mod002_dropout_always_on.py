@@ -106,7 +106,9 @@ class DropoutAlwaysOn(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every functional dropout of a run in evaluation mode for its mode."""
-        run = subject.run
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
         if run is None:
             return
         # A layer in training mode is MOD001's.

@@ -137,15 +137,17 @@ class InplaceThroughView(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the run which writes a traced model loses."""
+        from modellint.live.capture.inplace_writes import lost_writes
         from modellint.live.capture.item_assignments import item_assignments
+        from modellint.live.capture.run import captured_run
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None or subject.destination.frontend == "export":
             return
         items = list(item_assignments(run))
         # Those are MUT002's and MUT003's.
         mixed = {item.call.place for item in items if item.is_mixed and (item.tensors or item.masks)}
-        for lost in subject.lost_writes:
+        for lost in lost_writes(subject):
             if lost.operator.name == "aten::index_put_" and lost.place in mixed:
                 continue
             name = lost.operator.name.rpartition("::")[2]

@@ -117,8 +117,9 @@ class TensorIndexAssign(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
         from modellint.live.capture.item_assignments import item_assignments
+        from modellint.live.capture.run import captured_run
 
-        run = subject.run
+        run = captured_run(subject)
         for item in () if run is None or subject.destination.frontend == "export" else item_assignments(run):
             if item.tensors and not item.masks and item.is_mixed:
                 yield subject.finding(

@@ -113,8 +113,9 @@ class MaskAssign(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
         from modellint.live.capture.item_assignments import item_assignments
+        from modellint.live.capture.run import captured_run
 
-        run = subject.run
+        run = captured_run(subject)
         for item in () if run is None else item_assignments(run):
             if not item.masks:
                 continue

@@ -122,7 +122,9 @@ class BufferMutatedWithoutState(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the run which buffers it changes, and later runs whether that matters."""
-        for change in subject.changes:
+        from modellint.live.capture.state_changes import state_changes
+
+        for change in state_changes(subject):
             lasts = change.of_data or change.of_old
             # A buffer that is moved or made anew, to no effect, is one that the program may hold as it is.
             if change.kind == "attribute" or not (change.in_place or (lasts and change.matters is not False)):

@@ -120,7 +120,9 @@ class AttributeAssignedInForward(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask later runs whether what a run leaves in attributes matters."""
-        for change in subject.changes:
+        from modellint.live.capture.state_changes import state_changes
+
+        for change in state_changes(subject):
             if change.kind == "attribute" and (change.matters or (change.matters is None and change.of_old)):
                 yield subject.finding(
                     self,

@@ -120,8 +120,10 @@ class InputMutated(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the run whether it writes to the model's own inputs."""
         from modellint.live.capture.inplace_writes import input_writes
+        from modellint.live.capture.run import captured_run
 
-        for name, write in () if subject.run is None else input_writes(subject, subject.run):
+        run = captured_run(subject)
+        for name, write in () if run is None else input_writes(subject, run):
             yield subject.finding(
                 self,
                 f"This changes `{name}`, an input of the model, in place: inputs of a Core ML model are immutable",

@@ -109,7 +109,9 @@ class BufferUpdatedInEval(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the run which buffers it changes, and of what it computes their values."""
-        for change in subject.changes:
+        from modellint.live.capture.state_changes import state_changes
+
+        for change in state_changes(subject):
             if change.kind == "buffer" and change.of_data and change.of_old and change.is_statistic:
                 yield subject.finding(
                     self,

@@ -109,9 +109,10 @@ class Fp16OverflowLiteral(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every number that meets a tensor in the run for its size."""
         from modellint.live.capture.provenance import Reach
+        from modellint.live.capture.run import captured_run
         from modellint.live.capture.scalar_operands import FACTOR, FILL, TERM, is_of_data, numbers_met
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None or subject.destination.precision == "fp32":
             return
         data = Reach.of_values(run)

@@ -125,10 +125,11 @@ class Fp16EpsTooSmall(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every number that is added in the run, or is an epsilon, for its size."""
         from modellint.live.capture.provenance import Reach
+        from modellint.live.capture.run import captured_run
         from modellint.live.capture.scalar_operands import EPS, FLOOR, is_of_data, numbers_met
         from modellint.live.capture.scalar_operands import TERM as ADDED
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None or subject.destination.precision == "fp32":
             return
         data = Reach.of_values(run)

@@ -85,12 +85,13 @@ class WeightOutsideFp16(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every tensor of the state for its largest number."""
         from modellint.live.capture.provenance import state_read
+        from modellint.live.capture.run import captured_run
         from modellint.live.code.attribute_binding import binding_of
 
         beyond = [(state, extreme) for state in subject.state if (extreme := _beyond(state.tensor)) is not None]
         if not beyond:
             return
-        run = subject.run
+        run = captured_run(subject)
         read = state_read(run) if run is not None and run.failure is None else None
         for state, extreme in beyond:
             if read is not None and read.isdisjoint(state.names):

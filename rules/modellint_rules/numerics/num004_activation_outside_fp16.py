@@ -77,9 +77,10 @@ class ActivationOutsideFp16(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Report where the float16 program loses numbers."""
-        if subject.destination.precision != "fp16" or subject.execution is None:
-            return
-        for one in subject.execution.overflows:
+        from modellint.live.conversion import execution
+
+        verification = execution(subject) if subject.destination.precision == "fp16" else None
+        for one in () if verification is None else verification.overflows:
             name = one.operator or one.operation
             if one.largest > _LARGEST:
                 message = f"`{name}` gives up to {one.largest:.4g}, which is infinite in float16"

@@ -94,10 +94,11 @@ class IntOutsideInt32(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every whole number that meets a tensor in the run for its size, and those that buffers hold."""
         from modellint.live.capture.provenance import state_read
+        from modellint.live.capture.run import captured_run
         from modellint.live.capture.scalar_operands import FACTOR, FILL, TERM, numbers_met
         from modellint.live.code.attribute_binding import binding_of
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None:
             return
         for met in numbers_met(run):

@@ -141,6 +141,7 @@ class UnsupportedWeightDtype(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every tensor of the state for its type."""
         from modellint.live.capture.provenance import state_read
+        from modellint.live.capture.run import captured_run
         from modellint.live.code.attribute_binding import binding_of
 
         found: dict[str, list[State]] = {}
@@ -150,7 +151,7 @@ class UnsupportedWeightDtype(Rule):
                 found.setdefault(name, []).append(state)
         if not found:
             return
-        run = subject.run
+        run = captured_run(subject)
         read = state_read(run) if run is not None and run.failure is None else None
         fractional = sum(state.tensor.is_floating_point() or state.tensor.is_complex() for state in subject.state)
         for name, states in found.items():

@@ -139,7 +139,7 @@ class OpNotSupported(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the dry run for operators without a converter."""
-        from modellint.results.verdict import blockers
+        from modellint.live.conversion import blockers
 
         for blocker, capture in blockers(subject, "missing"):
             if blocker.operator is None or blocker.operator == PYTHON or blocker.operator in FAST_PATH:

@@ -134,10 +134,11 @@ class OpRefused(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Tell what was refused, in coremltools' words."""
         from modellint.live.capture.outputs import parts_of
+        from modellint.live.capture.run import captured_run
         from modellint.live.code.call_statements import returning
-        from modellint.results.verdict import blockers
+        from modellint.live.conversion import blockers
 
-        run = subject.run
+        run = captured_run(subject)
         odd = run is not None and any(part.kind == "other" for part in parts_of(run.output))
         for blocker, capture in blockers(subject, "refused", "argument", "output", "crash", "capture"):
             if blocker.refuses_slopes:

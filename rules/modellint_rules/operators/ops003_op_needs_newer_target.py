@@ -106,7 +106,7 @@ class OpNeedsNewerTarget(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the dry run for what a newer target would convert."""
-        from modellint.results.verdict import blockers
+        from modellint.live.conversion import blockers
 
         target = subject.destination.target
         for blocker, _ in blockers(subject, "target"):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from modellint.authoring import Call, Code, IndexedFile
-    from modellint.live.capture.run import Call as LiveCall
+    from modellint.live.capture.records import Call as LiveCall
     from modellint.live.subject import Subject
     from modellint.results.verdict import Blocker
 
@@ -149,9 +149,10 @@ class PReLUPerChannel(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every call of `prelu` for its slopes, and for the rank of its input."""
+        from modellint.live.capture.run import captured_run
         from modellint.live.code.attribute_binding import binding_of
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None:
             return
         refused = _refused(subject)
@@ -202,9 +203,10 @@ def _accepted() -> tuple[str, frozenset[int]]:
 
 def _refused(subject: Subject) -> tuple[Blocker, ...] | None:
     """Where the route that counts refuses slopes; None where no route has been tried as far as there."""
+    from modellint.live.conversion import verdicts
     from modellint.results.verdict import choose
 
-    verdict = choose(subject.verdicts, subject.destination.frontend)
+    verdict = choose(verdicts(subject), subject.destination.frontend)
     if verdict is None or verdict.convertible is None:
         return None
     found = tuple(one for one in verdict.blockers if one.refuses_slopes)

@@ -81,7 +81,7 @@ class TransformerFastPath(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look for the two kernels."""
-        from modellint.results.verdict import blockers
+        from modellint.live.conversion import blockers
 
         for blocker, capture in blockers(subject, "missing"):
             if blocker.operator in FAST_PATH:

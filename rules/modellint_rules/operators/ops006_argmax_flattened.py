@@ -10,7 +10,7 @@ from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, Tensor, 
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code
-    from modellint.live.capture.run import Call as LiveCall
+    from modellint.live.capture.records import Call as LiveCall
     from modellint.live.subject import Subject
 
 
@@ -101,7 +101,10 @@ class ArgmaxFlattened(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every `argmax` for its dimension."""
-        for call in () if subject.run is None else subject.run.calls:
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
+        for call in () if run is None else run.calls:
             name = call.name.rpartition(".")[2]
             if call.name in _NAMES and _is_over_all(call):
                 yield subject.finding(

@@ -10,7 +10,7 @@ from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, 
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code
-    from modellint.live.capture.run import Call as LiveCall
+    from modellint.live.capture.records import Call as LiveCall
     from modellint.live.subject import Subject
 
 
@@ -101,7 +101,10 @@ class AddSubAlpha(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every addition and subtraction for its factor."""
-        for call in () if subject.run is None else subject.run.calls:
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
+        for call in () if run is None else run.calls:
             name = call.name.rpartition(".")[2]
             rewrite = _REWRITES.get(name.removesuffix("_"))
             if rewrite is not None and call.name in (f"torch.{name}", f"torch.Tensor.{name}") and _alpha(call) != 1:

@@ -11,7 +11,7 @@ from modellint.authoring import Container, Diagnostic, Rule, Severity, Tensor, T
 
 if TYPE_CHECKING:
     from modellint.authoring import Code
-    from modellint.live.capture.run import Operator
+    from modellint.live.capture.records import Operator
     from modellint.live.subject import Subject
 
 
@@ -95,7 +95,10 @@ class MaskPlusIndex(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask everything that is indexed for the types of its indices."""
-        for operator in () if subject.run is None else subject.run.operators:
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
+        for operator in () if run is None else run.operators:
             if operator.name == "aten::index" and _is_mixed(operator):
                 yield subject.finding(
                     self,

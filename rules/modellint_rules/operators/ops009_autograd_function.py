@@ -125,7 +125,7 @@ class AutogradFunction(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look for calls of Python."""
-        from modellint.results.verdict import blockers
+        from modellint.live.conversion import blockers
 
         for blocker, capture in blockers(subject, "missing"):
             if blocker.operator == PYTHON:

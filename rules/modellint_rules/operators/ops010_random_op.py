@@ -11,7 +11,7 @@ from modellint.authoring import Diagnostic, Rule, Severity, called_name, parents
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code
-    from modellint.live.capture.run import Operator, Run
+    from modellint.live.capture.records import Operator, Run
     from modellint.live.subject import Subject
 
 
@@ -145,7 +145,9 @@ class RandomOp(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every operator whether it is random, and follow what it draws to the outputs."""
-        run = subject.run
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
         if run is None:
             return
         others = {call.place for call in run.calls if "dropout" in call.name}

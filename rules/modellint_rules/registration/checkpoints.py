@@ -125,6 +125,8 @@ class _Keys:
     """The keys that differ, and the attributes that they come from."""
 
     def __init__(self, subject: Subject, found: Comparison) -> None:
+        from modellint.live.unregistered_state import unregistered_state
+
         self.subject = subject
         self.found = found
         self.modules = dict(subject.model.named_modules(remove_duplicate=False))
@@ -132,7 +134,7 @@ class _Keys:
         self.unexpected = dict.fromkeys(found.unexpected)
         self._hidden = {
             _joined(path, one.attribute): one
-            for held in subject.hidden
+            for held in unregistered_state(subject)
             for one in (held, *held.others)
             for path in one.paths
         }

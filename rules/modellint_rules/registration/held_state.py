@@ -11,9 +11,9 @@ from modellint.authoring import Diagnostic, Severity
 
 if TYPE_CHECKING:
     from modellint.authoring import Rule
-    from modellint.live.code.places import Place
     from modellint.live.subject import Subject
     from modellint.live.unregistered_state import Held
+    from modellint.results.diagnostic import Place
 
 SEQUENCES: tuple[type, ...] = (list, tuple, set, frozenset, deque, UserList)
 MAPPINGS: tuple[type, ...] = (Mapping, UserDict)
@@ -98,8 +98,10 @@ class Group(NamedTuple):
 
 def groups(subject: Subject, *kinds: str) -> Iterator[Group]:
     """What attributes hold of some kinds (``module``, ``parameter``, ``tensor``, ``alias``), by attribute."""
+    from modellint.live.unregistered_state import reachable_state
+
     found: dict[tuple[int, str], list[Held]] = {}
-    for held in subject.reached:
+    for held in reachable_state(subject):
         if held.kind in kinds:
             found.setdefault((id(held.owner), held.attribute), []).append(held)
     for parts in found.values():
@@ -156,6 +158,7 @@ def tensors_in(subject: Subject) -> Iterator[tuple[Group, list[Any]]]:
 
     What the source of the class shows it to read counts, since a run does not come through every branch, and what a run reads.
     """
+    from modellint.live.capture.run import tensors_read
     from modellint.live.code.attribute_usage import reading_of
 
     for group in groups(subject, "tensor"):
@@ -167,7 +170,7 @@ def tensors_in(subject: Subject) -> Iterator[tuple[Group, list[Any]]]:
             # `self.anchors = [a.to(x.device) for a in self.anchors]`: moved by hand.
             continue
         places = {f"hidden:{place}" for held in group.held for place in held.places}
-        taken = subject.taken
+        taken = tensors_read(subject)
         if (taken is not None and not places.isdisjoint(taken)) or (
             (taken is None or not group.kind) and _is_read(group)
         ):

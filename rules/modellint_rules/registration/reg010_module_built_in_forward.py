@@ -152,7 +152,9 @@ class ModuleBuiltInForward(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Look at the modules that the run built, called and let go."""
-        run = subject.run
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
         for call in run.modules if run is not None else ():
             if call.is_fresh:
                 place = call.built_at or call.place

@@ -81,10 +81,13 @@ class UnusedSubmodule(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Compare what is registered with what the run took."""
-        taken = subject.taken
-        if taken is None or subject.run is None:
+        from modellint.live.capture.run import captured_run, tensors_read
+
+        run = captured_run(subject)
+        taken = tensors_read(subject)
+        if taken is None or run is None:
             return
-        called = {call.identity for call in subject.run.modules}
+        called = {call.identity for call in run.modules}
         names: dict[int, list[str]] = {}
         for state in subject.state:
             if state.name in taken:

@@ -141,7 +141,7 @@ class RankAboveFive(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the dry run where dimensions begin that coremltools' passes do not merge."""
-        from modellint.results.verdict import blockers
+        from modellint.live.conversion import blockers
 
         for blocker, _ in blockers(subject, "rank"):
             yield subject.finding(

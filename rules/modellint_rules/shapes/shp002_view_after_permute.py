@@ -9,7 +9,7 @@ from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger, operat
 
 if TYPE_CHECKING:
     from modellint.authoring import Code
-    from modellint.live.capture.run import Call, TensorFact
+    from modellint.live.capture.records import Call, TensorFact
     from modellint.live.subject import Subject
 
 _MOVING_ATTRIBUTES = (".T", ".mT", ".H", ".mH")
@@ -113,7 +113,9 @@ class ViewAfterPermute(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every view of the run whether it was refused, or only just legal."""
-        run = subject.run
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
         if run is None:
             return
         # What `contiguous()` returns has any order where all but one dimension have size 1: it would copy for other sizes.

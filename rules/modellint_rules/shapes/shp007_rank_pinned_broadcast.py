@@ -24,7 +24,7 @@ from modellint.authoring import (
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, Value
-    from modellint.live.capture.run import Operator, TensorFact
+    from modellint.live.capture.records import Operator, TensorFact
     from modellint.live.subject import Subject
 
 _RANKED = r"(?:Conv|Pool|BatchNorm|InstanceNorm|Dropout|Pad|conv|_pool|Transpose)\w*([123])d\Z"
@@ -151,8 +151,9 @@ class RankPinnedBroadcast(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Follow every reshaped parameter to what it meets."""
         from modellint.live.capture.provenance import Reach, facts_in
+        from modellint.live.capture.run import captured_run
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None:
             return
         parameters = {name for state in subject.state if state.kind == "parameter" for name in state.names}

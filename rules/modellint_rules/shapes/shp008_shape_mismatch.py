@@ -10,7 +10,7 @@ from modellint.authoring import Diagnostic, Rule, Severity
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.capture.run import Failure, Run, TensorFact
+    from modellint.live.capture.records import Failure, Run, TensorFact
     from modellint.live.subject import Subject
 
 
@@ -84,7 +84,9 @@ class ShapeMismatch(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the run whether it ended for the shapes."""
-        run = subject.run
+        from modellint.live.capture.run import captured_run
+
+        run = captured_run(subject)
         failure = None if run is None else run.failure
         if run is None or failure is None or failure.kind != "shape":
             return
@@ -122,10 +124,12 @@ def _message(subject: Subject, run: Run, failure: Failure) -> str:
 
 
 def _layer(subject: Subject, failure: Failure) -> nn.Module | None:
+    from modellint.live.unregistered_state import unregistered_state
+
     for entry in subject.modules:
         if id(entry.module) == failure.identity:
             return entry.module
-    for held in subject.hidden:
+    for held in unregistered_state(subject):
         if held.kind == "module":
             for module in held.value.modules():  # type: ignore[union-attr]
                 if id(module) == failure.identity:
@@ -134,7 +138,7 @@ def _layer(subject: Subject, failure: Failure) -> nn.Module | None:
 
 
 def _tensors(value: Any) -> list[TensorFact]:
-    from modellint.live.capture.run import TensorFact
+    from modellint.live.capture.records import TensorFact
 
     match value:
         case TensorFact():

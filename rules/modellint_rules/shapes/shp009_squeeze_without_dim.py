@@ -113,8 +113,9 @@ class SqueezeWithoutDim(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask every squeeze of the run what it dropped."""
         from modellint.live.capture.provenance import Reach, inputs_of
+        from modellint.live.capture.run import captured_run
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None:
             return
         reach = Reach.of_inputs(run)

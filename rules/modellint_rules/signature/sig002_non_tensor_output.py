@@ -102,9 +102,10 @@ class NonTensorOutput(Rule):
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the output what it is made of."""
         from modellint.live.capture.outputs import parts_of
+        from modellint.live.capture.run import captured_run
         from modellint.live.code.call_statements import returning
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None or run.failure is not None:
             return
         parts = list(parts_of(run.output))

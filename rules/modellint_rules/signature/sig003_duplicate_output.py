@@ -80,9 +80,10 @@ class DuplicateOutput(Rule):
         """Ask every returned tensor whether it was there before."""
         from modellint.live.capture.outputs import parts_of
         from modellint.live.capture.provenance import is_input
+        from modellint.live.capture.run import captured_run
         from modellint.live.code.call_statements import returning
 
-        run = subject.run
+        run = captured_run(subject)
         if run is None or run.failure is not None:
             return
         tensors = [part.value for part in parts_of(run.output) if part.kind == "tensor"]

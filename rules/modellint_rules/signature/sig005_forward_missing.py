@@ -122,6 +122,7 @@ class ForwardMissing(Rule):
 
     def live(self, subject: Subject) -> Iterator[Diagnostic]:
         """Ask the model for its `forward`, and the run whether it ended for want of one."""
+        from modellint.live.capture.run import captured_run
         from modellint.live.code.attribute_binding import written_class
 
         if not _has_forward(subject.model):
@@ -133,7 +134,8 @@ class ForwardMissing(Rule):
                     at=subject.class_place(subject.model),
                 )
             return
-        failure = subject.run.failure if subject.run is not None else None
+        run = captured_run(subject)
+        failure = run.failure if run is not None else None
         if failure is None or failure.error != "NotImplementedError":
             return
         found = re.match(_MISSING, failure.message)

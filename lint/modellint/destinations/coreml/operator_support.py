@@ -5,83 +5,45 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import NamedTuple
 
 from modellint.data.coreml_operators import EXPORT_SINCE, ROWS, VERSIONS
 from modellint.data.operator_lookup import public_name, table_version
 from modellint.data.supplied_converters import exactness
-from modellint.rule import Hint, Rule
+from modellint.destinations.destination import UnknownOperator
+from modellint.results.operator_support import Hint, Route, Support
+
+HintsOf = Callable[[str], Iterable[Hint]]
+"""What rules know of an operator."""
 
 
-class Unknown(Exception):
-    """A name that stands for no operator; the message names the nearest that do."""
-
-
-class Route(NamedTuple):
-    """One way to Core ML."""
-
-    since: str | None
-    """The version of coremltools since which it converts; None: none does."""
-    decomposed: bool = False
-    """Whether it needs core ATen decompositions."""
-
-
-class Support(NamedTuple):
-    """What is known of one operator, or of one name of PyTorch's API where that is all there is."""
-
-    operator: str
-    """As in ``aten::fmod``."""
-    names: tuple[str, ...]
-    """Functions, methods and layers that run it, as far as they have limits."""
-    converter: bool
-    """Whether the version that was asked about has a converter of that name."""
-    trace: Route
-    export: Route
-    target: int
-    """The iOS that it needs."""
-    hints: tuple[Hint, ...] = ()
-    exactness: str | None = None
-    """How exact the converter is that an export supplies, or mends coremltools' own with; None where it has none."""
-
-    def converts(self, route: Route, version: str | None) -> bool:
-        """Whether it converts by one of the routes at a version."""
-        return route.since is not None and VERSIONS.index(route.since) <= table_version(version)
-
-
-def support(name: str, version: str | None, rules: Iterable[Rule] = ()) -> Support:
-    """What is known of a name: an operator, or a function, method or layer. Raises ``Unknown``."""
-    text, listed = _long(name), list(rules)
+def support(name: str, version: str | None, hints_of: HintsOf) -> Support:
+    """What is known of a name: an operator, or a function, method or layer. Raises ``UnknownOperator``."""
+    text = _long(name)
     kind = _kind(text)
     rows = [text] if text in ROWS else _rows_of(kind)
     if rows:
         found = _of_rows(rows, version)
     elif kind in _converters()[0]:
         found = _of_converter(kind, version)
-    elif any(_hints(text, listed)):
+    elif any(hints_of(text)):
         # Some uses are refused, so others convert.
-        found = Support(text, (), True, Route(VERSIONS[0]), Route(VERSIONS[EXPORT_SINCE]), 15)
+        found = Support(text, (), True, _route(0, version), _route(EXPORT_SINCE, version), 15)
     else:
-        raise Unknown(_unknown(name))
-    named = () if text == found.operator else _hints(text, listed)
-    hints = tuple(dict.fromkeys((*_hints(found.operator, listed), *named)))
+        raise UnknownOperator(_unknown(name))
+    named = () if text == found.operator else hints_of(text)
+    hints = tuple(dict.fromkeys((*hints_of(found.operator), *named)))
     return found._replace(hints=hints, exactness=exactness(found.operator))
 
 
-def everything(version: str | None, rules: Iterable[Rule] = ()) -> Iterator[Support]:
+def everything(version: str | None, hints_of: HintsOf) -> Iterator[Support]:
     """All operators that there is something to say about, by name."""
-    listed = list(rules)
     for kind in sorted({*_by_kind(), *_converters()[0]}):
         rows = _rows_of(kind)
-        one = _of_rows(rows, version) if rows else _of_converter(kind, version)
-        yield one._replace(hints=tuple(_hints(one.operator, listed)), exactness=exactness(one.operator))
-
-
-def _hints(operator: str, rules: Sequence[Rule]) -> Iterator[Hint]:
-    for rule in rules:
-        yield from rule.hints(operator)
+        known = _of_rows(rows, version) if rows else _of_converter(kind, version)
+        yield known._replace(hints=tuple(hints_of(known.operator)), exactness=exactness(known.operator))
 
 
 @lru_cache
@@ -122,8 +84,8 @@ def _of_rows(names: Sequence[str], version: str | None) -> Support:
         "aten::" + kind,
         tuple(names),
         _has_converter(kind, version),
-        Route(_version(min(trace for _, trace, _, _, _ in rows))),
-        Route(_version(min(plain, decomposed)), decomposed < plain),
+        _route(min(trace for _, trace, _, _, _ in rows), version),
+        _route(min(plain, decomposed), version, decomposed < plain),
         min(ios for _, _, _, _, ios in rows),
     )
 
@@ -133,8 +95,9 @@ def _of_converter(kind: str, version: str | None) -> Support:
     first = VERSIONS.index(since[kind])
     gone = kind in until and table_version(version) >= VERSIONS.index(until[kind])
     trace, export = (None, None) if gone else (first, max(first, EXPORT_SINCE))
-    routes = Route(_version(trace)), Route(_version(export))
-    return Support("aten::" + kind, (), _has_converter(kind, version), *routes, 15)
+    return Support(
+        "aten::" + kind, (), _has_converter(kind, version), _route(trace, version), _route(export, version), 15
+    )
 
 
 def _has_converter(kind: str, version: str | None) -> bool:
@@ -145,8 +108,11 @@ def _has_converter(kind: str, version: str | None) -> bool:
     return not (kind in until and VERSIONS.index(until[kind]) <= at)
 
 
-def _version(at: int | None) -> str | None:
-    return None if at is None or at >= len(VERSIONS) else VERSIONS[at]
+def _route(since: int | None, version: str | None, decomposed: bool = False) -> Route:
+    """A route that converts since the version at a place of the table, as it stands at another version."""
+    if since is None or since >= len(VERSIONS):
+        return Route(None, decomposed)
+    return Route(VERSIONS[since], decomposed, since <= table_version(version))
 
 
 _SHORT = {

@@ -7,33 +7,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from modellint.live.capture.records import Assigned
 from modellint.live.unregistered_state import BOOKKEEPING
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
     from modellint.live.subject import Entry
+    from modellint.results.diagnostic import Place
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TABLES = {"_buffers": "buffer", "_parameters": "parameter", "__dict__": "attribute"}
 _NOTHING = object()
-
-
-class Assigned(NamedTuple):
-    """An attribute that holds something else after a run than before."""
-
-    module: str
-    """The path of the module."""
-    attribute: str
-    kind: str
-    """``buffer``, ``parameter`` or ``attribute``."""
-    value: Any
-    """What it holds now, with facts for tensors."""
-    place: Place | None
-    """The statement that bound it last; None where its items changed, or nobody saw it."""
 
 
 class Attributes:

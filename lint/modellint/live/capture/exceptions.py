@@ -16,8 +16,9 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from modellint.live.capture.run import Failure, TensorFact
-from modellint.live.code.places import Place, Project, is_machinery, is_torch, statement_at
+from modellint.live.capture.records import Failure, TensorFact
+from modellint.live.code.places import Project, is_machinery, is_torch, statement_at
+from modellint.results.diagnostic import Place
 
 
 class Raised(NamedTuple):

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 
+from modellint.live.analysis import analysis
+from modellint.live.capture.outputs import parts_of
 from modellint.live.capture.provenance import facts_in, is_input
-
-if TYPE_CHECKING:
-    from modellint.live.capture.run import Operator, Run, TensorFact
-    from modellint.live.code.places import Place
-    from modellint.live.subject import Subject
+from modellint.live.capture.records import Operator, Run, TensorFact
+from modellint.live.capture.run import captured_run
+from modellint.live.subject import Subject
+from modellint.results.diagnostic import Place
 
 _FORM_ONLY = frozenset(
     f"aten::{name}_"
@@ -62,18 +63,22 @@ def writes(run: Run) -> Iterator[Write]:
             yield Write(operator, target)
 
 
-def lost_writes(run: Run) -> list[LostWrite]:
-    """The writes that a model converted from a trace drops for somebody, each once; those to the model's state left out."""
+@analysis
+def lost_writes(subject: Subject) -> tuple[LostWrite, ...]:
+    """The writes of the run that a model converted from a trace drops for somebody, each once; those to the model's state left out."""
+    run = captured_run(subject)
+    if run is None or run.failure is not None:
+        return ()
     replay = _Replay(frozenset(_state(run)))
-    found: dict[int, LostWrite] = {}
+    lost: dict[int, LostWrite] = {}
     for at, operator in enumerate(run.operators):
-        for lost in replay.run(at, operator):
-            found.setdefault(lost, LostWrite(run.operators[lost], operator))
-    for fact in facts_in(_plain(run.output)):
-        for lost in replay.unseen(fact):
-            found.setdefault(lost, LostWrite(run.operators[lost], None))
+        for write in replay.run(at, operator):
+            lost.setdefault(write, LostWrite(run.operators[write], operator))
+    for fact in facts_in([part.value for part in parts_of(run.output) if part.kind == "tensor"]):
+        for write in replay.unseen(fact):
+            lost.setdefault(write, LostWrite(run.operators[write], None))
     # An assignment that coremltools finds no way back from is refused, which is said elsewhere.
-    return [found[at] for at in sorted(found) if at not in replay.refused]
+    return tuple(lost[at] for at in sorted(lost) if at not in replay.refused)
 
 
 def input_writes(subject: Subject, run: Run) -> Iterator[tuple[str, Write]]:
@@ -215,9 +220,3 @@ def _extent(fact: TensorFact) -> tuple[int, int] | None:
         return None
     last = fact.offset + sum((size - 1) * stride for size, stride in zip(fact.shape, fact.strides, strict=True))
     return fact.offset, last
-
-
-def _plain(output: object) -> object:
-    from modellint.live.capture.outputs import parts_of
-
-    return [part.value for part in parts_of(output) if part.kind == "tensor"]

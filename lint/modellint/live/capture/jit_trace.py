@@ -8,21 +8,21 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from modellint.live.analysis import analysis
 from modellint.live.capture.recording import weight_of
 from modellint.live.capture.run import REAL_LIMIT
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.inputs.variants import variants
 from modellint.live.snapshot import unchanged
-
-if TYPE_CHECKING:
-    from modellint.live.code.places import Place
-    from modellint.live.subject import Inputs, Subject
+from modellint.live.subject import Subject
+from modellint.results.diagnostic import Place
 
 TAKING = frozenset(
     {
@@ -91,8 +91,9 @@ def _agree(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one, other, rtol=_CLOSE, atol=_CLOSE * scale, equal_nan=True)
 
 
+@analysis
 def traced(subject: Subject) -> Traced | None:
-    """Trace a model once; None where that cannot be done."""
+    """What a trace of the model shows; None where there can be none."""
     if subject.inputs is None or not is_affordable(subject):
         return None
     inputs = subject.inputs

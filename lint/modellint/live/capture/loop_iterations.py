@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from modellint.live.capture.run import Run, capture
+from modellint.live.capture.records import Run
+from modellint.live.capture.run import capture, captured_run
 from modellint.live.code.call_statements import Loop, function_around, loops_around, node_at
-from modellint.live.code.places import Place, span_of
+from modellint.live.code.places import span_of
+from modellint.results.diagnostic import Place
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Inputs, Subject
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.subject import Subject
 
 _MOST = 4
 """Larger inputs that are tried."""
@@ -34,7 +37,7 @@ def long_loops(subject: Subject) -> Iterator[LongLoop]:
     """The loops of the subject's run that take more turns where a dimension of the inputs is doubled."""
     from modellint.live.subject import Subject as Other
 
-    run = subject.run
+    run = captured_run(subject)
     if run is None or run.failure is not None or subject.inputs is None:
         return
     counts = _counts(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from modellint.live.capture.run import Record, TensorFact
+from modellint.live.capture.records import Record, TensorFact
 
 
 class Part(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from modellint.live.capture.run import Run, TensorFact
+from modellint.live.capture.records import Run, TensorFact
 
 
 def facts_in(value: Any) -> Iterator[TensorFact]:

@@ -20,13 +20,14 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from modellint.live.capture.attribute_assignments import Attributes
 from modellint.live.capture.exceptions import Raised, failure_of, is_refused_view
 from modellint.live.capture.provenance import facts_in
-from modellint.live.capture.run import Call, ModuleCall, Operator, Run, TensorFact
+from modellint.live.capture.records import Call, ModuleCall, Operator, Run, TensorFact
 from modellint.live.capture.tensor_facts import Facts, tensors_in
+from modellint.live.unregistered_state import unregistered_state
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
     from modellint.live.inputs.flexible_dimensions import Symbols
     from modellint.live.subject import Subject
+    from modellint.results.diagnostic import Place
 
 SMALL = 64
 """Elements up to which tensors of the model that are not touched by the inputs keep their values in a fake run."""
@@ -95,7 +96,9 @@ class _Session:
         self._base: FrameType | None = None
         self._is_meta = any(state.tensor.is_meta for state in subject.state)
         self._thread = threading.get_ident()
-        names = {id(held.value): f"hidden:{held.places[0]}" for held in subject.hidden if held.kind != "module"}
+        names = {
+            id(held.value): f"hidden:{held.places[0]}" for held in unregistered_state(subject) if held.kind != "module"
+        }
         names.update({id(state.tensor): state.name for state in subject.state})
         self.facts = Facts(self.mode, self._symbols, names)
         self._built: dict[int, tuple[nn.Module, Place | None]] = {}
@@ -142,7 +145,12 @@ class _Session:
         if not built:
             return
         now = Subject(self.subject.model, None, self.subject.project.root, self.subject.destination)
-        kept = {id(part) for held in now.hidden if isinstance(held.value, nn.Module) for part in held.value.modules()}
+        kept = {
+            id(part)
+            for held in unregistered_state(now)
+            if isinstance(held.value, nn.Module)
+            for part in held.value.modules()
+        }
         kept.update(id(entry.module) for entry in now.modules)
         fresh = built.keys() - kept
         self.modules = [
@@ -347,7 +355,7 @@ class _Session:
 
     def _hidden_path(self, module: nn.Module) -> str:
         """How to get to a module that is registered nowhere."""
-        for held in self.subject.hidden:
+        for held in unregistered_state(self.subject):
             if isinstance(held.value, nn.Module):
                 for name, part in held.value.named_modules():
                     if part is module:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from modellint.live.analysis import analysis
 from modellint.live.capture.inplace_writes import Write, writes
 from modellint.live.capture.jit_trace import agree, in_evaluation, is_affordable, outputs_of
 from modellint.live.capture.provenance import Reach, facts_in, is_input
+from modellint.live.capture.records import Run
+from modellint.live.capture.run import captured_run
 from modellint.live.code.call_statements import changing
 from modellint.live.inputs.variants import variants
-
-if TYPE_CHECKING:
-    from modellint.live.capture.run import Run
-    from modellint.live.code.places import Place
-    from modellint.live.subject import Subject
+from modellint.live.subject import Subject
+from modellint.results.diagnostic import Place
 
 _ASSIGNING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
 _REDUCING = frozenset({"mean", "sum", "var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "bincount"})
@@ -49,15 +49,14 @@ class Change(NamedTuple):
     """Whether the model gives something else on the same inputs once it has seen others; None where nobody could try."""
 
 
-def changes(subject: Subject) -> list[Change]:
-    """What the subject's run changes of its model, each attribute once."""
-    run = subject.run
+@analysis
+def state_changes(subject: Subject) -> tuple[Change, ...]:
+    """What the run, in evaluation mode, changes of the model's state, each attribute once."""
+    run = captured_run(subject)
     if run is None or run.failure is not None:
-        return []
-    found = {(one.module, one.attribute): one for one in (*_written(subject, run), *_bound(subject, run))}
-    if not found:
-        return []
-    return list(_tried(subject, list(found.values())))
+        return ()
+    changes = {(change.module, change.attribute): change for change in (*_written(subject, run), *_bound(subject, run))}
+    return tuple(_tried(subject, list(changes.values()))) if changes else ()
 
 
 def _written(subject: Subject, run: Run) -> Iterator[Change]:

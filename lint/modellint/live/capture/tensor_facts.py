@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
-from modellint.live.capture.run import Record, TensorFact
+from modellint.live.capture.records import Record, TensorFact
 
 if TYPE_CHECKING:
     from modellint.live.inputs.flexible_dimensions import Symbols

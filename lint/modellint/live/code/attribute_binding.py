@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import nn
 
 from modellint.live.code.class_source import place_of_attribute, place_of_class
-from modellint.live.code.places import Place
+from modellint.results.diagnostic import Place
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject

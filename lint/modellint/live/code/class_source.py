@@ -12,7 +12,8 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
-from modellint.live.code.places import File, Place, file_at, span_of
+from modellint.live.code.places import File, file_at, span_of
+from modellint.results.diagnostic import Place
 
 
 class _Bound(NamedTuple):

@@ -11,16 +11,9 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
-from modellint.results.diagnostic import Span
-
-
-class Place(NamedTuple):
-    """A statement: the absolute path of its file, and where it stands there."""
-
-    path: str
-    span: Span
+from modellint.results.diagnostic import Place, Span
 
 
 class Project:

@@ -9,24 +9,23 @@ from typing import Any
 import torch
 from torch import nn
 
+from modellint.live.capture.run import tensors_read
 from modellint.live.code.attribute_usage import reading_of
 from modellint.live.fixes.applied import Change
 from modellint.live.subject import Subject
-from modellint.live.unregistered_state import Held
+from modellint.live.unregistered_state import Held, reachable_state
 from modellint.nn.buffers import BufferDict, BufferList
 
 
 def changes(subject: Subject) -> Iterator[Change]:
     """The tensors that the run on the sample computes with, in attributes themselves or in plain lists and dicts there."""
-    taken = subject.taken
-    if taken is None:
-        return
     groups: dict[tuple[int, str], list[Held]] = {}
-    for held in subject.reached:
+    for held in reachable_state(subject):
         if held.kind == "tensor" and not hasattr(type(held.owner), held.attribute):
             groups.setdefault((id(held.owner), held.attribute), []).append(held)
+    read = tensors_read(subject) if groups else None
     for group in groups.values():
-        if taken.isdisjoint(f"hidden:{place}" for held in group for place in held.places):
+        if read is None or read.isdisjoint(f"hidden:{place}" for held in group for place in held.places):
             continue
         first = group[0]
         if isinstance(first.value, torch.Tensor) and not first.container:

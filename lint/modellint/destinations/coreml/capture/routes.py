@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from modellint.destinations.coreml.private.entry_points import ct, refusal_of_type
 from modellint.destinations.coreml.private.placeholder_values import Like, Likes
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 
 _TRACE_FRAME = re.compile(r"^(.*)\((\d+)\): .*$", re.MULTILINE)
 _FILE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)

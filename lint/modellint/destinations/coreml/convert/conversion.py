@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.destinations.coreml.converters import Used
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
 _TRACER_WARNING: type[Warning] = vars(torch.jit)["TracerWarning"]

@@ -12,26 +12,27 @@ from torch import Tensor
 
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
+from modellint.destinations.coreml.dry_run.verdicts import judge
 from modellint.destinations.coreml.package import interface
-from modellint.destinations.coreml.package.files import PackageError
 from modellint.destinations.coreml.package.tensor_interface import as_tensors, taking_pixels
 from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint.destinations.coreml.verify.difference_location import first_line
 from modellint.destinations.coreml.verify.model import BUDGET
 from modellint.destinations.coreml.verify.package import verify_package
 from modellint.destinations.coreml.verify.reference_runs import Raised, Reference, copied
+from modellint.destinations.destination import PackageError
+from modellint.destinations.export_options import STATES_SINCE, OptionError
 from modellint.live.fix import fixed_copy
 from modellint.results.exported import Attempt, Change, Exported
 from modellint.results.verification import AGREES, UNDECIDED, Verification
-from modellint.session.export_options import STATES_SINCE, OptionError
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.destinations.export_options import Options
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs
-    from modellint.session.export_options import Options
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
 Progress = Callable[[str], None]
@@ -47,7 +48,7 @@ class Fixed(NamedTuple):
 
 def fixed_model(model: nn.Module, inputs: Inputs, destination: Destination, project: Project) -> Fixed:
     """A copy of a model with what can be fixed in it; the model itself is left as it was."""
-    found = fixed_copy(model, inputs, destination, project)
+    found = fixed_copy(model, inputs, destination, project, judge=judge)
     told = [("fixed", one) for one in found.applied] + [("undone", one) for one in found.undone]
     changes = (
         Change(kind, one.title, one.modules, one.exactness if kind == "fixed" else "", one.note, one.code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,15 @@ Dtype = Any
 """The annotation of a parameter that is one of PyTorch's types of elements."""
 Operand = Any
 """The annotation of a parameter that is a tensor or a number: a variable, or Python's own number where it is known and has no axes."""
+
+
+class Call(NamedTuple):
+    """A node to be converted."""
+
+    context: Any
+    node: Any
+    args: list[Any]
+    kwargs: dict[str, Any]
 
 
 class Unfit(Exception):

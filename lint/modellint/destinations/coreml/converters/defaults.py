@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from modellint.destinations.coreml.converters.registration import BIT_EQUAL, TABLE, Call, Converter, within
+from modellint.destinations.coreml.converters.arguments import Call
+from modellint.destinations.coreml.converters.registration import BIT_EQUAL, TABLE, Converter, within
 from modellint.destinations.coreml.private import operator_tables as private
 
 

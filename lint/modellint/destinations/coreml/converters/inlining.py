@@ -14,7 +14,7 @@ from modellint.destinations.coreml.converters.decompositions import decompositio
 from modellint.destinations.coreml.private import operator_tables as private
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.converters.registration import Call
+    from modellint.destinations.coreml.converters.arguments import Call
 
 
 _DEEPEST = 8

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
-from modellint.destinations.coreml.converters.arguments import Unfit, bound
+from modellint.destinations.coreml.converters.arguments import Call, Unfit, bound
 from modellint.destinations.coreml.converters.shapes import high_rank as wide
 from modellint.destinations.coreml.private import operator_tables as private
 from modellint.destinations.coreml.process_lock import TURN
@@ -66,15 +66,6 @@ class Supplied:
     def used(self) -> list[Used]:
         """What took part, in the order of its first use."""
         return [Used(*which, tuple(nodes)) for which, nodes in self._nodes.items()]
-
-
-class Call(NamedTuple):
-    """A node to be converted."""
-
-    context: Any
-    node: Any
-    args: list[Any]
-    kwargs: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ import math
 import re
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from modellint.data.supplied_converters import EXPORT
+from modellint.live.conversion import verdicts
 from modellint.results.verdict import NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
 from modellint.settings import TARGETS
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.destinations.coreml.converters import Used
+    from modellint.destinations.destination import Fault
     from modellint.live.subject import Subject
 
 _NEWEST_TRIED = 18
@@ -26,43 +28,36 @@ _COSTS = 3.0
 """Of the time that the dry runs took what one more may take, with all that is around it."""
 
 
-class Silent(NamedTuple):
-    """A finding by which a model converts without a word into something else."""
-
-    code: str
-    operator: str | None
-    routes: tuple[str, ...]
-
-
-def ways(subject: Subject, silent: Sequence[Silent] = (), end: float = math.inf) -> Ways:
+def ways(subject: Subject, faults: Sequence[Fault] = (), end: float = math.inf) -> Ways:
     """What else converts the model of a subject.
 
-    ``silent`` are the findings by which it converts to something else. Nothing is tried that might take longer than ``end``, by
+    ``faults`` are the findings by which it converts to something else. Nothing is tried that might take longer than ``end``, by
     the clock of ``time.monotonic``.
     """
-    chosen = choose(subject.verdicts, subject.destination.frontend)
+    chosen = choose(verdicts(subject), subject.destination.frontend)
     if chosen is None or chosen.convertible is None:
         return NO_WAYS
-    search = _Search(subject, chosen, silent, end)
+    search = _Search(subject, chosen, faults, end)
     return NO_WAYS if chosen.convertible and not search.lies(chosen.route) else search.found()
 
 
 class _Search:
     """One model, and what is tried with it."""
 
-    def __init__(self, subject: Subject, chosen: Verdict, silent: Sequence[Silent], end: float) -> None:
-        assert subject.inputs is not None
+    def __init__(self, subject: Subject, chosen: Verdict, faults: Sequence[Fault], end: float) -> None:
+        assert subject.inputs is not None and subject.judge is not None
         self._subject = subject
         self._inputs = subject.inputs
+        self._judge = subject.judge
         self._chosen = chosen
-        self._silent = silent
+        self._faults = faults
         self._end = end
-        self._cost = _COSTS * sum(sum(one.seconds) for one in subject.verdicts)
-        self._tried = {one.route: one for one in subject.verdicts}
+        self._cost = _COSTS * sum(sum(one.seconds) for one in verdicts(subject))
+        self._tried = {one.route: one for one in verdicts(subject)}
 
     def lies(self, route: str) -> bool:
         """Whether a finding says that a route leads to something else."""
-        return any(route in one.routes for one in self._silent)
+        return any(route in one.routes for one in self._faults)
 
     def found(self) -> Ways:
         """Everything that was tried and converts."""
@@ -89,7 +84,7 @@ class _Search:
             if given is not None or fixed:
                 return None if given is None else Ways(supplied=given, fixed=fixed)
             try:
-                copy = fixed_copy(subject.model, self._inputs, subject.destination, subject.project)
+                copy = fixed_copy(subject.model, self._inputs, subject.destination, subject.project, judge=self._judge)
             except Exception:
                 # What cannot be copied, an export cannot fix either.
                 return None
@@ -107,14 +102,14 @@ class _Search:
         for route in ROUTES if asked == "auto" else (asked,):
             verdict, used = supplied_run(model, self._inputs, route, subject.destination, subject.project)
             operators = {one.operator for one in used}
-            left = [one for one in self._silent if one.operator not in operators]
+            left = [one for one in self._faults if one.operator not in operators]
             if verdict.convertible and not any(route in one.routes for one in left):
                 return tuple(self._needed(used))
         return None
 
     def _needed(self, used: Sequence[Used]) -> Iterator[Supply]:
         """What took part and is needed: not what is only more exact than coremltools' own."""
-        refused = {one.operator for one in self._chosen.blockers} | {one.operator for one in self._silent}
+        refused = {one.operator for one in self._chosen.blockers} | {one.operator for one in self._faults}
         for one in used:
             if one.kind == "supplied" or one.operator in refused:
                 yield Supply(one.operator, one.exactness, one.kind)

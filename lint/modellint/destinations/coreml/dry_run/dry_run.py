@@ -17,14 +17,15 @@ from modellint.destinations.coreml.dry_run.rank_limit import wide_tensors
 from modellint.destinations.coreml.private.entry_points import ct, silence, specification, unknown_version
 from modellint.destinations.coreml.private.torch_front_end import Failure, FrontEnd
 from modellint.live.code.class_source import place_of_attribute, place_of_class
-from modellint.live.code.places import Place, Project
+from modellint.live.code.places import Project
 from modellint.live.snapshot import Snapshot
+from modellint.results.diagnostic import Place
 from modellint.results.verdict import Blocker, Verdict, choose
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.convert.conversion import Captured as Conversion
     from modellint.destinations.coreml.converters import Used
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
 __all__ = ["Blocker", "Verdict", "at_rest", "choose", "dry_run", "supplied_run"]

@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from modellint.destinations.destination import PackageError
+
 _LARGEST_MANIFEST = 2**20
-
-
-class PackageError(Exception):
-    """A saved model holds no program that could be read; the message says why."""
 
 
 def check_layout(path: str | os.PathLike[str]) -> None:

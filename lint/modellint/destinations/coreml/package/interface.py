@@ -13,14 +13,14 @@ from torch import Tensor
 from modellint.destinations.coreml.capture.routes import Traced
 from modellint.destinations.coreml.private.entry_points import ct
 from modellint.destinations.coreml.private.mil_programs import declared_shape
+from modellint.destinations.export_options import Image, Metadata, OptionError, Options
 from modellint.results.exported import Feature
-from modellint.session.export_options import Image, Metadata, OptionError, Options
 
 if TYPE_CHECKING:
     from torch import nn
 
     from modellint.destinations.coreml.capture import routes
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 _ARRAYS = {"FLOAT16": "float16", "FLOAT32": "float32", "DOUBLE": "float64", "INT32": "int32", "INT8": "int8"}
 _COLORS = {"rgb": "RGB", "bgr": "BGR", "grayscale": "GRAYSCALE"}

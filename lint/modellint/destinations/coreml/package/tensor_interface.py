@@ -19,8 +19,8 @@ from modellint.live.inputs.example import InputSpec
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Inputs
-    from modellint.session.export_options import Image
+    from modellint.destinations.export_options import Image
+    from modellint.live.inputs.model_inputs import Inputs
 
 _MODEL = Path("Data", "com.apple.CoreML", "model.mlmodel")
 

@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from modellint.destinations.coreml.package.files import PackageError, check_layout
+from modellint.destinations.coreml.package.files import check_layout
 from modellint.destinations.coreml.private.entry_points import ct
+from modellint.destinations.destination import PackageError as PackageError
 
 types = ct.converters.mil.mil.types
 

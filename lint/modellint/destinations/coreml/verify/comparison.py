@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 EXAMPLE = "the example"
 _OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.package.predictor import Predictor
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
 BUDGET = 60.0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 _ALIKE = 0.9
 """The distance over the norm up to which a compressed weight is taken for that of a parameter of the same shape."""

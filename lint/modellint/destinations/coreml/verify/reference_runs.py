@@ -20,7 +20,7 @@ from modellint.live.snapshot import unchanged
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 STEPS = 3
 """Predictions in a row on which a model with a state is compared."""

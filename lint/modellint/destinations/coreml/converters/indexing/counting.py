@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from modellint.destinations.coreml.converters.arguments import Call
 from modellint.destinations.coreml.converters.inlining import inlined
-from modellint.destinations.coreml.converters.registration import Call, adapts, builds, decomposed, expresses, within
+from modellint.destinations.coreml.converters.registration import adapts, builds, decomposed, expresses, within
 from modellint.destinations.coreml.private.operator_tables import mb
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from modellint.destinations.coreml.converters.arguments import Unfit
-from modellint.destinations.coreml.converters.registration import Call, adapts, builds, expresses, within
+from modellint.destinations.coreml.converters.arguments import Call, Unfit
+from modellint.destinations.coreml.converters.registration import adapts, builds, expresses, within
 from modellint.destinations.coreml.private import operator_tables as private
 from modellint.destinations.coreml.private.operator_tables import mb, torch_type
 

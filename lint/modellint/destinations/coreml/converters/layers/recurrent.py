@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from modellint.destinations.coreml.converters.registration import Call, adapts, within
+from modellint.destinations.coreml.converters.arguments import Call
+from modellint.destinations.coreml.converters.registration import adapts, within
 from modellint.destinations.coreml.private import operator_tables as private
 
 

@@ -1,0 +1,128 @@
+"""Core ML as a destination: coremltools, its front end, and programs executed without a Mac."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modellint.destinations.coreml import installed_versions, operator_support
+from modellint.destinations.coreml.package import files
+from modellint.destinations.destination import Destination, Fault, VerifyOptions
+
+if TYPE_CHECKING:
+    from torch import nn
+    from typing_extensions import Unpack
+
+    from modellint import settings
+    from modellint.destinations.export_options import Options
+    from modellint.live.code.places import Project
+    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.subject import Subject
+    from modellint.results.diagnostic import Diagnostic
+    from modellint.results.exported import Exported
+    from modellint.results.operator_support import Hint, Support
+    from modellint.results.verdict import Verdict, Ways
+    from modellint.results.verification import Verification
+
+
+class CoreML(Destination):
+    """Core ML, by coremltools."""
+
+    name = "coreml"
+    converter = "coremltools"
+    extra = "coreml"
+
+    def version(self) -> str | None:
+        """The installed version of coremltools; None where it is not installed."""
+        return installed_versions.version(self.converter)
+
+    def operators(
+        self, names: Sequence[str], version: str | None, hints_of: Callable[[str], Iterable[Hint]]
+    ) -> list[Support]:
+        """What converts, from the table that was measured."""
+        if names:
+            return [operator_support.support(name, version, hints_of) for name in names]
+        return list(operator_support.everything(version, hints_of))
+
+    def faults(self, finding: Diagnostic, routes: tuple[str, ...]) -> tuple[str, ...]:
+        """The routes that the rule names, as rules speak of coremltools."""
+        return routes
+
+    def dry_run(self, subject: Subject) -> tuple[Verdict, ...]:
+        """Walk coremltools' front end without converting."""
+        from modellint.destinations.coreml.dry_run.verdicts import judge
+
+        return judge(subject)
+
+    def alternatives(self, subject: Subject, faults: Sequence[Fault] = (), end: float = math.inf) -> Ways:
+        """Other routes and deployment targets, and what an export supplies and fixes: tried, before it is told."""
+        from modellint.destinations.coreml.dry_run.alternatives import ways
+
+        return ways(subject, faults, end)
+
+    def verify(
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        options: settings.Destination,
+        project: Project,
+        *,
+        progress: Callable[[str], None] | None = None,
+        **rest: Unpack[VerifyOptions],
+    ) -> Verification:
+        """Convert to float32, and float16 where that is asked for, and execute the programs."""
+        from modellint.destinations.coreml.verify.model import verify
+
+        return verify(model, inputs, options, project, progress=progress, **rest)
+
+    def check_package(self, path: str) -> None:
+        """Look at an ``.mlpackage`` as files."""
+        files.check_layout(path)
+
+    def verify_package(
+        self, model: nn.Module, inputs: Inputs, path: str, project: Project, **rest: Unpack[VerifyOptions]
+    ) -> Verification:
+        """Execute the program of an ``.mlpackage``."""
+        from modellint.destinations.coreml.verify.package import verify_package
+
+        return verify_package(model, inputs, path, project, **rest)
+
+    def check_export(self, model: nn.Module, inputs: Inputs, wanted: Options, seed: int = 0) -> None:
+        """See that images, labels and names fit."""
+        from modellint.destinations.coreml.convert.export import check
+
+        check(model, inputs, wanted, seed)
+
+    def export(
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        options: settings.Destination,
+        project: Project,
+        wanted: Options,
+        folder: Path,
+        name: str,
+        *,
+        specs: Sequence[InputSpec] = (),
+        seed: int = 0,
+        progress: Callable[[str], None] | None = None,
+    ) -> Exported:
+        """Save an ``.mlpackage`` by the first route that converts and agrees."""
+        from modellint.destinations.coreml.convert.export import export
+
+        return export(model, inputs, options, project, wanted, folder, name, specs=specs, seed=seed, progress=progress)
+
+    def opened(self, package: Path, *, in_memory: bool) -> Any:
+        """coremltools' `MLModel`; in memory with a copy of the weights that coremltools removes at the end of the process."""
+        from modellint.destinations.coreml.private.entry_points import ct
+
+        if not in_memory:
+            return ct.models.MLModel(str(package), skip_model_load=True)
+        weights = package / "Data" / "com.apple.CoreML" / "weights"
+        return ct.models.MLModel(ct.utils.load_spec(str(package)), weights_dir=str(weights), skip_model_load=True)
+
+
+DESTINATION = CoreML()

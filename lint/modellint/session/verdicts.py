@@ -1,0 +1,91 @@
+"""Verdicts of a target's destination on its conversion: the dry run, the execution, and what is told of both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from modellint import destinations
+from modellint.destinations.destination import Destination, Fault
+from modellint.live.check import needs_of
+from modellint.live.conversion import verdicts
+from modellint.results.alternatives import alternatives
+from modellint.results.verdict import ROUTES, Verdict, to_json
+from modellint.results.verification import NOT_CONVERTED, Verification
+from modellint.session.required_inputs import wanted
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.subject import Subject
+    from modellint.results.diagnostic import Diagnostic
+    from modellint.rule import Rule
+
+
+def destination_of(subject: Subject) -> Destination:
+    """Where a model is to go."""
+    return destinations.named(subject.destination.name)
+
+
+def judge(subject: Subject) -> tuple[Verdict, ...]:
+    """The dry run of a model by its destination."""
+    return destination_of(subject).dry_run(subject)
+
+
+def execute(subject: Subject) -> Verification:
+    """A model converted and executed by its destination, on its example inputs alone."""
+    return destination_of(subject).execute(subject)
+
+
+def told(
+    subject: Subject,
+    rules: Mapping[str, Rule],
+    found: Sequence[Diagnostic],
+    *,
+    asks: Callable[[nn.Module], str] = wanted,
+    end: float = math.inf,
+) -> dict[str, Any] | None:
+    """What a check says of a model's conversion, as JSON's own types; None where no rule asks about it.
+
+    ``found`` are its findings; ``asks`` says in words what to give where the model has no inputs. Whatever else may convert the
+    model is tried unless it might take longer than ``end``.
+    """
+    if "conversion" not in needs_of(rules):
+        return None
+    frontend = subject.destination.frontend
+    if not subject.may_convert or not verdicts(subject):
+        return to_json((Verdict(ROUTES[0], None, reason=_not_tried(subject, found, asks)),), frontend)
+    return to_json(
+        verdicts(subject), frontend, destination_of(subject).alternatives(subject, _faults(subject, rules, found), end)
+    )
+
+
+def noted(subject: Subject, found: Verification, end: float) -> Verification:
+    """A verification of a model that does not convert, with a note on what converts it."""
+    if found.verdict != NOT_CONVERTED or not verdicts(subject):
+        return found
+    ways = destination_of(subject).alternatives(subject, end=end)
+    told = alternatives(to_json(verdicts(subject), subject.destination.frontend, ways))
+    return replace(found, notes=(*found.notes, *told))
+
+
+def _faults(subject: Subject, rules: Mapping[str, Rule], found: Sequence[Diagnostic]) -> list[Fault]:
+    """The findings by which the destination converts a model into something else."""
+    destination = destination_of(subject)
+    faults = [
+        Fault(finding.code, finding.operator, destination.faults(finding, rules[finding.code].silent_by(finding)))
+        for finding in found
+        if finding.code in rules
+    ]
+    return [fault for fault in faults if fault.routes]
+
+
+def _not_tried(subject: Subject, found: Sequence[Diagnostic], asks: Callable[[nn.Module], str]) -> str:
+    if subject.inputs is None:
+        return asks(subject.model)
+    if not subject.has_values:
+        return "its parameters have no values"
+    codes = ", ".join(dict.fromkeys(finding.code for finding in found if finding.code in ("SHP008", "LNT003")))
+    return "the model does not run" + (f": {codes}" if codes else "")
