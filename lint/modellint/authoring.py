@@ -12,17 +12,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from modellint.data import operator_lookup
     from modellint.destinations.coreml.facts import coreml
-    from modellint.nn.text import custom_prelu_text
-    from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity
+    from modellint.live.capture import records
+    from modellint.live.capture.provenance import Reach, facts_in
+    from modellint.live.capture.records import Failure, Operator, Run, TensorFact
+    from modellint.live.capture.scalar_operands import ScalarOperand
+    from modellint.live.checkpoint_comparison import Comparison, Renaming, Shape
+    from modellint.live.held_attributes import HeldAttribute
+    from modellint.live.model_facts import LiveModel
+    from modellint.live.subject import Entry, State
+    from modellint.live.unregistered_state import Held
+    from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Place, Severity
     from modellint.results.operator_support import Hint
+    from modellint.results.verdict import Blocker
     from modellint.rule import Feature, Rule, Trigger
     from modellint.settings import Destination
     from modellint.source.cst_facts import CstFile
     from modellint.source.domains.masks import is_mask
-    from modellint.source.domains.number_types import FLOAT16, INT32
     from modellint.source.domains.operator_sets import operators
     from modellint.source.domains.tensor_origins import tensors_in
-    from modellint.source.domains.tensors import Drawn, Limit, Opaque, Tensor
+    from modellint.source.domains.tensors import Drawn, Tensor
     from modellint.source.engine.abstract_values import (
         UNKNOWN,
         Argument,
@@ -31,25 +39,21 @@ if TYPE_CHECKING:
         Container,
         Instance,
         Method,
-        Named,
         Number,
-        SelfValue,
         Text,
         Value,
         alternatives,
-        leaves,
     )
     from modellint.source.engine.calls import Arguments
     from modellint.source.engine.class_facts import Attribute, Hidden, ModuleClass
     from modellint.source.engine.class_state import Binding
     from modellint.source.engine.code_facts import Code
     from modellint.source.engine.recorded_operations import Call, Loop, Operation, Question, Write
-    from modellint.source.project.index import Project
-    from modellint.source.project.symbols import ClassRef, External, Imported, IndexedFile, dotted_name
+    from modellint.source.project.symbols import ClassRef, External, Imported, dotted_name
     from modellint.source.syntax.ast_walk import called_name, mentioned_in, of_kind, once, parents_in, walk
-    from modellint.source.syntax.rewriter import Rewriter
 
     OperatorSupport = operator_lookup.Operator
+    LiveCall = records.Call
 
 __all__ = [  # noqa: RUF022
     # What a rule is, what wakes it, and what it answers with.
@@ -60,6 +64,7 @@ __all__ = [  # noqa: RUF022
     "Feature",
     "Fix",
     "Hint",
+    "Place",
     "Rule",
     "Severity",
     "Trigger",
@@ -83,30 +88,22 @@ __all__ = [  # noqa: RUF022
     "Container",
     "Drawn",
     "Instance",
-    "Limit",
     "Method",
-    "Named",
     "Number",
-    "Opaque",
-    "SelfValue",
     "Tensor",
     "Text",
     "UNKNOWN",
     "Value",
     "alternatives",
     "is_mask",
-    "leaves",
     "tensors_in",
     # Names and files of the project.
     "ClassRef",
     "External",
     "Imported",
-    "IndexedFile",
-    "Project",
     "dotted_name",
     # Syntax trees, and edits of text.
     "CstFile",
-    "Rewriter",
     "called_name",
     "mentioned_in",
     "of_kind",
@@ -114,38 +111,57 @@ __all__ = [  # noqa: RUF022
     "parents_in",
     "walk",
     # What is known of torch, of number types and of Core ML.
-    "FLOAT16",
-    "INT32",
     "OperatorSupport",
     "coreml",
-    "custom_prelu_text",
     "operators",
+    # A live model, and what a run of it showed.
+    "Blocker",
+    "Comparison",
+    "Entry",
+    "Failure",
+    "Held",
+    "HeldAttribute",
+    "LiveCall",
+    "LiveModel",
+    "Operator",
+    "Reach",
+    "Renaming",
+    "Run",
+    "ScalarOperand",
+    "Shape",
+    "State",
+    "TensorFact",
+    "facts_in",
 ]
 _HOMES = {
     "rule": "Feature Rule Trigger",
     "results.operator_support": "Hint",
-    "results.diagnostic": "Applicability Diagnostic Edit Fix Severity",
+    "results.diagnostic": "Applicability Diagnostic Edit Fix Place Severity",
     "settings": "Destination",
     "source.engine.class_facts": "Attribute Hidden ModuleClass",
     "source.engine.class_state": "Binding",
     "source.engine.code_facts": "Code",
     "source.engine.calls": "Arguments",
     "source.engine.recorded_operations": "Call Loop Operation Question Write",
-    "source.engine.abstract_values": "Argument ClassValue Const Container Instance Method Named "
-    "Number SelfValue Text UNKNOWN Value alternatives leaves",
-    "source.domains.tensors": "Drawn Limit Opaque Tensor",
+    "source.engine.abstract_values": "Argument ClassValue Const Container Instance Method Number Text UNKNOWN Value alternatives",
+    "source.domains.tensors": "Drawn Tensor",
     "source.domains.tensor_origins": "tensors_in",
     "source.domains.masks": "is_mask",
-    "source.project.index": "Project",
-    "source.project.symbols": "ClassRef External Imported IndexedFile dotted_name",
+    "source.project.symbols": "ClassRef External Imported dotted_name",
     "source.cst_facts": "CstFile",
     "source.syntax.ast_walk": "called_name mentioned_in of_kind once parents_in walk",
-    "source.syntax.rewriter": "Rewriter",
     "source.domains.operator_sets": "operators",
-    "source.domains.number_types": "FLOAT16 INT32",
     "destinations.coreml.facts": "coreml",
     "data.operator_lookup": "Operator=OperatorSupport",
-    "nn.text": "custom_prelu_text",
+    "live.model_facts": "LiveModel",
+    "live.subject": "Entry State",
+    "live.held_attributes": "HeldAttribute",
+    "live.unregistered_state": "Held",
+    "live.capture.records": "Call=LiveCall Failure Operator Run TensorFact",
+    "live.capture.provenance": "Reach facts_in",
+    "live.capture.scalar_operands": "ScalarOperand",
+    "live.checkpoint_comparison": "Comparison Renaming Shape",
+    "results.verdict": "Blocker",
 }
 """The module of the machine that defines each name; ``name=other`` is called ``other`` here."""
 _FOUND_IN = {

@@ -141,7 +141,7 @@ class Rule:
     """Base of all rules.
 
     ``source(self, subject)`` is annotated with the fact it asks about (``ModuleClass``, …) and yields
-    diagnostics made by the subject; ``live(self, subject)`` is asked once about every live model (a ``Subject``). A rule has
+    diagnostics made by the subject; ``live(self, subject)`` is asked once about every live model (a ``LiveModel``). A rule has
     one of them or both. Rules hold no state: one instance serves every file.
     """
 
@@ -270,7 +270,7 @@ class Registration(NamedTuple):
 
 
 _SOURCE_FACTS = ("ModuleClass", "Code")
-_LIVE_FACTS = ("Subject",)
+_LIVE_FACTS = ("LiveModel",)
 _FACTS_COME_FROM = ("", "authoring", "modellint.authoring")
 _NODES_COME_FROM = ("cst", "libcst")
 

@@ -45,7 +45,7 @@ def check(signature: str, imports: str = FUTURE) -> Result:
         ("source(self, code)", "`code` has no annotation"),
         ("source(self)", "it takes none"),
         ("source(self, code: Code, file: CstFile)", "it is handed one argument, and takes 2"),
-        ("source(self, subject: Subject)", "it is `Subject`"),
+        ("source(self, model: LiveModel)", "it is `LiveModel`"),
         ("source(self, node: cst.Cal, file: CstFile)", "libcst has no node `Cal`"),
         ("source(self, node: cst.Call)", "with a node it is handed `file: CstFile`, too"),
         ("source(self, node: cst.Call | Code, file: CstFile)", "it is `cst.Call | Code`"),
@@ -59,7 +59,9 @@ def test_misread_annotation_is_an_error(signature: str, said: str) -> None:
     assert done.exit_code == 2
     assert "odd.py: XYZ001 (Odd) would never be asked" in done.output
     assert said in done.output
-    method, fact = ("`live`", "`Subject`") if signature.startswith("live") else ("`source`", "`ModuleClass` or `Code`")
+    method, fact = (
+        ("`live`", "`LiveModel`") if signature.startswith("live") else ("`source`", "`ModuleClass` or `Code`")
+    )
     assert f"the argument of {method} must be annotated with {fact} of modellint.authoring" in done.output
 
 
@@ -75,7 +77,7 @@ def test_misread_annotation_is_an_error(signature: str, said: str) -> None:
         ("source(self, node: Union[cst.Call, cst.Name], file: CstFile)", FUTURE),
         ("source(self, node: Call, file: CstFile)", FUTURE + "\nfrom libcst import Call"),
         ("source(self, node: cst.Call | cst.Name, file: object)", "import libcst as cst"),
-        ("live(self, subject: Subject)", FUTURE),
+        ("live(self, subject: LiveModel)", FUTURE),
     ],
 )
 def test_facts_and_nodes_are_understood(signature: str, imports: str) -> None:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Applicability, Diagnostic, Fix, Instance, Rule, Severity, alternatives
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.capture.records import Run
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel, Run
 
 _ABSENT = (
     r"not compiled with CUDA|not linked with support for (?:cuda|mps|xpu)|No CUDA GPUs|no NVIDIA driver|"
@@ -123,18 +121,14 @@ class HardCodedDevice(Rule):
                 advice="Take the device of an input, or register constants as buffers",
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the state where it is, and the run where it put tensors."""
-        from modellint.live.capture.run import captured_run
-
         yield from self._spread(subject)
-        run = captured_run(subject)
+        run = subject.run
         if run is not None:
             yield from self._moved(subject, run)
 
-    def _spread(self, subject: Subject) -> Iterator[Diagnostic]:
-        from modellint.live.code.attribute_binding import binding_of
-
+    def _spread(self, subject: LiveModel) -> Iterator[Diagnostic]:
         devices = Counter(str(state.tensor.device) for state in subject.state if not state.tensor.is_meta)
         if len(devices) < 2:
             return
@@ -146,13 +140,15 @@ class HardCodedDevice(Rule):
                     self,
                     f"the {state.kind} `{state.attribute}` is on {device}, most of the model on {most}",
                     modules=[name.rpartition(".")[0] for name in state.names],
-                    **binding_of(subject, state.name).keywords(),
+                    **subject.binding(state.name).keywords(),
                 )
 
-    def _moved(self, subject: Subject, run: Run) -> Iterator[Diagnostic]:
-        from modellint.live.capture.provenance import facts_in, inputs_of
+    def _moved(self, subject: LiveModel, run: Run) -> Iterator[Diagnostic]:
+        from modellint.authoring import facts_in
 
-        usual = {_kind(fact.device) for fact in inputs_of(run)} | {state.tensor.device.type for state in subject.state}
+        usual = {_kind(fact.device) for fact in subject.input_facts} | {
+            state.tensor.device.type for state in subject.state
+        }
         usual |= {"meta", *({"cpu"} if usual <= {"meta"} else ())}
         for call in run.calls:
             known = usual | {_kind(fact.device) for fact in facts_in((call.arguments, call.keywords))}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Diagnostic, Rule, Severity, coreml
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 _BREAKS = (2, 4)
 _BROKEN = (9,)
@@ -53,7 +53,7 @@ class NumpyTooNew(Rule):
     severity = Severity.ERROR
     live_needs = "environment"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Compare two versions."""
         numpy, coremltools = coreml.installed("numpy"), coreml.installed("coremltools")
         if numpy is None or coremltools is None:

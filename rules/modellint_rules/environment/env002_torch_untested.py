@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Diagnostic, Rule, Severity, coreml
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 
 class TorchUntested(Rule):
@@ -48,7 +48,7 @@ class TorchUntested(Rule):
     severity = Severity.INFO
     live_needs = "environment"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Compare two versions."""
         torch, coremltools, tested = (
             coreml.installed("torch"),

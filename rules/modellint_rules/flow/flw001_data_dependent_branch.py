@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Const, Diagnostic, Drawn, Rule, Severity, Tensor, Trigger, alternatives, walk
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code, Question
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel, Question
 
 
 class DataDependentBranch(Rule):
@@ -116,11 +115,9 @@ class DataDependentBranch(Rule):
                     advice=f"Write `torch.{call.method}imum`, or `clamp`",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        from modellint.live.capture.tensor_to_python import concretizations
-
-        for asked in concretizations(subject):
+        for asked in subject.concretizations:
             if asked.kind == "branch":
                 yield subject.finding(
                     self,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Diagnostic, Drawn, Rule, Severity, Trigger, Value, alternatives, walk
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class TensorToPython(Rule):
@@ -96,11 +95,9 @@ class TensorToPython(Rule):
                 advice=_ADVICE,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        from modellint.live.capture.tensor_to_python import concretizations
-
-        for asked in concretizations(subject):
+        for asked in subject.concretizations:
             if asked.kind == "number":
                 spelled = f"{asked.method.strip('_')}(…)" if asked.method.startswith("__") else f".{asked.method}()"
                 yield subject.finding(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Diagnostic, Rule, Severity, Trigger, tensors_in, walk
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class NumpyInForward(Rule):
@@ -90,11 +89,9 @@ class NumpyInForward(Rule):
             severity = code.severity_at(self.severity, call.node, call.function)
             yield code.finding(self, call.node, message, severity=severity, statement=call.statement)
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        from modellint.live.capture.tensor_to_python import concretizations
-
-        for asked in concretizations(subject):
+        for asked in subject.concretizations:
             if asked.kind == "array":
                 yield subject.finding(
                     self,

@@ -21,8 +21,7 @@ from modellint.authoring import (
 )
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code, Loop, Question
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel, Loop, Question
 
 
 class LoopOverTensorLength(Rule):
@@ -120,11 +119,9 @@ class LoopOverTensorLength(Rule):
                     statement=question.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Run the model on larger inputs, and look for loops that take more turns."""
-        from modellint.live.capture.loop_iterations import long_loops
-
-        for loop in long_loops(subject):
+        for loop in subject.long_loops:
             yield subject.finding(
                 self,
                 "This loop is as long as a tensor: it is unrolled for the sample input's size",

@@ -11,8 +11,7 @@ from modellint.authoring import Applicability, Diagnostic, Fix, Instance, Rule, 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.authoring import Code, Value
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Value
 
 _WRAPPERS = {
     "torch.nn.DataParallel": "DataParallel",
@@ -112,10 +111,8 @@ class WrappedModule(Rule):
                 fix=fix,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every module what it is."""
-        from modellint.live.code.attribute_binding import binding_of
-
         for entry in subject.modules:
             wrapper, inner = _wrapping(entry.module)
             if wrapper:
@@ -125,7 +122,7 @@ class WrappedModule(Rule):
                     severity=Severity.ERROR,
                     modules=entry.paths,
                     advice=f"export what is inside, `{inner}`" if inner else "export a model that is not compiled",
-                    **binding_of(subject, entry.path).keywords(),
+                    **subject.binding(entry.path).keywords(),
                 )
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, Trigger, operators
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code, Value
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel, Value
 
 
 _PLACES = {**operators.training_by_default, **operators.evaluating_by_default}
@@ -104,11 +103,9 @@ class DropoutAlwaysOn(Rule):
                     statement=call.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every functional dropout of a run in evaluation mode for its mode."""
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
+        run = subject.run
         if run is None:
             return
         # A layer in training mode is MOD001's.

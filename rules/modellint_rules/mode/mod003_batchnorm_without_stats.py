@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Const, Diagnostic, Rule, Severity, Trigger, alternatives
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class BatchNormWithoutStats(Rule):
@@ -87,11 +86,9 @@ class BatchNormWithoutStats(Rule):
                     statement=call.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every batch normalization for its mean."""
         from torch.nn.modules.batchnorm import _BatchNorm
-
-        from modellint.live.code.attribute_binding import binding_of
 
         for entry in subject.modules:
             if isinstance(entry.module, _BatchNorm) and entry.module.running_mean is None:
@@ -99,7 +96,7 @@ class BatchNormWithoutStats(Rule):
                     self,
                     f"`{type(entry.module).__name__}` keeps no running statistics: it uses those of the batch in evaluation too",
                     modules=entry.paths,
-                    **binding_of(subject, entry.path).keywords(),
+                    **subject.binding(entry.path).keywords(),
                 )
 
 

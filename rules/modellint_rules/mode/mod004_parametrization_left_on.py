@@ -12,8 +12,7 @@ from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.authoring import Call, Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class ParametrizationLeftOn(Rule):
@@ -100,10 +99,8 @@ class ParametrizationLeftOn(Rule):
                     advice=f"Take it off before the export with `{_PUT_ON[call.name]}`",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every module which of its tensors are computed."""
-        from modellint.live.code.attribute_binding import binding_of
-
         for entry in subject.modules:
             for tensor, how, removal in _computed(entry.module):
                 yield subject.finding(
@@ -111,7 +108,7 @@ class ParametrizationLeftOn(Rule):
                     f"`{tensor}` is computed anew in every call, by {how}",
                     modules=entry.paths,
                     advice=f"take it off before the export with `{removal}`",
-                    **binding_of(subject, entry.path).keywords(),
+                    **subject.binding(entry.path).keywords(),
                 )
 
 

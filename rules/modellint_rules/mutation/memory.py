@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Instance, Opaque, Tensor, Value, alternatives, is_mask, once, operators
+from modellint.authoring import Const, Tensor, Value, alternatives, is_mask, once, operators
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Write
@@ -151,14 +151,9 @@ def is_called_mask(write: Write, value: Value, node: ast.expr) -> bool:
     alone = place is not None and len(indices(place)) == 1
     unseen = alone and all(part.is_tensor for part in alternatives(write.target))
     return all(
-        isinstance(part, Tensor) or (isinstance(part, Const) and part.value is None) or (unseen and is_unseen(part))
+        isinstance(part, Tensor) or (isinstance(part, Const) and part.value is None) or (unseen and part.is_unseen)
         for part in parts
     )
-
-
-def is_unseen(value: Value) -> bool:
-    """Whether nothing is known of a value."""
-    return type(value) in (Value, Opaque, Instance) and getattr(value, "kind", "unresolved") == "unresolved"
 
 
 def _compares(node: ast.expr) -> bool:

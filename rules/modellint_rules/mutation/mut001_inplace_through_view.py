@@ -23,8 +23,7 @@ from modellint.authoring import (
 from modellint_rules.mutation.memory import bases, changes, indices, item_of, may_be_copy
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class InplaceThroughView(Rule):
@@ -135,19 +134,15 @@ class InplaceThroughView(Rule):
                     fix=_assigned(code, write),
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run which writes a traced model loses."""
-        from modellint.live.capture.inplace_writes import lost_writes
-        from modellint.live.capture.item_assignments import item_assignments
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
+        run = subject.run
         if run is None or subject.destination.frontend == "export":
             return
-        items = list(item_assignments(run))
+        items = list(subject.item_assignments)
         # Those are MUT002's and MUT003's.
         mixed = {item.call.place for item in items if item.is_mixed and (item.tensors or item.masks)}
-        for lost in lost_writes(subject):
+        for lost in subject.lost_writes:
             if lost.operator.name == "aten::index_put_" and lost.place in mixed:
                 continue
             name = lost.operator.name.rpartition("::")[2]

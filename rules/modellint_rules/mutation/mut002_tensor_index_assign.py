@@ -23,8 +23,7 @@ from modellint.authoring import (
 from modellint_rules.mutation.memory import indices, is_called_mask, item_writes
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class TensorIndexAssign(Rule):
@@ -114,13 +113,10 @@ class TensorIndexAssign(Rule):
                 fix=_fix(code, write, place),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
-        from modellint.live.capture.item_assignments import item_assignments
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
-        for item in () if run is None or subject.destination.frontend == "export" else item_assignments(run):
+        run = subject.run
+        for item in () if run is None or subject.destination.frontend == "export" else subject.item_assignments:
             if item.tensors and not item.masks and item.is_mixed:
                 yield subject.finding(
                     self,

@@ -19,11 +19,10 @@ from modellint.authoring import (
     operators,
     walk,
 )
-from modellint_rules.mutation.memory import indices, is_called_mask, is_unseen, item_writes
+from modellint_rules.mutation.memory import indices, is_called_mask, item_writes
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class MaskAssign(Rule):
@@ -110,13 +109,10 @@ class MaskAssign(Rule):
                 fix=_fix(code, readings, place) if alone else None,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
-        from modellint.live.capture.item_assignments import item_assignments
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
-        for item in () if run is None else item_assignments(run):
+        run = subject.run
+        for item in () if run is None else subject.item_assignments:
             if not item.masks:
                 continue
             alone = not item.is_mixed or subject.destination.frontend == "export"
@@ -163,7 +159,7 @@ def _is_selected(write: Write, place: ast.Subscript) -> bool:
 def _is_masked(write: Write, place: ast.Subscript) -> bool:
     targets = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
     if write.how != "augmented" and not all(
-        not part.registered if isinstance(part, Tensor) else is_unseen(part) for part in targets
+        not part.registered if isinstance(part, Tensor) else part.is_unseen for part in targets
     ):
         return False
     return any(

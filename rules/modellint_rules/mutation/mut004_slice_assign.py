@@ -21,8 +21,7 @@ from modellint.authoring import (
 from modellint_rules.mutation.memory import changes, indices, item_of
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class SliceAssign(Rule):
@@ -106,13 +105,10 @@ class SliceAssign(Rule):
                     fix=_fix(code, write, place),
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
-        from modellint.live.capture.item_assignments import item_assignments
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
-        for item in () if run is None else item_assignments(run):
+        run = subject.run
+        for item in () if run is None else subject.item_assignments:
             if not item.masks and not item.tensors and not item.is_behind_dots:
                 yield subject.finding(
                     self,

@@ -12,8 +12,7 @@ from modellint_rules.mutation.memory import changes, is_filled_once
 from modellint_rules.mutation.running import buffers, written_buffer
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class BufferMutatedWithoutState(Rule):
@@ -120,11 +119,9 @@ class BufferMutatedWithoutState(Rule):
                 statement=write.statement,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run which buffers it changes, and later runs whether that matters."""
-        from modellint.live.capture.state_changes import state_changes
-
-        for change in state_changes(subject):
+        for change in subject.state_changes:
             lasts = change.of_data or change.of_old
             # A buffer that is moved or made anew, to no effect, is one that the program may hold as it is.
             if change.kind == "attribute" or not (change.in_place or (lasts and change.matters is not False)):

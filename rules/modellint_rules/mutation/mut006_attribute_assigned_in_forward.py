@@ -22,8 +22,7 @@ from modellint.authoring import (
 from modellint_rules.mutation.memory import is_filled_once
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class AttributeAssignedInForward(Rule):
@@ -118,11 +117,9 @@ class AttributeAssignedInForward(Rule):
                 statement=write.statement,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask later runs whether what a run leaves in attributes matters."""
-        from modellint.live.capture.state_changes import state_changes
-
-        for change in state_changes(subject):
+        for change in subject.state_changes:
             if change.kind == "attribute" and (change.matters or (change.matters is None and change.of_old)):
                 yield subject.finding(
                     self,

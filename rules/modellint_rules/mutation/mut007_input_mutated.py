@@ -24,8 +24,7 @@ from modellint.authoring import (
 from modellint_rules.mutation.memory import changes, may_be_copy
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class InputMutated(Rule):
@@ -117,13 +116,10 @@ class InputMutated(Rule):
                 fix=_fix(code, forward, name),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run whether it writes to the model's own inputs."""
-        from modellint.live.capture.inplace_writes import input_writes
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
-        for name, write in () if run is None else input_writes(subject, run):
+        run = subject.run
+        for name, write in () if run is None else subject.input_writes:
             yield subject.finding(
                 self,
                 f"This changes `{name}`, an input of the model, in place: inputs of a Core ML model are immutable",

@@ -10,8 +10,7 @@ from modellint.authoring import Diagnostic, Fix, Rule, Severity, walk
 from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class BufferUpdatedInEval(Rule):
@@ -107,11 +106,9 @@ class BufferUpdatedInEval(Rule):
                 fix=_fix(code, update.write),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run which buffers it changes, and of what it computes their values."""
-        from modellint.live.capture.state_changes import state_changes
-
-        for change in state_changes(subject):
+        for change in subject.state_changes:
             if change.kind == "buffer" and change.of_data and change.of_old and change.is_statistic:
                 yield subject.finding(
                     self,

@@ -10,8 +10,7 @@ from modellint.authoring import Diagnostic, Fix, Rule, Severity, Tensor, Value, 
 from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Write
     from modellint_rules.mutation.running import Update
 
 
@@ -103,11 +102,9 @@ class BufferKeepsGraph(Rule):
                 fix=_fix(code, update),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Run the model once in training mode, and look at what its buffers hold then."""
-        from modellint.live.capture.retained_graphs import kept_graphs
-
-        for kept in kept_graphs(subject):
+        for kept in subject.kept_graphs:
             yield subject.finding(
                 self,
                 f"`self.{kept.attribute}` is updated from tensors that need gradients: it keeps the graph of every step",

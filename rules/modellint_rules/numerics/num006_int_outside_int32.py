@@ -6,12 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import INT32, Diagnostic, Limit, Rule, Severity, Tensor, Trigger, alternatives, called_name
+from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, alternatives, called_name, coreml
 from modellint_rules.numerics.written import FACTOR, FILL, FLOOR, TERM, is_of_data, meetings
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel
     from modellint_rules.numerics.written import Meeting
 
 
@@ -80,7 +79,9 @@ class IntOutsideInt32(Rule):
         said: set[ast.AST] = set()
         for meeting in meetings(code):
             numbers = meeting.known() or []
-            outside = all(type(one) is int and not INT32.smallest <= one <= INT32.largest for one in numbers)
+            outside = all(
+                type(one) is int and not coreml.int32.smallest <= one <= coreml.int32.largest for one in numbers
+            )
             if outside and meeting.node not in said and _is_whole(meeting):
                 said.add(meeting.node)
                 yield code.finding(
@@ -91,22 +92,17 @@ class IntOutsideInt32(Rule):
                     advice=_ADVICE,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every whole number that meets a tensor in the run for its size, and those that buffers hold."""
-        from modellint.live.capture.provenance import state_read
-        from modellint.live.capture.run import captured_run
-        from modellint.live.capture.scalar_operands import FACTOR, FILL, TERM, numbers_met
-        from modellint.live.code.attribute_binding import binding_of
-
-        run = captured_run(subject)
+        run = subject.run
         if run is None:
             return
-        for met in numbers_met(run):
+        for met in subject.scalar_operands:
             number = met.number
             if (
                 met.how in (FILL, TERM, FACTOR)
                 and type(number) is int
-                and not INT32.smallest <= number <= INT32.largest
+                and not coreml.int32.smallest <= number <= coreml.int32.largest
                 and "int" in met.dtype
             ):
                 yield subject.finding(
@@ -116,24 +112,24 @@ class IntOutsideInt32(Rule):
                     modules=[met.call.module],
                     advice=_ADVICE,
                 )
-        read = state_read(run) if subject.has_values else frozenset()
+        read = subject.state_read if subject.has_values else frozenset()
         for state in subject.state:
             if str(state.tensor.dtype) != "torch.int64" or read.isdisjoint(state.names) or not state.tensor.numel():
                 continue
             low, high = (int(end) for end in state.tensor.aminmax())
-            if low < INT32.smallest or high > INT32.largest:
-                number = high if high > INT32.largest else low
+            if low < coreml.int32.smallest or high > coreml.int32.largest:
+                number = high if high > coreml.int32.largest else low
                 yield subject.finding(
                     self,
                     f"the {state.kind} `{state.attribute}` holds {number}, which is outside of int32: Core ML narrows it without a word",
                     modules=[name.rpartition(".")[0] for name in state.names],
-                    **binding_of(subject, state.name).keywords(),
+                    **subject.binding(state.name).keywords(),
                 )
 
 
 def _narrowed(number: float) -> float:
     """What Core ML makes of a number outside of int32."""
-    return INT32.largest if number > 0 else INT32.smallest
+    return coreml.int32.largest if number > 0 else coreml.int32.smallest
 
 
 _ADVICE = "Write a number that int32 holds: where only the remainder of a division counts, the remainder of the number does too"
@@ -150,7 +146,7 @@ def _is_whole(meeting: Meeting) -> bool:
     met = [value for value in meeting.met() if value not in meeting.numbers]
     if meeting.how in (TERM, FACTOR, FLOOR) and not any(map(is_of_data, met)):
         return False
-    limits = [part for value in meeting.numbers for part in alternatives(value) if isinstance(part, Limit)]
+    limits = [part for value in meeting.numbers for part in alternatives(value) if part.is_told_by_type]
     return bool(limits) or any(isinstance(part, Tensor) and _holds_ints(part) for part in met)
 
 

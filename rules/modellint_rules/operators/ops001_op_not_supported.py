@@ -10,8 +10,7 @@ from modellint_rules.operators.apis import calls_in_forward, shown, signs_in_for
 from modellint_rules.operators.conversions import FAST_PATH, PYTHON, coremltools
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Destination, OperatorSupport
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
     from modellint_rules.operators.apis import Use
 
 
@@ -137,11 +136,9 @@ class OpNotSupported(Rule):
                 operator=f"aten::{sign.kind}",
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the dry run for operators without a converter."""
-        from modellint.live.conversion import blockers
-
-        for blocker, capture in blockers(subject, "missing"):
+        for blocker, capture in subject.blockers("missing"):
             if blocker.operator is None or blocker.operator == PYTHON or blocker.operator in FAST_PATH:
                 continue
             yield subject.finding(

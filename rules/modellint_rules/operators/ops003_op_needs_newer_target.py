@@ -9,8 +9,7 @@ from modellint.authoring import Diagnostic, Rule, Severity, coreml
 from modellint_rules.operators.apis import calls_in_forward, shown
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Destination, OperatorSupport
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
     from modellint_rules.operators.apis import Use
 
 
@@ -104,12 +103,10 @@ class OpNeedsNewerTarget(Rule):
                 operator=row.kind,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the dry run for what a newer target would convert."""
-        from modellint.live.conversion import blockers
-
         target = subject.destination.target
-        for blocker, _ in blockers(subject, "target"):
+        for blocker, _ in subject.blockers("target"):
             yield subject.finding(
                 self,
                 f"`{blocker.operator}` converts for {_shown(blocker.detail)} and newer; the deployment target is {target}",

@@ -26,10 +26,7 @@ from modellint.authoring import (
 if TYPE_CHECKING:
     import torch
 
-    from modellint.authoring import Call, Code, IndexedFile
-    from modellint.live.capture.records import Call as LiveCall
-    from modellint.live.subject import Subject
-    from modellint.results.verdict import Blocker
+    from modellint.authoring import Blocker, Call, Code, LiveCall, LiveModel
 
 
 class PReLUPerChannel(Rule):
@@ -132,7 +129,7 @@ class PReLUPerChannel(Rule):
 
         for readings in code.calls:
             call = readings[0]
-            if not all(_is_per_channel(reading) for reading in readings) or not _is_named(call.node.func, code.file):
+            if not all(_is_per_channel(reading) for reading in readings) or not _is_named(code, call.node.func):
                 continue
             ranks = _rank_beside(call, code) or _rank_in_forward(call, code)
             text = code.rewriter.of(call.node)
@@ -147,12 +144,9 @@ class PReLUPerChannel(Rule):
             fix = custom_prelu(code, call, applicability)
             yield code.finding(self, call.node, message, severity=severity, fix=fix, statement=call.statement)
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every call of `prelu` for its slopes, and for the rank of its input."""
-        from modellint.live.capture.run import captured_run
-        from modellint.live.code.attribute_binding import binding_of
-
-        run = captured_run(subject)
+        run = subject.run
         if run is None:
             return
         refused = _refused(subject)
@@ -176,7 +170,7 @@ class PReLUPerChannel(Rule):
                 + " only",
                 modules=[call.module],
                 advice=_ADVICE,
-                **(binding_of(subject, call.module).keywords() if is_layer else {"at": call.place}),
+                **(subject.binding(call.module).keywords() if is_layer else {"at": call.place}),
             )
         for blocker in refused or ():
             # A call that the run did not come to, or that goes past torch's functions.
@@ -201,12 +195,9 @@ def _accepted() -> tuple[str, frozenset[int]]:
     return version, frozenset({4} if coreml.release(version) <= (9,) else {2, 3, 4})
 
 
-def _refused(subject: Subject) -> tuple[Blocker, ...] | None:
+def _refused(subject: LiveModel) -> tuple[Blocker, ...] | None:
     """Where the route that counts refuses slopes; None where no route has been tried as far as there."""
-    from modellint.live.conversion import verdicts
-    from modellint.results.verdict import choose
-
-    verdict = choose(verdicts(subject), subject.destination.frontend)
+    verdict = subject.verdict
     if verdict is None or verdict.convertible is None:
         return None
     found = tuple(one for one in verdict.blockers if one.refuses_slopes)
@@ -221,7 +212,7 @@ def _differ(slopes: torch.Tensor | None, call: LiveCall, refused: Iterable[Block
     return any(one.place == call.place for one in refused)
 
 
-def _layers_at(subject: Subject, path: str) -> tuple[str, ...]:
+def _layers_at(subject: LiveModel, path: str) -> tuple[str, ...]:
     """All paths of the `nn.PReLU` that is registered at one; none for anything else."""
     from torch import nn
 
@@ -252,10 +243,10 @@ def _is_per_channel(call: Call) -> bool:
     )
 
 
-def _is_named(function: ast.expr, file: IndexedFile) -> bool:
+def _is_named(code: Code, function: ast.expr) -> bool:
     """Whether an expression says `PReLU`, not a name that stands for it."""
     if isinstance(function, ast.Name):
-        bound = file.names.get(function.id)
+        bound = code.file.names.get(function.id)
         if bound is None:
             return function.id == "PReLU"
         return all(isinstance(one, Imported) and one.name == "PReLU" for one in bound)

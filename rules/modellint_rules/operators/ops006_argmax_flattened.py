@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, Tensor, Value, alternatives
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.capture.records import Call as LiveCall
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveCall, LiveModel
 
 
 class ArgmaxFlattened(Rule):
@@ -99,11 +97,9 @@ class ArgmaxFlattened(Rule):
                 operator=f"aten::{name}",
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every `argmax` for its dimension."""
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
+        run = subject.run
         for call in () if run is None else run.calls:
             name = call.name.rpartition(".")[2]
             if call.name in _NAMES and _is_over_all(call):

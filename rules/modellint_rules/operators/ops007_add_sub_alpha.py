@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, alternatives
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.capture.records import Call as LiveCall
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveCall, LiveModel
 
 
 class AddSubAlpha(Rule):
@@ -99,11 +97,9 @@ class AddSubAlpha(Rule):
                     operator=f"aten::{call.method}",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every addition and subtraction for its factor."""
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
+        run = subject.run
         for call in () if run is None else run.calls:
             name = call.name.rpartition(".")[2]
             rewrite = _REWRITES.get(name.removesuffix("_"))

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Container, Diagnostic, Rule, Severity, Tensor, Trigger, Value, alternatives, is_mask
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code
-    from modellint.live.capture.records import Operator
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel, Operator
 
 
 class MaskPlusIndex(Rule):
@@ -93,11 +91,9 @@ class MaskPlusIndex(Rule):
                     operator="aten::index",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask everything that is indexed for the types of its indices."""
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
+        run = subject.run
         for operator in () if run is None else run.operators:
             if operator.name == "aten::index" and _is_mixed(operator):
                 yield subject.finding(

@@ -22,8 +22,7 @@ from modellint.authoring import (
 from modellint_rules.operators.conversions import PYTHON
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class AutogradFunction(Rule):
@@ -123,11 +122,9 @@ class AutogradFunction(Rule):
                     operator=PYTHON,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look for calls of Python."""
-        from modellint.live.conversion import blockers
-
-        for blocker, capture in blockers(subject, "missing"):
+        for blocker, capture in subject.blockers("missing"):
             if blocker.operator == PYTHON:
                 yield subject.finding(
                     self,

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Diagnostic, Rule, Severity, called_name, parents_in, walk
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.capture.records import Operator, Run
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel, Operator, Run
 
 
 _RANDOM = frozenset(
@@ -143,11 +141,9 @@ class RandomOp(Rule):
                 operator=f"aten::{call.method}",
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every operator whether it is random, and follow what it draws to the outputs."""
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
+        run = subject.run
         if run is None:
             return
         others = {call.place for call in run.calls if "dropout" in call.name}
@@ -166,7 +162,7 @@ class RandomOp(Rule):
 
 
 def _is_used(operator: Operator, run: Run) -> bool:
-    from modellint.live.capture.provenance import Reach, facts_in
+    from modellint.authoring import Reach, facts_in
 
     tensors = {fact.tensor for fact in operator.outputs}
     storages = {fact.storage for fact in operator.outputs}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, External, Named, Tensor, Value, alternatives, coreml
+from modellint.authoring import Const, Tensor, Value, alternatives, coreml
 from modellint_rules.operators.refusal import ABSENT, Literal, Refusal
 from modellint_rules.operators.refusals import REFUSALS
 
@@ -80,10 +80,7 @@ def _hangs_on_input(use: Use) -> bool:
 
 def _name(value: Value) -> object:
     """The name of torch's that an argument is."""
-    match value:
-        case Named(symbol=External(name=name)):
-            return name
-    return ABSENT
+    return ABSENT if value.external_name is None else value.external_name
 
 
 def _tensor(value: Value) -> object:

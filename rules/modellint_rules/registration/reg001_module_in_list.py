@@ -10,8 +10,7 @@ from modellint_rules.registration.containers import LIST_METHODS, hiding, unseen
 from modellint_rules.registration.held_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
-    from modellint.authoring import ModuleClass
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel, ModuleClass
 
 
 class ModuleInList(Rule):
@@ -103,7 +102,7 @@ class ModuleInList(Rule):
                 fix=wrapped(cls, attribute, "module", "ModuleList", LIST_METHODS),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at what attributes hold by position."""
         for group, is_harmless in modules_in(subject, keyed=False):
             yield hidden_finding(subject, self, group, "modules", is_harmless=is_harmless)

@@ -10,8 +10,7 @@ from modellint_rules.registration.containers import DICT_METHODS, hiding, unseen
 from modellint_rules.registration.held_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
-    from modellint.authoring import ModuleClass
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel, ModuleClass
 
 
 class ModuleInDict(Rule):
@@ -90,7 +89,7 @@ class ModuleInDict(Rule):
                 fix=wrapped(cls, attribute, "module", "ModuleDict", DICT_METHODS),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at what attributes hold by name."""
         for group, is_harmless in modules_in(subject, keyed=True):
             yield hidden_finding(subject, self, group, "modules", is_harmless=is_harmless)

@@ -16,8 +16,7 @@ from modellint_rules.registration.plain_tensors import (
 )
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel
     from modellint_rules.registration.plain_tensors import Kept
 
 _MAKERS = (
@@ -112,7 +111,7 @@ class TensorNotBuffer(Rule):
                 fix=_fix(code, kept),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the plain tensors that forward is seen to read."""
         for group, tensors in tensors_in(subject):
             if not any(tensor.requires_grad for tensor in tensors):

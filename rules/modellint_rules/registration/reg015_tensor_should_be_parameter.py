@@ -11,8 +11,7 @@ from modellint_rules.registration.plain_tensors import bound_once, kept_tensors
 from modellint_rules.registration.reg006_tensor_not_buffer import TENSOR_WORDS
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel
     from modellint_rules.registration.plain_tensors import Kept
 
 
@@ -89,7 +88,7 @@ class TensorShouldBeParameter(Rule):
                     fix=_fix(code, kept),
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the plain tensors that ask for gradients and that forward is seen to read."""
         for group, tensors in tensors_in(subject):
             if any(tensor.requires_grad for tensor in tensors):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, operators, tensors_in
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel
 
 _LIMIT = 5
 _RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as", "unflatten"})
@@ -139,11 +138,9 @@ class RankAboveFive(Rule):
                 statement=statements.get(node),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the dry run where dimensions begin that coremltools' passes do not merge."""
-        from modellint.live.conversion import blockers
-
-        for blocker, _ in blockers(subject, "rank"):
+        for blocker, _ in subject.blockers("rank"):
             yield subject.finding(
                 self, blocker.message, at=blocker.place, modules=blocker.modules, operator=blocker.operator
             )

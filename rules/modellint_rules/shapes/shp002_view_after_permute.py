@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger, operators
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code
-    from modellint.live.capture.records import Call, TensorFact
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveCall, LiveModel, TensorFact
 
 _MOVING_ATTRIBUTES = (".T", ".mT", ".H", ".mH")
 _COPYING = frozenset(
@@ -111,11 +109,9 @@ class ViewAfterPermute(Rule):
                     statement=call.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every view of the run whether it was refused, or only just legal."""
-        from modellint.live.capture.run import captured_run
-
-        run = captured_run(subject)
+        run = subject.run
         if run is None:
             return
         # What `contiguous()` returns has any order where all but one dimension have size 1: it would copy for other sizes.
@@ -139,7 +135,7 @@ class ViewAfterPermute(Rule):
             yield subject.finding(self, message, at=failure.place, modules=[failure.module])
 
 
-def _is_lucky(call: Call) -> bool:
+def _is_lucky(call: LiveCall) -> bool:
     """Whether a view of permuted memory is legal only because a dimension that it merges has size 1."""
     if call.name not in ("torch.Tensor.view", "torch.Tensor.view_as") or not call.arguments or not call.outputs:
         return False

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Tensor, Trigger, alternatives
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class HardCodedSize(Rule):
@@ -103,17 +102,15 @@ class HardCodedSize(Rule):
                 fix=Fix("Leave the first size open", (edit,), Applicability.UNSAFE),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Run the model at the bounds of its flexible sizes."""
-        from modellint.live.inputs.size_trials import failures, is_written_out
-
         said = set()
-        for failure in failures(subject):
+        for failure in subject.resized_failures:
             method = (failure.function or failure.operator or "").replace("::", ".").rpartition(".")[2]
             sizes = failure.arguments[1:]
             if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
                 sizes = tuple(sizes[0])
-            if method not in ("view", "reshape", "expand") or not is_written_out(sizes) or failure.place in said:
+            if method not in ("view", "reshape", "expand") or not _is_written_out(sizes) or failure.place in said:
                 continue
             said.add(failure.place)
             yield subject.finding(
@@ -131,3 +128,9 @@ def _pins_batch(call: Call) -> bool:
     return given is not None and all(
         isinstance(part, Tensor) and (part.certain or part.shown) and part.batch is True for part in alternatives(given)
     )
+
+
+def _is_written_out(value: Any) -> bool:
+    """Whether sizes are numbers without exception, none of them left open."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    return bool(parts) and all(type(part) is int and part >= 0 for part in parts)

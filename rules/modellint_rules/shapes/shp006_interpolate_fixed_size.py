@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import Container, Diagnostic, Rule, Severity, Tensor, Value, alternatives
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class InterpolateFixedSize(Rule):
@@ -103,11 +102,9 @@ class InterpolateFixedSize(Rule):
                     advice="Write `scale_factor`, if the input is flexible",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every resampling of what has a flexible size for its own size."""
-        from modellint.live.inputs.size_trials import flexible_calls
-
-        for call in flexible_calls(subject, _FUNCTIONS):
+        for call in subject.flexible_calls(_FUNCTIONS):
             size = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("size")
             if size is not None:
                 name = call.name.rpartition(".")[2]

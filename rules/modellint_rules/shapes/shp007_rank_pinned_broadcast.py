@@ -23,9 +23,7 @@ from modellint.authoring import (
 )
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code, Value
-    from modellint.live.capture.records import Operator, TensorFact
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel, Operator, TensorFact, Value
 
 _RANKED = r"(?:Conv|Pool|BatchNorm|InstanceNorm|Dropout|Pad|conv|_pool|Transpose)\w*([123])d\Z"
 _NAMED_AFTER_RANK = r"[123]_?[dD](?![a-z])"
@@ -148,12 +146,11 @@ class RankPinnedBroadcast(Rule):
                 statement=call.statement,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Follow every reshaped parameter to what it meets."""
-        from modellint.live.capture.provenance import Reach, facts_in
-        from modellint.live.capture.run import captured_run
+        from modellint.authoring import Reach, facts_in
 
-        run = captured_run(subject)
+        run = subject.run
         if run is None:
             return
         parameters = {name for state in subject.state if state.kind == "parameter" for name in state.names}

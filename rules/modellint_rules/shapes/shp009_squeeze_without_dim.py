@@ -18,8 +18,7 @@ from modellint.authoring import (
 )
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class SqueezeWithoutDim(Rule):
@@ -110,16 +109,15 @@ class SqueezeWithoutDim(Rule):
                     statement=call.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every squeeze of the run what it dropped."""
-        from modellint.live.capture.provenance import Reach, inputs_of
-        from modellint.live.capture.run import captured_run
+        from modellint.authoring import Reach
 
-        run = captured_run(subject)
+        run = subject.run
         if run is None:
             return
         reach = Reach.of_inputs(run)
-        single = any(fact.rank > 1 and fact.shape[0] == 1 for fact in inputs_of(run))
+        single = any(fact.rank > 1 and fact.shape[0] == 1 for fact in subject.input_facts)
         for call in run.calls:
             if call.name not in ("torch.Tensor.squeeze", "torch.squeeze") or len(call.arguments) != 1 or call.keywords:
                 continue

@@ -10,8 +10,7 @@ from modellint.authoring import Const, Container, Diagnostic, Rule, Severity, Tr
 from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel
 
 
 class DictOutput(Rule):
@@ -97,21 +96,17 @@ class DictOutput(Rule):
                     advice="Return a tuple, or wrap the model for the export in a module that does",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the output what it is made of."""
-        from modellint.live.capture.outputs import parts_of
-        from modellint.live.capture.run import captured_run
-        from modellint.live.code.call_statements import returning
-
-        run = captured_run(subject)
+        run = subject.run
         if run is None or run.failure is not None:
             return
-        kinds = list(dict.fromkeys(part.type for part in parts_of(run.output) if part.kind == "dict"))
+        kinds = list(dict.fromkeys(part.type for part in subject.outputs if part.kind == "dict"))
         if kinds:
             yield subject.finding(
                 self,
                 f"the model returns a {', '.join(f'`{kind}`' for kind in kinds)}, which `torch.jit.trace` refuses",
-                at=returning(subject, _is_dict),
+                at=subject.returning(_is_dict),
             )
 
 

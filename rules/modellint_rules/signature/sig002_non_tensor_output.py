@@ -10,8 +10,7 @@ from modellint.authoring import Const, Container, Diagnostic, Drawn, Rule, Sever
 from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code
-    from modellint.live.subject import Subject
+    from modellint.authoring import Code, LiveModel
 
 
 class NonTensorOutput(Rule):
@@ -99,16 +98,12 @@ class NonTensorOutput(Rule):
                     advice="Return the tensors alone, or wrap the model for the export in a module that does",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the output what it is made of."""
-        from modellint.live.capture.outputs import parts_of
-        from modellint.live.capture.run import captured_run
-        from modellint.live.code.call_statements import returning
-
-        run = captured_run(subject)
+        run = subject.run
         if run is None or run.failure is not None:
             return
-        parts = list(parts_of(run.output))
+        parts = list(subject.outputs)
         kinds = list(dict.fromkeys(part.type for part in parts if part.kind == "other"))
         if kinds:
             named = ", ".join(kind if kind == "None" else f"a `{kind}`" for kind in kinds)
@@ -116,10 +111,10 @@ class NonTensorOutput(Rule):
             yield subject.finding(
                 self,
                 f"the model returns {named}{beside}; only tensors can be outputs",
-                at=returning(subject, _is_constant),
+                at=subject.returning(_is_constant),
             )
         elif not parts:
-            yield subject.finding(self, "the model returns no tensor", at=returning(subject, _is_constant))
+            yield subject.finding(self, "the model returns no tensor", at=subject.returning(_is_constant))
 
 
 def _is_constant(value: ast.expr | None) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modellint.data.number_types import FLOAT16, INT32
+
 if TYPE_CHECKING:
     from modellint.data.operator_lookup import Operator
 
@@ -13,6 +15,18 @@ class CoreML:
 
     A version is that of ``Destination.coremltools``: None stands for the newest that was released.
     """
+
+    float16 = FLOAT16
+    """The float16 in which it computes by default: ``smallest``, its smallest positive number, and ``largest``."""
+    int32 = INT32
+    """The int32 to which it narrows whole numbers."""
+
+    @staticmethod
+    def custom_prelu_text(nn_name: str = "nn", torch_name: str = "torch") -> str:
+        """The class statement of ``CustomPReLU``, which converts at every rank, for a file that calls ``torch.nn`` and ``torch`` so."""
+        from modellint.nn.text import custom_prelu_text
+
+        return custom_prelu_text(nn_name, torch_name)
 
     @staticmethod
     def operator(name: str, version: str | None) -> Operator | None:

@@ -156,6 +156,11 @@ class Opaque(Value):
     def __init__(self) -> None:
         self.dim = Dim.symbol()
 
+    @property
+    def is_unseen(self) -> bool:
+        """Nothing is known of it."""
+        return True
+
 
 class OpaqueNumber(Number):
     """An int whose value is not known, under a name."""
@@ -216,6 +221,11 @@ class Limit(Number):
         largest, tiniest, epsilon = _FLOATS.get(limits.dtype or "float32", (None, None, None))
         known = {"max": largest, "min": largest, "tiny": tiniest, "smallest_normal": tiniest, "eps": epsilon}.get(name)
         return None if known is None else cls(limits, -known if name == "min" else known)
+
+    @property
+    def is_told_by_type(self) -> bool:
+        """It is."""
+        return True
 
     @property
     def number(self) -> float:

@@ -118,6 +118,11 @@ class Call:
         return literal_sizes(self.node)
 
     @property
+    def is_of_self(self) -> bool:
+        """Whether it is a method of the module itself: `self.register_buffer(…)`."""
+        return isinstance(self.receiver, SelfValue)
+
+    @property
     def is_message(self) -> bool:
         """Whether it stands in what is only printed or raised."""
         return is_message(self.statement)

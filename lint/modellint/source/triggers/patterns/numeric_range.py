@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.domains.number_types import FLOAT16, INT32
+from modellint.data.number_types import FLOAT16, INT32
 from modellint.source.syntax.ast_walk import functions_in, mentioned_in, of_kind, reached_from
 
 if TYPE_CHECKING:
