@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from modellint.rule import Feature, Rule, Trigger
     from modellint.settings import Destination
     from modellint.source.cst_facts import CstFile
+    from modellint.source.domains.device_mixing import meets_tensors
     from modellint.source.domains.masks import is_mask
     from modellint.source.domains.operator_sets import operators
     from modellint.source.domains.tensor_origins import tensors_in
@@ -96,6 +97,7 @@ __all__ = [  # noqa: RUF022
     "Value",
     "alternatives",
     "is_mask",
+    "meets_tensors",
     "tensors_in",
     # Names and files of the project.
     "ClassRef",
@@ -146,6 +148,7 @@ _HOMES = {
     "source.engine.abstract_values": "Argument ClassValue Const Container Instance Method Number Text UNKNOWN Value alternatives",
     "source.domains.tensors": "Drawn Tensor",
     "source.domains.tensor_origins": "tensors_in",
+    "source.domains.device_mixing": "meets_tensors",
     "source.domains.masks": "is_mask",
     "source.project.symbols": "ClassRef External Imported dotted_name",
     "source.cst_facts": "CstFile",

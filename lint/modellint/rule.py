@@ -409,12 +409,11 @@ def load_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
 
     Raises ``RuleError`` for a malformed or doubled code, and for a rule that nothing would ever be asked of.
     """
-    import modellint_rules
-
+    knowledge = importlib.import_module("modellint_rules")
     found: dict[str, Rule] = {}
-    for package in (modellint_rules, *plugins):
+    for package in (knowledge, *plugins):
         # Of the knowledge only files that are called after a code hold rules: what these share is loaded where it is needed.
-        called = _RULE_FILE if package is modellint_rules else _ANY_FILE
+        called = _RULE_FILE if package is knowledge else _ANY_FILE
         for module in _modules(package, called):
             for rule in _rules_in(module):
                 _admit(rule, found)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.authoring import Const, Container, Value, alternatives, mentioned_in, of_kind, once, walk
+from modellint.authoring import Const, Container, Value, alternatives, meets_tensors, mentioned_in, of_kind, once, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Binding, Code, Tensor
@@ -42,7 +42,7 @@ def kept_tensors(code: Code) -> Iterator[Kept]:
 
 def _takes_part(code: Code, name: str) -> bool:
     """Whether `forward` reads it, or else it meets other tensors and no method says where it is, or what it is from then on."""
-    return code.is_read_in_forward(name) or (code.meets_tensors(name) and not _is_rebound(code, name))
+    return code.is_read_in_forward(name) or (meets_tensors(code, name) and not _is_rebound(code, name))
 
 
 def _is_rebound(code: Code, name: str) -> bool:

@@ -22,11 +22,11 @@ from modellint.source.engine.roles import (
     is_for_capture_only,
     is_never_exported,
     is_training_only,
-    only_reports,
     severity_in,
 )
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
+from modellint.source.syntax.messages import only_reports
 from modellint.source.syntax.rewriter import Rewriter
 from modellint.source.triggers.patterns import shows
 
@@ -403,12 +403,6 @@ class Code:
     def tensor_argument(self, function: ast.AST) -> str | None:
         """The first argument of a function that is required and is a tensor."""
         return tensor_argument(function)
-
-    def meets_tensors(self, attribute: str) -> bool:
-        """Whether an operation takes an attribute and a tensor of the computation, in a method that others call."""
-        from modellint.source.domains.device_mixing import meets_tensors
-
-        return meets_tensors(self, attribute)
 
     @cached_property
     def own_functions(self) -> set[ast.AST]:

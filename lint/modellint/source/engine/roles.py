@@ -5,18 +5,32 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from modellint.results.diagnostic import Severity
 from modellint.source.syntax.ast_walk import of_kind, once
 
 if TYPE_CHECKING:
-    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.abstract_values import Function
+    from modellint.source.project.index import Project
+    from modellint.source.project.symbols import ClassRef, IndexedFile
 
-MESSAGES = frozenset(
-    {"warn", "warning", "info", "debug", "error", "print", "log", "exception", "warning_once", "warn_once"}
-)
-"""Functions that only say something."""
+
+class Code(Protocol):
+    """What is asked of code to tell its role: where it stands, what it is called, and its conditions."""
+
+    project: Project
+    file: IndexedFile
+    ref: ClassRef | None
+    methods: list[Function]
+
+    @property
+    def lineage(self) -> list[ClassRef]:
+        """The class and its bases in the project."""
+
+    def conditions(self, node: ast.AST, function: ast.AST | None) -> Iterator[ast.expr]:
+        """The conditions around a node in its function."""
+
 
 _TRAINING = (
     r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mixup|"
@@ -146,36 +160,6 @@ def _is_beam_search(attribute: ast.Attribute) -> bool:
 def _place(code: Code) -> str:
     """Where a file stands in its project."""
     return "/".join(code.file.path.removeprefix(str(code.project.root)).split("/")[-4:])
-
-
-def is_message(statement: ast.stmt) -> bool:
-    """Whether a statement only prints or raises something."""
-    match statement:
-        case ast.Raise() | ast.Assert():
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
-            return name in MESSAGES
-    return False
-
-
-def only_reports(body: list[ast.stmt]) -> bool:
-    """Whether statements do nothing but raise, warn or print."""
-    return all(map(_is_said, body))
-
-
-def _is_said(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Raise() | ast.Assert() | ast.Pass():
-            return True
-        case ast.Expr(value=ast.Constant()):
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
-            return name in MESSAGES
-        case ast.If():
-            return only_reports([*statement.body, *statement.orelse])
-        case ast.Assign(value=ast.Constant(value=str()) | ast.JoinedStr()):
-            return any(isinstance(target, ast.Name) for target in statement.targets)
-    return False
 
 
 def is_for_capture_only(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
