@@ -132,9 +132,13 @@ class Destination(ABC):
         project: Project,
         *,
         progress: Callable[[str], None] | None = None,
+        subject: Subject | None = None,
         **rest: Unpack[VerifyOptions],
     ) -> Verification:
-        """Convert a model, execute its program, and compare that with PyTorch; the model is left as it was."""
+        """Convert a model, execute its program, and compare that with PyTorch; the model is left as it was.
+
+        Of a ``subject`` of this model and these inputs the captures are shared.
+        """
 
     def execute(self, subject: Subject) -> Verification:
         """Convert and execute a model on its example inputs alone, for rules that ask about that."""
@@ -145,7 +149,9 @@ class Destination(ABC):
             return Verification(
                 NOT_CONVERTED, f"{self.converter} is not installed: pip install 'modellint[{self.extra}]'"
             )
-        return self.verify(subject.model, subject.inputs, subject.destination, subject.project, budget=0.0)
+        return self.verify(
+            subject.model, subject.inputs, subject.destination, subject.project, subject=subject, budget=0.0
+        )
 
     # Packages
 

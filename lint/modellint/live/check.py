@@ -1,4 +1,4 @@
-"""One live model to its findings."""
+"""Check of one live model: its subject to the findings of all live rules."""
 
 from __future__ import annotations
 
@@ -63,23 +63,23 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         met.add("conversion")
     if subject.may_execute:
         met.add("execution")
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     asked: set[str] = set()
     for rule in live_rules(rules):
         needs = rule.live_needs.split()
         if not met.issuperset(needs):
             continue
         try:
-            found.extend(findings_of(rule, subject))
+            findings.extend(findings_of(rule, subject))
         except Exception as error:
             from modellint.linter_rules import rule_failed
 
-            found.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
+            findings.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
             continue
         # Of a run that ended early nobody saw the rest.
         if all(_is_seen(need, subject) for need in needs):
             asked.add(rule.code)
-    ordered = sorted(united(_most_specific(found, rules)), key=lambda finding: finding.sort_key)
+    ordered = sorted(united(_most_specific(findings, rules)), key=lambda finding: finding.sort_key)
     judged = verdicts(subject) if "conversion" in met & needs_of(rules) else ()
     return Examined(ordered, frozenset(asked), judged)
 
@@ -106,28 +106,28 @@ def same(finding: Diagnostic) -> tuple[object, ...]:
     return finding.code, finding.path, finding.span, finding.operator, finding.message
 
 
-def united(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+def united(findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
     """The findings, each once, with the paths of all modules that show it; the worst severity counts."""
     groups: dict[tuple[object, ...], Diagnostic] = {}
-    for finding in found:
+    for finding in findings:
         key = same(finding)
         known = groups.get(key)
         if known is None:
             groups[key] = finding
         else:
-            worst = max(known, finding, key=lambda one: one.severity)
+            worst = max(known, finding, key=lambda each: each.severity)
             groups[key] = worst._replace(modules=tuple(dict.fromkeys((*known.modules, *finding.modules))))
     return iter(groups.values())
 
 
-def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
+def _most_specific(findings: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
     beaten = {
         (code, finding.class_name, finding.attribute or (finding.path, finding.span))
-        for finding in found
+        for finding in findings
         for code in (rules[finding.code].supersedes if finding.code in rules else ())
     }
     return [
         finding
-        for finding in found
+        for finding in findings
         if (finding.code, finding.class_name, finding.attribute or (finding.path, finding.span)) not in beaten
     ]

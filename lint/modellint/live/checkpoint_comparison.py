@@ -1,4 +1,4 @@
-"""What a checkpoint and a model's ``state_dict`` have in common, as ``load_state_dict`` sees it."""
+"""Comparison of a checkpoint with a model's ``state_dict``, as ``load_state_dict`` makes it."""
 
 from __future__ import annotations
 

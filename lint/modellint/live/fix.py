@@ -1,4 +1,4 @@
-"""A model to a copy of it that is ready to be converted: what can be mended is, what does not hold is taken back."""
+"""Fix of a live model: a copy of it, ready to be converted, with every change proven or else undone."""
 
 from __future__ import annotations
 
@@ -140,20 +140,20 @@ class _Fixer:
 
     def _copied(self, before: Subject, replaced: Callable[[nn.Module], nn.Module]) -> nn.Module:
         copier = Copier(self._original, replaced)
-        made: nn.Module = copied(copier, self._original)
-        for held in reachable_state(before):
-            for one in (held, *held.others):
-                if one.on_class:
-                    self._take_from_class(copier, one)
-        kinds = sorted({type(one).__name__ for one in copier.shared})
+        copy: nn.Module = copied(copier, self._original)
+        for reachable in reachable_state(before):
+            for each in (reachable, *reachable.others):
+                if each.on_class:
+                    self._take_from_class(copier, each)
+        kinds = sorted({type(each).__name__ for each in copier.shared})
         self.left[:] = [f"the copy has in common with the model: {', '.join(kinds)}"] if kinds else []
-        return made
+        return copy
 
-    def _take_from_class(self, copier: Copier, held: Held) -> None:
+    def _take_from_class(self, copier: Copier, reachable: Held) -> None:
         """What a class holds would be the model's and the copy's at once."""
-        owner = copier.memo.get(id(held.owner))
-        if owner is not None and held.attribute not in vars(owner):
-            vars(owner)[held.attribute] = copier.copy(getattr(type(held.owner), held.attribute))
+        owner = copier.memo.get(id(reachable.owner))
+        if owner is not None and reachable.attribute not in vars(owner):
+            vars(owner)[reachable.attribute] = copier.copy(getattr(type(reachable.owner), reachable.attribute))
 
     def _ran(self, subject: Subject) -> proof.Observed:
         """What a run of all in evaluation mode shows, those modules among them that `eval()` does not reach."""
@@ -168,11 +168,11 @@ class _Fixer:
     def _begin_proof(self) -> None:
         """See what the model shows before the first change."""
         assert self._inputs is not None
-        found = [held.value for held in reachable_state(self._subject())]
+        found = [reachable.value for reachable in reachable_state(self._subject())]
         found += mode.by_path(self._subject()).values()
         tensors: dict[int, Tensor] = {}
-        for one in found:
-            for tensor in one.parameters() if isinstance(one, nn.Module) else (one,):
+        for value in found:
+            for tensor in value.parameters() if isinstance(value, nn.Module) else (value,):
                 if not is_lazy(tensor):
                     tensors.setdefault(id(tensor), tensor)
         self._proof = proof.Proof(self._model, self._inputs, tensors.values())
@@ -182,7 +182,7 @@ class _Fixer:
     def _work(self, find: Callable[[Subject], Iterable[Change]]) -> None:
         """Try what is found until nothing new is."""
         for _ in range(_ROUNDS):
-            new = [one for one in find(self._subject()) if _name(one) not in self._refuted]
+            new = [change for change in find(self._subject()) if _name(change) not in self._refuted]
             if not new:
                 return
             self._try(new)
@@ -192,14 +192,14 @@ class _Fixer:
         if self._runs and self._proof is None:
             self._begin_proof()
         if not self._runs:
-            for one in changes:
+            for change in changes:
                 self._refuse(
-                    one, _UNPROVEN if self._inputs is None else "the model does not run: nothing can be proven"
+                    change, _UNPROVEN if self._inputs is None else "the model does not run: nothing can be proven"
                 )
             return
         exactness, why = self._attempt(changes)
         if exactness:
-            self.applied.extend(one.told(exactness) for one in changes)
+            self.applied.extend(change.told(exactness) for change in changes)
         elif len(changes) > 1:
             middle = len(changes) // 2 if len(changes) > _TRIED else 1
             for part in (changes[:middle], changes[middle:]):
@@ -219,13 +219,13 @@ class _Fixer:
         restore = remembered(self._model)
         self._current = None
         try:
-            for one in changes:
-                one.apply()
+            for change in changes:
+                change.apply()
             gone = self._keys - _keys_of(self._model)
-            if gone and all(one.keeps_keys for one in changes):
+            if gone and all(change.keeps_keys for change in changes):
                 exactness, why = "", f"`state_dict` would lose {min(gone)!r}"
             else:
-                exactness, why = self._proof.exactness(self._model, rounds=any(one.rounds for one in changes))
+                exactness, why = self._proof.exactness(self._model, rounds=any(change.rounds for change in changes))
         except Exception as error:
             exactness, why = "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         if exactness:
@@ -237,20 +237,20 @@ class _Fixer:
     # What coremltools says
 
     def _free_of_hooks(self) -> None:
-        found = list(hooks.changes(self._subject())) if self._runs else []
-        before = self._uncaptured() if found else set()
+        candidates = list(hooks.changes(self._subject())) if self._runs else []
+        before = self._uncaptured() if candidates else set()
         if not before:
             return
         if self._proof is None:
             self._begin_proof()
-        for some in [*([one] for one in found), found]:
+        for some in [*([change] for change in candidates), candidates]:
             restore = remembered(self._model)
             exactness, why = self._attempt(some)
             if not exactness:
-                for one in some if len(some) == 1 else ():
-                    self._refuse(one, f"perhaps the model is not captured with them, but {why}")
+                for change in some if len(some) == 1 else ():
+                    self._refuse(change, f"perhaps the model is not captured with them, but {why}")
             elif self._uncaptured() < before:
-                self.applied.extend(one.told(note="the model is not captured with them") for one in some)
+                self.applied.extend(change.told(note="the model is not captured with them") for change in some)
                 return
             else:
                 restore()
@@ -260,10 +260,10 @@ class _Fixer:
         """The routes that do not even capture the model."""
         frontend = self._destination.frontend
         return {
-            one.route
-            for one in verdicts(self._subject())
-            if frontend in ("auto", one.route)
-            and any(blocker.kind in ("capture", "output") for blocker in one.blockers)
+            verdict.route
+            for verdict in verdicts(self._subject())
+            if frontend in ("auto", verdict.route)
+            and any(blocker.kind in ("capture", "output") for blocker in verdict.blockers)
         }
 
     def _replace_prelu(self) -> None:
@@ -272,10 +272,10 @@ class _Fixer:
             if not self._runs or not prelu.candidates(subject):
                 return
             refused = prelu.refused(verdicts(subject), self._destination.frontend)
-            found = [one for one in prelu.changes(subject, refused) if _name(one) not in self._refuted]
-            if not found:
+            candidates = [change for change in prelu.changes(subject, refused) if _name(change) not in self._refuted]
+            if not candidates:
                 return
-            self._try(found)
+            self._try(candidates)
 
 
 def _keys_of(model: nn.Module) -> set[str]:

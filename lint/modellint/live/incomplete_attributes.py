@@ -1,4 +1,4 @@
-"""What one model leaves open: attributes that hold nothing yet, or too little to tell what the code makes of them."""
+"""Incomplete attributes: those that hold nothing yet, or too little to tell what the code makes of them."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ def table_of(subject: Subject, run: Run) -> Table:
     stored: dict[int, int] = {}
     rows = []
     for call in run.modules:
-        given, made = tuple(_facts(call.inputs)), tuple(_facts(call.outputs))
-        for fact in made:
+        arguments, outputs = tuple(_facts(call.inputs)), tuple(_facts(call.outputs))
+        for fact in outputs:
             stored[fact.storage] = max(stored.get(fact.storage, 0), size_of(fact))
         module = modules.get(call.identity)
         before = seen.get(call.identity, 0)
@@ -34,10 +34,10 @@ def table_of(subject: Subject, run: Run) -> Table:
                 call.path,
                 call.type,
                 call.depth,
-                tuple(_shape(fact) for fact in given),
-                tuple(_shape(fact) for fact in made),
+                tuple(_shape(fact) for fact in arguments),
+                tuple(_shape(fact) for fact in outputs),
                 0 if module is None else _parameters(module),
-                sum(_fresh(given, made).values()),
+                sum(_fresh(arguments, outputs).values()),
                 call.place,
                 before,
                 run.failure is not None and not call.completed,
@@ -66,14 +66,14 @@ def size_of(fact: TensorFact) -> int:
 
 def _modules(subject: Subject) -> Iterator[nn.Module]:
     yield from (entry.module for entry in subject.modules)
-    for held in unregistered_state(subject):
-        if held.kind == "module":
-            yield from held.value.modules()  # type: ignore[union-attr]
+    for hidden in unregistered_state(subject):
+        if hidden.kind == "module":
+            yield from hidden.value.modules()  # type: ignore[union-attr]
 
 
-def _fresh(given: Iterable[TensorFact], made: Iterable[TensorFact]) -> dict[int, int]:
-    known = {fact.storage for fact in given}
-    return {fact.storage: size_of(fact) for fact in made if fact.storage not in known}
+def _fresh(inputs: Iterable[TensorFact], outputs: Iterable[TensorFact]) -> dict[int, int]:
+    known = {fact.storage for fact in inputs}
+    return {fact.storage: size_of(fact) for fact in outputs if fact.storage not in known}
 
 
 def _facts(value: Any) -> Iterator[TensorFact]:
@@ -103,5 +103,5 @@ def _count(tensor: Any) -> int:
 
 
 def _bytes(dtype: str) -> int:
-    found = getattr(torch, dtype, None)
-    return found.itemsize if isinstance(found, torch.dtype) else 1
+    kind = getattr(torch, dtype, None)
+    return kind.itemsize if isinstance(kind, torch.dtype) else 1

@@ -95,11 +95,11 @@ class Subject:
     def modules(self) -> tuple[Entry, ...]:
         """Every registered module once, in the order of ``named_modules``."""
         paths: dict[int, list[str]] = {}
-        found: dict[int, nn.Module] = {}
+        modules: dict[int, nn.Module] = {}
         for path, module in self.model.named_modules(remove_duplicate=False):
-            found.setdefault(id(module), module)
+            modules.setdefault(id(module), module)
             paths.setdefault(id(module), []).append(path)
-        return tuple(Entry(module, tuple(paths[key])) for key, module in found.items())
+        return tuple(Entry(module, tuple(paths[key])) for key, module in modules.items())
 
     @cached_property
     def _entries(self) -> dict[int, Entry]:
@@ -117,8 +117,8 @@ class Subject:
         first: dict[int, tuple[torch.Tensor, str, nn.Module, str, bool]] = {}
         for entry in self.modules:
             module = entry.module
-            for kind, held in (("parameter", module._parameters), ("buffer", module._buffers)):
-                for attribute, tensor in held.items():
+            for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):
+                for attribute, tensor in tensors.items():
                     if tensor is None:
                         continue
                     saved = attribute not in module._non_persistent_buffers_set
@@ -132,10 +132,10 @@ class Subject:
 
     def attribute_place(self, module: nn.Module, name: str) -> tuple[str, Place | None]:
         """The name of the class whose code binds ``self.name``, and where it does."""
-        found = class_source.place_of_attribute(type(module), name, vars(module).get(name))
-        if found is None:
+        binding = class_source.place_of_attribute(type(module), name, vars(module).get(name))
+        if binding is None:
             return type(module).__name__, self.class_place(module)
-        return found[0].__name__, found[1]
+        return binding[0].__name__, binding[1]
 
     def class_of(self, path: str, attribute: str) -> str | None:
         """The name of the class whose code binds an attribute of the module at ``path``; None where no module is there."""
@@ -176,7 +176,7 @@ class Subject:
         advice: str | None = None,
     ) -> Diagnostic:
         """A finding of ``rule``; ``modules`` are the paths of all instances that show it."""
-        found = rule.found(
+        finding = rule.found(
             message,
             None if at is None else at.span,
             severity=severity,
@@ -186,4 +186,4 @@ class Subject:
             operator=operator,
         )
         path = None if at is None else at.path
-        return found._replace(path=path, evidence="live", modules=tuple(dict.fromkeys(modules)))
+        return finding._replace(path=path, evidence="live", modules=tuple(dict.fromkeys(modules)))

@@ -60,7 +60,7 @@ def reachable_state(subject: Subject) -> tuple[Held, ...]:
 @analysis
 def unregistered_state(subject: Subject) -> tuple[Held, ...]:
     """Every hidden module, parameter and tensor once, in the order of modules and attributes."""
-    return tuple(held for held in reachable_state(subject) if held.kind != "alias")
+    return tuple(state for state in reachable_state(subject) if state.kind != "alias")
 
 
 _DEPTH = 40
@@ -203,9 +203,9 @@ class _Walk:
             self._meet(step)
             return
         if issubclass(kind, torch.Tensor):
-            found = self._kind_of(value)
-            if found:
-                self._note(step, found)
+            tensor_kind = self._kind_of(value)
+            if tensor_kind:
+                self._note(step, tensor_kind)
             return
         if id(value) in self.seen or step.depth >= _DEPTH:
             return
@@ -226,8 +226,8 @@ class _Walk:
 
     @functools.cached_property
     def _memories(self) -> set[tuple[int, int, int]]:
-        found = (memory_of(state.tensor) for state in self.subject.state)
-        return {memory for memory in found if memory is not None}
+        memories = (memory_of(state.tensor) for state in self.subject.state)
+        return {memory for memory in memories if memory is not None}
 
     def _note(self, step: _Step, kind: str) -> None:
         self.hits.setdefault(id(step.value), []).append((step, kind))
@@ -287,15 +287,15 @@ def _joined(path: str, route: str) -> str:
 
 def _class_attributes(kind: type) -> tuple[tuple[str, Any], ...]:
     """What the user's classes hold themselves and every object shares."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] == "torch":
             break
         for name, value in vars(base).items():
-            found.setdefault(name, value)
+            attributes.setdefault(name, value)
     return tuple(
         (name, value)
-        for name, value in found.items()
+        for name, value in attributes.items()
         if name[:2] != "__" and (type(value) in _ON_CLASSES or issubclass(type(value), nn.Module))
     )
 

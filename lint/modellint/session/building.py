@@ -141,10 +141,9 @@ class Building:
         wanted = set(self._request["rules"])
         return {code: rule for code, rule in rules.items() if code in wanted}
 
-    def _subject(self, built: Built, checkpoint: Any = None, execute: Any = None) -> Subject:
+    def _subject(self, built: Built, checkpoint: Any = None) -> Subject:
         from modellint.live.subject import Subject
-        from modellint.session.verdicts import execute as convert_and_execute
-        from modellint.session.verdicts import judge
+        from modellint.session.verdicts import execute, judge
 
         return Subject(
             built.model,
@@ -154,7 +153,7 @@ class Building:
             has_values=built.has_values,
             checkpoint=checkpoint,
             judge=judge,
-            execute=execute or convert_and_execute,
+            execute=execute,
         )
 
     def _checkpoint(self) -> Any:

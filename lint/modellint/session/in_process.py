@@ -160,8 +160,11 @@ def verified(
         raise ImportError(f"modellint.verify needs {destination.requirement}")
     model = ready(model, inputs)
     with undisturbed(), unchanged(model, inputs, values=False):
-        found = destination.verify(model, inputs, options, place.Project(job.root), seed=seed, with_layers=True)
-        return noted(Subject(model, inputs, job.root, options, judge=judge), found, time.monotonic() + SPARE)
+        subject = Subject(model, inputs, job.root, options, judge=judge)
+        found = destination.verify(
+            model, inputs, options, subject.project, subject=subject, seed=seed, with_layers=True
+        )
+        return noted(subject, found, time.monotonic() + SPARE)
 
 
 def prepared(model: nn.Module, example_inputs: Any) -> Inputs:

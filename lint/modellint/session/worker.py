@@ -165,6 +165,7 @@ class Work(Building):
         model, given, specs = self._with_values("verify")
         from modellint import destinations
         from modellint.destinations.destination import PackageError, VerifyOptions
+        from modellint.live.conversion import execution
         from modellint.results import verification
         from modellint.session import confirmed_findings as confirmed
         from modellint.session.verdicts import noted
@@ -183,15 +184,18 @@ class Work(Building):
             "partly": lambda known: self._channel.send({"partial": verification.to_json(known)}),
         }
         self._enter("verifying")
+        subject = self._subject(Built(model, given, True))
         if package is None:
-            found = destination.verify(model, given, goal, self._project, progress=self._enter, **options)
+            found = destination.verify(
+                model, given, goal, self._project, progress=self._enter, subject=subject, **options
+            )
         else:
             try:
                 found = destination.verify_package(model, given, package, self._project, **options)
             except PackageError as error:
                 raise target.TargetError(str(error)) from None
+        execution.supply(subject, found)
         self._enter("checking")
-        subject = self._subject(Built(model, given, True), execute=lambda _: found)
         rules = self._rules()
         diagnostics = confirmed.findings(subject, rules, found)
         found = noted(subject, found, self._end())

@@ -71,12 +71,15 @@ class CoreML(Destination):
         project: Project,
         *,
         progress: Callable[[str], None] | None = None,
+        subject: Subject | None = None,
         **rest: Unpack[VerifyOptions],
     ) -> Verification:
         """Convert to float32, and float16 where that is asked for, and execute the programs."""
+        from modellint.destinations.coreml.capture.shared_captures import shared_captures
         from modellint.destinations.coreml.verify.model import verify
 
-        return verify(model, inputs, options, project, progress=progress, **rest)
+        captures = None if subject is None else shared_captures(subject)
+        return verify(model, inputs, options, project, progress=progress, captures=captures, **rest)
 
     def check_package(self, path: str) -> None:
         """Look at an ``.mlpackage`` as files."""

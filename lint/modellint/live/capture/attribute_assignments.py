@@ -1,4 +1,4 @@
-"""What a run binds to attributes of a model's modules, and where it does."""
+"""Attribute assignments of a run: what it binds to attributes of a model's modules, and where."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _items(value: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def _are_same(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+def _are_same(first: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
+    if first is None or other is None:
+        return first is other
+    return len(first) == len(other) and all(a is b for a, b in zip(first, other, strict=True))

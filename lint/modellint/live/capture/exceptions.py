@@ -1,4 +1,4 @@
-"""Why a run ended: the exception, sorted into shapes that do not fit, values that are not there, and all else."""
+"""Exceptions that end a run, classified: shapes that do not fit, values that fake tensors do not have, and all else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assignments to parts of tensors, `y[i] = v`, as a run saw them."""
+"""Item assignments of a run, `y[i] = v`: what is indexed by slices, numbers, masks and tensors."""
 
 from __future__ import annotations
 

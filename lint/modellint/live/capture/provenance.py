@@ -1,4 +1,4 @@
-"""What a run made of what: tensors that hang on the inputs, state that something read."""
+"""Provenance of tensors in a run: what was computed from the inputs or from state, and what state was read."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Reach:
         self._tensors: set[int] = set()
         self._storages: set[int] = set()
         for operator in run.operators:
-            given = [*facts_in(operator.arguments), *facts_in(operator.keywords)]
-            for fact in given:
+            operands = [*facts_in(operator.arguments), *facts_in(operator.keywords)]
+            for fact in operands:
                 if starts(fact):
                     self._add(fact)
-            if any(fact in self for fact in given) and not without(operator.name):
+            if any(fact in self for fact in operands) and not without(operator.name):
                 for fact in operator.outputs:
                     self._add(fact)
 
@@ -80,9 +80,9 @@ def state_read(run: Run) -> frozenset[str]:
 
 def inputs_of(run: Run) -> tuple[TensorFact, ...]:
     """The tensors that the model was given and used, each once."""
-    found: dict[int, TensorFact] = {}
+    inputs: dict[int, TensorFact] = {}
     for operator in run.operators:
         for fact in (*facts_in(operator.arguments), *facts_in(operator.keywords)):
             if is_input(fact):
-                found.setdefault(fact.tensor, fact)
-    return tuple(found.values())
+                inputs.setdefault(fact.tensor, fact)
+    return tuple(inputs.values())

@@ -1,4 +1,4 @@
-"""Buffers that keep the graphs of earlier steps of training alive."""
+"""Retained graphs: buffers that keep the autograd graphs of earlier training steps alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's numbers that meet tensors in a run."""
+"""Scalar operands: Python's numbers that functions and operators of a run take beside tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Concretization: a run takes out of tensors what Python then computes with, and a trace keeps what the example's values lead to."""
+"""Concretization: Python values that a run takes out of tensors, which a trace keeps as they are for the example."""
 
 from __future__ import annotations
 

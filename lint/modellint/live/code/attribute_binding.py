@@ -1,4 +1,4 @@
-"""Which attribute of the user's code a registered module or tensor hangs from."""
+"""Attribute bindings: the attribute of the user's class, and its statement, from which a registered module or tensor hangs."""
 
 from __future__ import annotations
 

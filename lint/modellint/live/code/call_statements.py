@@ -1,4 +1,4 @@
-"""Statements of a live model's own code that stand for what is found in it."""
+"""Statements of a live model's code that findings are anchored at: loops, calls, returns and changes of attributes."""
 
 from __future__ import annotations
 

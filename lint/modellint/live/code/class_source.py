@@ -1,4 +1,4 @@
-"""Where a class stands, and which of its statements binds an attribute."""
+"""Class sources: where a live class is defined, and which of its statements binds an attribute."""
 
 from __future__ import annotations
 

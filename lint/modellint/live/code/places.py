@@ -1,4 +1,4 @@
-"""Where things stand in the user's source: the statement that a frame runs, the statement that binds an attribute."""
+"""Places in the user's source: the statement that a frame runs, and the files that belong to the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation mode, for modules too that ``eval()`` does not reach."""
+"""Mode fix: evaluation mode, for modules too that ``eval()`` does not reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a changed model is still the same function: its outputs and gradients on the sample and on other inputs."""
+"""Proof of a fix: equal outputs and gradients of the changed model, on the sample and on other inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules and parameters that attributes hide from PyTorch are registered, where the model stays what it is."""
+"""Registration fix: modules and parameters that attributes hide from PyTorch are registered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Example inputs: what ``--input`` says, and the tensors that it stands for."""
+"""Example inputs by specification: what ``--input`` says, and the tensors that it stands for."""
 
 from __future__ import annotations
 

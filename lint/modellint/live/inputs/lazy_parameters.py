@@ -1,4 +1,4 @@
-"""Parameters without a shape: what PyTorch's lazy modules, such as ``nn.LazyLinear``, have until their first call."""
+"""Lazy parameters: those without a shape, which ``nn.LazyLinear`` and its like have until their first call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model makes of other sizes of its flexible inputs."""
+"""Size trials: runs at other sizes of flexible inputs, and what fails or varies there."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def flexible_calls(subject: Subject, names: frozenset[str], behind: int = 2) -> 
         if run.failure is None and len(others) == len(calls):
             pairs = enumerate(zip(calls, others, strict=True))
             varying.update(
-                dict.fromkeys(at for at, (one, other) in pairs if _size(one, behind) != _size(other, behind))
+                dict.fromkeys(at for at, (call, other) in pairs if _size(call, behind) != _size(other, behind))
             )
     for at in sorted(varying):
         yield calls[at]
 
 
 def _size(call: Call, behind: int) -> tuple[Any, ...]:
-    given = call.arguments[0] if call.arguments else call.keywords.get("input")
-    return given.shape[behind:] if isinstance(given, TensorFact) else ()
+    tensor = call.arguments[0] if call.arguments else call.keywords.get("input")
+    return tensor.shape[behind:] if isinstance(tensor, TensorFact) else ()
 
 
 def failures(subject: Subject) -> Iterator[Failure]:

@@ -1,4 +1,4 @@
-"""More inputs like an example: other values, masks and lengths."""
+"""Input variants: more inputs like an example, with other values, masks and lengths."""
 
 from __future__ import annotations
 

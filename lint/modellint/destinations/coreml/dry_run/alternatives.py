@@ -172,8 +172,9 @@ class _Search:
         ]
 
     def _run(self, route: str, target: str) -> Verdict:
+        from modellint.destinations.coreml.capture.shared_captures import shared_captures
         from modellint.destinations.coreml.dry_run.dry_run import dry_run
 
         subject = self._subject
         destination: Any = subject.destination._replace(target=target)
-        return dry_run(subject.model, self._inputs, route, destination, subject.project)
+        return dry_run(subject.model, self._inputs, route, destination, subject.project, shared_captures(subject))
