@@ -20,6 +20,13 @@ def live_rules(rules: Mapping[str, Rule]) -> list[Rule]:
     return [rule for rule in rules.values() if hasattr(rule, "live")]
 
 
+def findings_of(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
+    """What the live side of one rule says of a subject."""
+    from modellint.live.model_facts import LiveModel
+
+    yield from rule.live(LiveModel(subject))  # type: ignore[attr-defined]
+
+
 def needs_of(rules: Mapping[str, Rule]) -> frozenset[str]:
     """What the live sides of the rules ask of a subject."""
     return frozenset(need for rule in live_rules(rules) for need in rule.live_needs.split())
@@ -63,7 +70,7 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         if not met.issuperset(needs):
             continue
         try:
-            findings.extend(rule.live(subject))  # type: ignore[attr-defined]
+            findings.extend(findings_of(rule, subject))
         except Exception as error:
             from modellint.linter_rules import rule_failed
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from modellint.live.subject import Subject
 
 Shape = tuple[int, ...]
+"""The sizes of a tensor."""
 
 
 class Renaming(NamedTuple):

@@ -138,6 +138,7 @@ class Work(Building):
     def _shaped(self) -> dict[str, Any]:
         """The table of shapes, from a model without values unless its run asks for some."""
         from modellint.live.capture.run import capture, captured_run
+        from modellint.live.check import findings_of, live_rules
         from modellint.live.shape_table import table_of
         from modellint.results import shape_table
 
@@ -154,7 +155,7 @@ class Work(Building):
                 break
         found = []
         if run.failure is not None and run.failure.kind == "shape":
-            found = [finding for rule in rules.values() if hasattr(rule, "live") for finding in rule.live(subject)]
+            found = [finding for rule in live_rules(rules) for finding in findings_of(rule, subject)]
         elif run.failure is not None:
             found = [self._failed_run(run.failure)]
         return self._answer(found) | {"table": shape_table.to_json(table_of(subject, run))}

@@ -65,7 +65,7 @@ def _tells_shape_only(operator: str) -> bool:
 
 def is_input(fact: TensorFact) -> bool:
     """Whether a tensor is one that the model was given."""
-    return fact.name is not None and fact.name.startswith("input:")
+    return fact.is_input
 
 
 def state_read(run: Run) -> frozenset[str]:

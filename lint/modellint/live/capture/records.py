@@ -33,6 +33,11 @@ class TensorFact(NamedTuple):
         return len(self.shape)
 
     @property
+    def is_input(self) -> bool:
+        """Whether it is one that the model was given."""
+        return self.name is not None and self.name.startswith("input:")
+
+    @property
     def memory(self) -> tuple[Any, ...]:
         """The same for tensors with the same elements in the same order.
 

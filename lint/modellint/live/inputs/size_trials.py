@@ -52,9 +52,3 @@ def failures(subject: Subject) -> Iterator[Failure]:
     for run in resized_runs(subject):
         if run.failure is not None and run.failure.kind == "shape":
             yield run.failure
-
-
-def is_written_out(value: Any) -> bool:
-    """Whether sizes are numbers without exception, none of them left open."""
-    parts = value if isinstance(value, (list, tuple)) else (value,)
-    return bool(parts) and all(type(part) is int and part >= 0 for part in parts)
