@@ -112,7 +112,35 @@ def test_compressed_weights_are_compared_with_the_decompressed_ones(tmp_path: Pa
     assert compared(1).verdict != "agrees"
 
 
+# Casts.
+
+
+@pytest.mark.parametrize("function", [lambda x: (x * 1e9).int(), lambda x: (x * 100).to(torch.int8)])
+def test_casts_beyond_the_range_of_integers_are_undefined(function: Any) -> None:
+    found = verified(Of(function), torch.tensor([1.0, 20.0, 100.0]), frontend="trace")
+    assert found.verdict == "undecided"
+    assert "undefined elements: 2 of 3, made by casting numbers beyond the range" in found.reason
+
+
+def test_casts_beyond_the_range_that_nothing_depends_on_are_no_doubt() -> None:
+    function = lambda x: torch.where(x.abs() < 1, (x * 1e9).int(), 0)  # noqa: E731
+    assert verified(Of(function), torch.tensor([0.5, 20.0, 100.0]), frontend="trace").verdict == "agrees"
+
+
+def test_other_differences_count_beside_undefined_elements() -> None:
+    function = lambda x: torch.where(x > 10, (x * 1e9).int(), x.var(correction=0).int() + x.var().int())  # noqa: E731
+    assert verified(Of(function), torch.tensor([1.0, 20.0, 100.0]), frontend="trace").verdict == "differs"
+
+
 # Infinity and NaN.
+
+
+def test_numbers_in_the_place_of_zeros_are_not_called_infinite() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.zeros(1, 3).scatter_add(1, torch.tensor([[0, 0]]), torch.tensor([[1.0, -1.0]]))
+
+    found = verified(Of(function), torch.full((1, 3), 3.0), frontend="trace")
+    assert found.first_difference.message == "`add`, made of aten::scatter_add, gives up to 1 where PyTorch gives zeros"
 
 
 @pytest.mark.parametrize(

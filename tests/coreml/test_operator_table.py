@@ -6,14 +6,15 @@ here that is done for some names.
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from modellint.data.coreml_operators import ROWS
+from modellint.data.coreml_operators import OPERATORS, SINCE
 from modellint.destinations.coreml.private.entry_points import registered
 from modellint.measure.operator_probes import apis
-from modellint.measure.operator_table import NEWEST, measure_all, names_of, read, rows
+from modellint.measure.operator_table import NEWEST, measure_all, names_of, read, rows, table
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -37,4 +38,9 @@ def test_names_of_converters() -> None:
 def test_rows_are_what_is_measured(tmp_path: Path) -> None:
     known = apis()
     measure_all([known[name] for name in SOME], tmp_path / "measured-0.jsonl", lambda line: None)
-    assert rows(read(tmp_path)) == {name: ROWS[name] for name in SOME if name in ROWS}
+    assert rows(read(tmp_path)) == {name: (OPERATORS[name], SINCE[name]) for name in SOME if name in SINCE}
+
+
+def test_the_file_is_what_is_written() -> None:
+    written = resources.files("modellint.data").joinpath("coreml_operators.json").read_text("utf-8")
+    assert written == table({name: (operator, SINCE[name]) for name, operator in OPERATORS.items()})

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 import modellint
 from modellint.cli import cli
-from modellint.data.coreml_operators import EXPORT_SINCE, ROWS, VERSIONS
+from modellint.data.coreml_operators import EXPORT_SINCE, OPERATORS, SINCE, VERSIONS
 from modellint.data.operator_lookup import RELEASED, UnknownVersion, operator, public_name, table_version
 from modellint.settings import TARGETS
 
@@ -282,11 +282,11 @@ def test_table_is_in_order() -> None:
     assert table_version("7.1") == VERSIONS.index("7.0")
     with pytest.raises(UnknownVersion):
         table_version("9.1")
-    assert list(ROWS) == sorted(ROWS)
-    for kind, *since, ios in ROWS.values():
-        assert kind
-        assert all(0 <= at <= len(VERSIONS) for at in since)
-        assert ios in set(TARGETS.values())
+    assert OPERATORS.keys() == SINCE.keys()
+    assert all(OPERATORS.values())
+    for since in SINCE.values():
+        assert all(0 <= at <= len(VERSIONS) for at in (since.trace, since.export, since.core))
+        assert since.ios in set(TARGETS.values())
 
 
 def test_names_are_those_of_the_public_api() -> None:

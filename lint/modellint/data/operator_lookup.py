@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from modellint.data.coreml_operators import EXPORT_SINCE, ROWS, VERSIONS
+from modellint.data.coreml_operators import EXPORT_SINCE, OPERATORS, SINCE, VERSIONS
 
 RELEASED = tuple(version for version in VERSIONS if not version.startswith("main"))
 """The versions of coremltools that were released; behind them stands what its repository held later."""
@@ -78,30 +78,37 @@ def public_name(name: str) -> str:
 def operator(name: str, version: str | None = None) -> Operator | None:
     """What the table says of a name; None where it always converted, or nothing is known of it."""
     name = public_name(name)
-    row = ROWS.get(name)
-    if row is None:
+    since = SINCE.get(name)
+    if since is None:
         return None
-    kind, trace, export, core, ios = row
     at = table_version(version)
-    first = min(trace, max(min(export, core), EXPORT_SINCE))
+    first = min(since.trace, max(min(since.export, since.core), EXPORT_SINCE))
     coming = None
     if at < first < len(VERSIONS):
         coming = f"coremltools {VERSIONS[first]}" if first < len(RELEASED) else "The next coremltools"
     exports = at >= EXPORT_SINCE
-    return Operator(name, "aten::" + kind, trace <= at, exports and export <= at, exports and core <= at, coming, ios)
+    return Operator(
+        name,
+        "aten::" + OPERATORS[name],
+        since.trace <= at,
+        exports and since.export <= at,
+        exports and since.core <= at,
+        coming,
+        since.ios,
+    )
 
 
 @lru_cache
 def words_of_missing(version: str | None) -> frozenset[str]:
     """The words of which code holds one where it names something that some route has no converter for."""
     at = table_version(version)
-    return _words(name for name, row in ROWS.items() if row[1] > at or min(row[2], row[3]) > at)
+    return _words(name for name, since in SINCE.items() if since.trace > at or min(since.export, since.core) > at)
 
 
 @lru_cache
 def words_of_newer(ios: int) -> frozenset[str]:
     """The words of which code holds one where it names something that needs a newer system."""
-    return _words(name for name, row in ROWS.items() if row[4] > ios)
+    return _words(name for name, since in SINCE.items() if since.ios > ios)
 
 
 def _words(names: Iterable[str]) -> frozenset[str]:

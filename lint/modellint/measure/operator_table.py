@@ -1,7 +1,7 @@
 """Asks PyTorch which operators its API is made of, and coremltools which of them convert; writes the table of source checks.
 
 ``python -m modellint.measure.operator_table measure FOLDER [SHARE]`` captures and converts samples of every API, which takes an hour;
-two processes share the work with ``0/2`` and ``1/2``. ``… write FOLDER`` prints ``lint/modellint/source/operator_table.py``. It needs
+two processes share the work with ``0/2`` and ``1/2``. ``… write FOLDER`` writes ``data/coreml_operators.json``. It needs
 expecttest beside coremltools and torch; what is measured already is not measured again.
 """
 
@@ -11,7 +11,7 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from modellint.data.coreml_operators import Since
 from modellint.destinations.coreml.private.entry_points import (
     ct,
     exported_operators,
@@ -256,7 +257,7 @@ def _shard(found: dict[str, Api], number: int, count: int) -> list[Api]:
     return [api for api in found.values() if (api.twin or api.name) in mine]
 
 
-def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, int, int, int, int]]:
+def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, Since]]:
     """What source checks need of the measurements: the operator, by each route the first version that converts, the iOS.
 
     A route that refuses every sample, though each operator has a converter, is taken to convert: something that was not tried may.
@@ -264,7 +265,7 @@ def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, int, int, i
     order, _, _ = versions()
     known = [names_of(version) for version in order]
     released = order.index(NEWEST)
-    found: dict[str, tuple[str, int, int, int, int]] = {}
+    found: dict[str, tuple[str, Since]] = {}
 
     def first(route: dict[str, Any]) -> int:
         if not route["captured"]:
@@ -304,7 +305,7 @@ def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, int, int, i
             lacking = "export" if since["trace"] <= released < exports or not (since["trace"] or ios > 15) else "trace"
             kind = _lacking(routes[lacking]["operators"], known[released if since[lacking] > released else 0])
             if kind:
-                found[entry["name"]] = (kind, since["trace"], since["export"], since["core"], ios)
+                found[entry["name"]] = kind, Since(since["trace"], since["export"], since["core"], ios)
     return dict(sorted(found.items()))
 
 
@@ -317,21 +318,28 @@ def _lacking(sets: Iterable[Iterable[str]], known: frozenset[str]) -> str:
     return min((one for one in lists if one), key=lambda one: (len(one), one), default=[""])[0]
 
 
-def table(found: dict[str, tuple[str, int, int, int, int]]) -> str:
-    """The text of ``modellint/source/operator_table.py``."""
+def table(found: Mapping[str, tuple[str, Since]]) -> str:
+    """The text of ``coreml_operators.json``."""
     order, _, _ = versions()
-    lines = "".join(f'    "{name}": {row!r},\n'.replace("'", '"') for name, row in found.items())
-    return (
-        f'"""What coremltools {ct.__version__} converts of torch {torch.__version__.partition("+")[0]}; '
-        'written by ``python -m modellint.measure.operator_table``."""\n\n'
-        + "VERSIONS = ("
-        + ", ".join(f'"{version}"' for version in order)
-        + ")\n"
-        + f'EXPORT_SINCE = {order.index(EXPORT_SINCE)}\n"""The first of them that takes what `torch.export` captures."""\n\n'
-        + f"ROWS = {{\n{lines}}}\n"
-        + '"""By name: the operator, the version since which `torch.jit.trace`, `torch.export` without and with core ATen\n'
-        + 'decompositions have converters (past the end: none has), and the iOS that is needed."""\n'
-    )
+    places = [*order, None]
+    groups: dict[Since, dict[str, str]] = {}
+    for name, (kind, since) in sorted(found.items()):
+        groups.setdefault(since, {})[name] = kind
+    data = {
+        "coremltools": ct.__version__,
+        "torch": torch.__version__.partition("+")[0],
+        "versions": order,
+        "export_since": EXPORT_SINCE,
+        "groups": [
+            {
+                **{route: places[at] for route, at in zip(ROUTES, since, strict=False)},
+                "ios": since.ios,
+                "operators": operators,
+            }
+            for since, operators in sorted(groups.items())
+        ],
+    }
+    return json.dumps(data, indent=1) + "\n"
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -348,7 +356,8 @@ def main(arguments: Sequence[str]) -> None:
     what, folder, *rest = arguments
     place = Path(folder)
     if what == "write":
-        print(table(rows(read(place))), end="")
+        written = Path(str(resources.files("modellint.data").joinpath("coreml_operators.json")))
+        written.write_text(table(rows(read(place))), "utf-8")
     if what == "measure":
         number, count = (int(part) for part in (rest[0] if rest else "0/1").split("/"))
         found = apis()

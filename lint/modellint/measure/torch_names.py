@@ -1,12 +1,14 @@
 """Asks the installed torch which of ``torch.nn``'s names are modules, and writes the table that source checks read.
 
-``python -m modellint.measure.torch_names`` prints ``lint/modellint/source/torch_names.py`` anew.
+``python -m modellint.measure.torch_names`` writes ``data/torch_names.json`` anew.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+import json
+from importlib import resources
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -50,31 +52,18 @@ def refused_keys(container: nn.Module) -> list[str]:
     return sorted(name for name in dir(container) if not name.startswith("__"))
 
 
-def _block(name: str, words: Iterable[str], comment: str) -> str:
-    lines = "".join(f'    "{word}",\n' for word in sorted(words))
-    return f'{name} = frozenset(\n    {{\n{lines.replace("    ", "        ")}    }}\n)\n"""{comment}"""\n'
-
-
 def table() -> str:
-    """The text of ``modellint/source/torch_names.py``."""
+    """The text of ``torch_names.json``."""
     found = modules()
-    version = torch.__version__.partition("+")[0]
-    return "\n".join(
-        (
-            f'"""Names of torch {version} that source checks need; written by ``python -m modellint.measure.torch_names``."""\n',
-            _block("MODULES", found, "Every ``nn.Module`` in ``torch.nn``."),
-            _block(
-                "STATELESS",
-                (name for name, stateless in found.items() if stateless),
-                "Those without parameters, buffers, or behaviour that depends on the mode.",
-            ),
-            _block("MODULE_DICT_ATTRIBUTES", refused_keys(nn.ModuleDict()), "Keys that ``nn.ModuleDict`` refuses."),
-            _block(
-                "PARAMETER_DICT_ATTRIBUTES", refused_keys(nn.ParameterDict()), "Keys that ``nn.ParameterDict`` refuses."
-            ),
-        )
-    )
+    data = {
+        "torch": torch.__version__.partition("+")[0],
+        "modules": sorted(found),
+        "stateless": sorted(name for name, stateless in found.items() if stateless),
+        "module_dict_attributes": refused_keys(nn.ModuleDict()),
+        "parameter_dict_attributes": refused_keys(nn.ParameterDict()),
+    }
+    return json.dumps(data, indent=1) + "\n"
 
 
 if __name__ == "__main__":
-    print(table(), end="")
+    Path(str(resources.files("modellint.data").joinpath("torch_names.json"))).write_text(table(), "utf-8")

@@ -1,4 +1,4 @@
-"""Which versions are installed, and which ones coremltools says it was tested with; imports none of them."""
+"""Installed versions, and which ones coremltools says it was tested with; imports none of them."""
 
 from __future__ import annotations
 

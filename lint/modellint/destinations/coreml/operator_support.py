@@ -1,4 +1,4 @@
-"""What is known of the operators that a name stands for: converters, routes, versions, targets."""
+"""Operator support: the converters, routes, versions and targets of the operators that a name stands for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 
-from modellint.data.coreml_operators import EXPORT_SINCE, ROWS, VERSIONS
+from modellint.data.coreml_operators import EXPORT_SINCE, OPERATORS, SINCE, VERSIONS
 from modellint.data.operator_lookup import public_name, table_version
 from modellint.data.supplied_converters import exactness
 from modellint.destinations.destination import UnknownOperator
@@ -23,7 +23,7 @@ def support(name: str, version: str | None, hints_of: HintsOf) -> Support:
     """What is known of a name: an operator, or a function, method or layer. Raises ``UnknownOperator``."""
     text = _long(name)
     kind = _kind(text)
-    rows = [text] if text in ROWS else _rows_of(kind)
+    rows = [text] if text in OPERATORS else _rows_of(kind)
     if rows:
         found = _of_rows(rows, version)
     elif kind in _converters()[0]:
@@ -56,8 +56,8 @@ def _converters() -> tuple[Mapping[str, str], Mapping[str, str]]:
 @lru_cache
 def _by_kind() -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for name, row in ROWS.items():
-        found[row[0]] = (*found.get(row[0], ()), name)
+    for name, kind in sorted(OPERATORS.items()):
+        found[kind] = (*found.get(kind, ()), name)
     return found
 
 
@@ -76,17 +76,17 @@ def _snake(name: str) -> str:
 
 def _of_rows(names: Sequence[str], version: str | None) -> Support:
     """The best that any of the names of one operator comes to."""
-    rows = [ROWS[name] for name in names]
-    kind = rows[0][0]
-    plain = max(min(export for _, _, export, _, _ in rows), EXPORT_SINCE)
-    decomposed = max(min(core for _, _, _, core, _ in rows), EXPORT_SINCE)
+    kind = OPERATORS[names[0]]
+    rows = [SINCE[name] for name in names]
+    plain = max(min(since.export for since in rows), EXPORT_SINCE)
+    decomposed = max(min(since.core for since in rows), EXPORT_SINCE)
     return Support(
         "aten::" + kind,
         tuple(names),
         _has_converter(kind, version),
-        _route(min(trace for _, trace, _, _, _ in rows), version),
+        _route(min(since.trace for since in rows), version),
         _route(min(plain, decomposed), version, decomposed < plain),
-        min(ios for _, _, _, _, ios in rows),
+        min(since.ios for since in rows),
     )
 
 
@@ -145,7 +145,7 @@ def _kind(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    words = {*_by_kind(), *_converters()[0], *ROWS}
+    words = {*_by_kind(), *_converters()[0], *OPERATORS}
     near = difflib.get_close_matches(_long(name), words, 3) or difflib.get_close_matches(
         name.rpartition(".")[2].rpartition("::")[2].lower(), words, 3
     )

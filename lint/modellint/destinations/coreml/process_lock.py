@@ -1,4 +1,4 @@
-"""Whose turn it is to change what belongs to the whole process."""
+"""Process lock: whose turn it is to change what belongs to the whole process."""
 
 import threading
 

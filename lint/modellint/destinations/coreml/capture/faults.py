@@ -1,4 +1,4 @@
-"""Why what was captured is another model than the one given."""
+"""Faults of a capture: why what was captured is another model than the one given."""
 
 from __future__ import annotations
 

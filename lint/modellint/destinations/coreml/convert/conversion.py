@@ -1,4 +1,4 @@
-"""A live model converted by one route, in float32 or float16, with nothing printed."""
+"""Conversion of a live model by one route, in float32 or float16, with nothing printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live model to a saved package: fixed, converted by the first route that holds, read back, executed and compared."""
+"""Export of a live model to a saved package: fixed, converted by the first route that holds, read back, executed and compared."""
 
 from __future__ import annotations
 
@@ -313,14 +313,14 @@ class _Export:
             single = self._saved(model, captured, "fp32", folder)
             if single is None:
                 return None
-            compared = self._verified(single.path, folder)
+            compared = self._verified(single.path, folder, "fp32")
             made = single
             if self._destination.precision == "fp16" and compared.single == AGREES:
                 half = self._saved(model, captured, "fp16", folder)
                 if half is None:
                     return None
                 made = half
-                compared = _joined(compared, self._verified(half.path, folder))
+                compared = _joined(compared, self._verified(half.path, folder, "fp16"))
         except NotConverted as error:
             shutil.rmtree(folder)
             self._attempts.append(Attempt(captured.route, error.stage, str(error)))
@@ -367,9 +367,9 @@ class _Export:
         )
         return _Made(told, path)
 
-    def _verified(self, package: Path, folder: Path) -> Verification:
+    def _verified(self, package: Path, folder: Path, precision: str) -> Verification:
         """The package against the model as it was given."""
-        self._progress(f"comparing ({package.stem})")
+        self._progress(f"comparing ({precision})")
         with taking_pixels(self._model, self._inputs, self._options.images, self._specs) as (inputs, specs):
             try:
                 return verify_package(
@@ -380,7 +380,7 @@ class _Export:
                     specs=specs,
                     seed=self._seed,
                     budget=self._budget,
-                    precision=package.stem,
+                    precision=precision,
                     cache=self._outputs,
                 )
             except PackageError as error:

@@ -1,4 +1,4 @@
-"""Converters of ours for coremltools' torch front end: ones that it lacks, and ones that mend what it gets wrong."""
+"""Converters of PyTorch operators that an export supplies to coremltools' torch front end: missing ones, and right ones for wrong."""
 
 from __future__ import annotations
 

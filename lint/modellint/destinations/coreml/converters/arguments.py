@@ -1,4 +1,4 @@
-"""What a node of a captured program is given, as the parameters of a converter want it."""
+"""Argument binding: what a node of a captured program is given, as the parameters of a converter want it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _default(argument: Any) -> Any:
 def bound(
     make: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], strict: bool = False
 ) -> dict[str, Any]:
-    """The arguments by name; ``strict``: a number is no tensor.
+    """Arguments bound to a converter's parameters, by name; ``strict``: a number is no tensor.
 
     Raises ``Unfit`` where they do not fit the signature, or have to be known before a run and are not.
     """

@@ -1,4 +1,4 @@
-"""Operators that PyTorch itself computes with others that have a converter."""
+"""Composite operators: those that PyTorch itself computes with others that have a converter."""
 
 from __future__ import annotations
 

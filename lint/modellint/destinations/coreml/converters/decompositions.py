@@ -1,4 +1,4 @@
-"""PyTorch's own decompositions of operators that coremltools has no converter for."""
+"""Decompositions of PyTorch's own, for operators that have no converter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modellint.destinations.coreml.private import operator_tables as private
 
 @cache
 def _core() -> dict[Any, Callable[..., Any]]:
-    """Those of core ATen; what is composite at any rate is decomposed without a table."""
+    """The decompositions of core ATen; what is composite at any rate is decomposed without a table."""
     # The public function also collects the composite ones, which takes seconds.
     made: Any = getattr(_decomp, "_core_aten_decompositions_post_autograd", _decomp.core_aten_decompositions)
     return dict(made().items())
@@ -21,7 +21,7 @@ def _core() -> dict[Any, Callable[..., Any]]:
 
 @cache
 def decompositions(done: frozenset[str]) -> dict[Any, Callable[..., Any]]:
-    """Those of core ATen whose operators have no converter of coremltools, and none of ours but those that are named."""
+    """The decompositions of operators that have no converter, of coremltools or of ours, or are named in ``done``."""
     return {
         operator: function
         for operator, function in _core().items()

@@ -1,4 +1,4 @@
-"""Operators whose converters want every argument, where an exported program leaves out those that have their default."""
+"""Default arguments filled in for coremltools' own converters that want every argument; exported programs leave defaults out."""
 
 from __future__ import annotations
 

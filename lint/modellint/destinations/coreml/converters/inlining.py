@@ -1,4 +1,4 @@
-"""A function of PyTorch converted in the place of a single operator."""
+"""Inlining: a function of PyTorch captured and converted in the place of a single operator."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
 
 
 def _typed(variable: Any, node: Any) -> Any:
-    """A result as of the type that PyTorch gives it: coremltools counts in single precision, for one."""
+    """Result in the dtype that PyTorch gives it: coremltools counts in single precision, for one."""
     value = getattr(node, "meta", {}).get("val")
     if not isinstance(variable, private.Var) or not isinstance(value, torch.Tensor) or private.is_complex(variable):
         return variable
@@ -82,7 +82,7 @@ def _typed(variable: Any, node: Any) -> Any:
 
 
 def _write_nowhere(graph: Any) -> None:
-    """Make operators functional that write into what an earlier one has made, as PyTorch's own kernels do with tensors of theirs.
+    """Functionalization: in-place operators on what an earlier one has made become functional, as in PyTorch's own kernels.
 
     Raises ``NotImplementedError`` for what writes into anything else.
     """

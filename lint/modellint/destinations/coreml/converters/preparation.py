@@ -1,4 +1,4 @@
-"""What has to be set aside while a model is captured, so that it is captured as something that converts."""
+"""Preparation of a model for capture: no fast path of attention, and outputs that are tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of our converters, and the scope in which coremltools has them."""
+"""Registry of the supplied converters, and the scope in which coremltools has them."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _adds(
 
 @cache
 def table() -> dict[str, list[Converter]]:
-    """All of our converters, by name."""
+    """All supplied converters, by name."""
     package = importlib.import_module(__name__.rpartition(".")[0])
     found = [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     # What is written for one operator comes before what is made for many.
@@ -161,13 +161,13 @@ def table() -> dict[str, list[Converter]]:
 
 @cache
 def decomposed() -> frozenset[str]:
-    """The names that only PyTorch's own decompositions convert."""
+    """Names whose only converters are PyTorch's own decompositions."""
     return frozenset(name for name, converters in table().items() if all(one.own for one in converters))
 
 
 @contextmanager
 def supplied(destination: Destination) -> Iterator[Supplied]:
-    """Give coremltools our converters and passes, and take them away again; one thread at a time.
+    """The scope in which coremltools has our converters and passes; one thread at a time.
 
     Its tables are the same afterwards, order included, also when an exception passes.
     """
@@ -227,7 +227,7 @@ def _made(one: Converter, call: Call, strict: bool) -> Any:
 
 
 def _put(call: Call, result: Any) -> None:
-    """Give the results the names that the captured program has for them."""
+    """Bind the results to the names that the captured program has for them."""
     context, node = call.context, call.node
 
     def put(name: str, one: Any) -> None:

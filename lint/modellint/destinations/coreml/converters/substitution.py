@@ -1,4 +1,4 @@
-"""What PyTorch does in memory, in place or in Python, done with operators while a model is captured."""
+"""Substitution of functions that work in memory, in place or in Python, while a model is captured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class Substituting(TorchFunctionMode):
-    """With functions that are not captured as what they do replaced by ones that are.
+    """Mode in which functions that are captured as something else are replaced by equal ones that are not.
 
     Where elements lie in memory only the tensors themselves know, and what is captured has their elements in order: ``as_strided``
     and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
@@ -41,14 +41,14 @@ class Substituting(TorchFunctionMode):
 
 
 def _at_places(input: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002
-    """What ``as_strided`` gives. Raises ``NotImplementedError`` for elements that are not the tensor's own."""
+    """as_strided by index. Raises ``NotImplementedError`` for elements that are not the tensor's own."""
     places, order = _places(input, size, stride, storage_offset)
     flat = input.permute(order).reshape(-1)
     return flat.index_select(0, torch.tensor(places)).reshape([int(one) for one in size])
 
 
 def _put_at_places(input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002
-    """What ``as_strided_scatter`` gives. Raises ``NotImplementedError`` for elements that are not the tensor's own."""
+    """as_strided_scatter by index. Raises ``NotImplementedError`` for elements that are not the tensor's own."""
     places, order = _places(input, size, stride, storage_offset)
     if len(set(places)) < len(places):
         raise NotImplementedError("as_strided_scatter reaches an element twice")
@@ -66,7 +66,7 @@ _PLACED: dict[Any, Callable[..., Any]] = {
 
 
 def _places(given: Any, size: Any, stride: Any, storage_offset: int | None) -> tuple[list[int], list[int]]:
-    """The elements that are meant, of those of a tensor with its axes in another order, and that order."""
+    """Indices of the elements that sizes and strides name, in the order of memory, and that order of the axes."""
     steps = [int(one) for one in given.stride()]
     begin = int(given.storage_offset())
     places = [0 if storage_offset is None else int(storage_offset) - begin]
@@ -103,7 +103,7 @@ def _shortened(rows: Any, limit: float, power: float) -> Any:
 
 @contextmanager
 def normalizing_in_operators(model: nn.Module) -> Iterator[None]:
-    """With normalizations over channels that PyTorch computes in Python, out of the tracer's sight, as a product of matrices."""
+    """Local response normalization across channels by a matrix product: PyTorch computes it in Python, out of the tracer's sight."""
     found = [one for one in model.modules() if type(one) is nn.CrossMapLRN2d and "forward" not in vars(one)]
     for one in found:
         vars(one)["forward"] = partial(_across, one)

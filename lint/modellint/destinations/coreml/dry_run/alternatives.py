@@ -1,4 +1,4 @@
-"""What else converts a model that `ct.convert` refuses, or turns into something else: tried, before it is told."""
+"""Alternatives: what else converts a model that `ct.convert` refuses, or turns into something else; tried, before it is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether coremltools converts a model, and everything that keeps it from doing so, without converting it."""
+"""Dry run: whether coremltools converts a model, and everything that keeps it from doing so, without converting it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far one tensor is from another, and whether that is rounding."""
+"""Error measures of a tensor against its reference: absolute, relative, signal to noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs an ML Program."""
+"""Executor of MIL programs."""
 
 from __future__ import annotations
 
@@ -84,6 +84,8 @@ class Executor:
         self._rounds = rounds
         self._constants: dict[Any, Any] = {}
         self._fixed: set[Any] = set()
+        self.casts_beyond = False
+        """Whether a cast of the last predictions met a number that its type of integers does not hold."""
         self.expanded: list[Tensor] = []
         """What compressed weights stand for."""
         unknown = sorted(set(_unknown(self._function)))
@@ -120,6 +122,7 @@ class Executor:
 
     def begin(self, states: Mapping[str, Tensor]) -> None:
         """Give states, by name, the values that the next prediction starts with."""
+        self.casts_beyond = False
         for name, value in states.items():
             dtype = dtype_name(self._function.inputs[name])
             held = as_dtype(value, dtype) if self._rounds else value.to(DTYPES[dtype])
@@ -231,6 +234,8 @@ class Executor:
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             text = str(error).partition("\n")[0]
             raise ExecutionError(step.kind, step.operation.name, f"{type(error).__name__}: {text}") from error
+        if step.kind == "cast" and not self.casts_beyond and not result.is_floating_point():
+            self.casts_beyond = _is_beyond(self._value(step.inputs["x"], values), step.declared[0].dtype)
         return result if isinstance(result, (tuple, list)) else (result,)
 
     def _loop(self, step: _Step, values: dict[Any, Any], observe: Observer | None) -> Sequence[Any]:
@@ -325,6 +330,18 @@ def _opset(one: Any) -> int:
 def _given(value: Tensor, dtype: str) -> Tensor:
     """An input as Core ML takes it: converted to the declared type."""
     return as_dtype(value.detach(), dtype)
+
+
+def _is_beyond(value: Any, dtype: str) -> bool:
+    """Whether a float lies beyond the range of a signed type of integers, or any float below that of an unsigned one."""
+    bits = dtype.lstrip("uint")
+    if dtype == "bool" or not (isinstance(value, Tensor) and value.is_floating_point() and value.numel()):
+        return False
+    low, high = (
+        (0.0, 2.0 ** int(bits)) if dtype.startswith("u") else (-(2.0 ** (int(bits) - 1)), 2.0 ** (int(bits) - 1))
+    )
+    least, most = value.trunc().aminmax()
+    return not (low <= float(least) and float(most) < high)
 
 
 def _text(value: Any) -> Any:

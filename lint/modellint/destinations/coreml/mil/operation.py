@@ -1,14 +1,17 @@
-"""How a function says that it is an operation of MIL."""
+"""Registry of MIL operations: a function, or a table of PyTorch's functions, says which operations it computes."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _CONTEXT = ("opset", "declared")
@@ -54,14 +57,39 @@ def operation(*names: str, moves: bool = False) -> Callable[[_Function], _Functi
 
     def register(function: _Function) -> _Function:
         parameters = inspect.signature(function).parameters
-        tensors = frozenset(name for name, one in parameters.items() if "Tensor" in str(one.annotation))
+        tensors = frozenset(name for name, parameter in parameters.items() if "Tensor" in str(parameter.annotation))
         context = frozenset(_CONTEXT) & frozenset(parameters)
-        made = Operation(function, tensors, context, moves)
         for name in names or (function.__name__.rstrip("_"),):
-            _registry[name] = made
+            _registry[name] = Operation(function, tensors, context, moves)
         return function
 
     return register
+
+
+def unary(functions: Mapping[str, Callable[[Tensor], Tensor]], *, moves: bool = False) -> None:
+    """Register functions of one tensor as the operations that they are named after in a table."""
+
+    def of_one(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def compute(x: Tensor) -> Tensor:
+            return function(x)
+
+        return compute
+
+    for name, function in functions.items():
+        operation(name, moves=moves)(of_one(function))
+
+
+def binary(functions: Mapping[str, Callable[[Tensor, Tensor], Tensor]], *, moves: bool = False) -> None:
+    """Register functions of two tensors as the operations that they are named after in a table."""
+
+    def of_two(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        def compute(x: Tensor, y: Tensor) -> Tensor:
+            return function(x, y)
+
+        return compute
+
+    for name, function in functions.items():
+        operation(name, moves=moves)(of_two(function))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A saved package as files, looked at before anything in it is read: all of it is there, and within the package.
+"""Files of a saved package, looked at before anything in it is read: all of it is there, and within the package.
 
 An ``.mlpackage`` is a folder with a Manifest.json, which names a model and other items by their paths in ``Data``. A path may lead
 anywhere, through ``..`` or a symbolic link, and coremltools goes there; it writes a manifest, too, into a folder that has none.

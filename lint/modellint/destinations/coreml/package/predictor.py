@@ -1,4 +1,4 @@
-"""A converted program that predicts as Core ML would: inputs and outputs in the order of the model's own."""
+"""Predictor: a converted program that predicts as Core ML would, with inputs and outputs in the order of the model's own."""
 
 from __future__ import annotations
 

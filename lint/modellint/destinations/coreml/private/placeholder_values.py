@@ -1,4 +1,4 @@
-"""What stands in for a value that coremltools' converters did not make."""
+"""Placeholders for values that coremltools' converters did not make."""
 
 from __future__ import annotations
 

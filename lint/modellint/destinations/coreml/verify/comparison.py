@@ -1,4 +1,4 @@
-"""A model against its converted programs, on one set of inputs after another."""
+"""Comparison of a model with its converted programs, on one set of inputs after another."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ EXAMPLE = "the example"
 _OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"
 MOST_UNEQUAL = 0.1
 """The share of integers or truth values that float16 may turn before it is thought not to be precise enough."""
+_BEYOND = "made by casting numbers beyond the range of the integers"
 
 
 class Undecided(Exception):
@@ -105,6 +106,7 @@ class Comparison:
         self._half: dict[int, Output] = {}
         self._undefined: dict[int, tuple[int, str]] = {}
         self._tied: dict[int, tuple[int, str]] = {}
+        self._cast: dict[int, tuple[int, str]] = {}
         self._scaled: dict[int, str] = {}
         self._first: list[Tensor] = []
         self._typical = Typical()
@@ -182,7 +184,7 @@ class Comparison:
             if predictor is not None:
                 largest, note = self._compared(predictor, leaves, case, expected)
             if halved is not None and case.usual:
-                half = self._half_compared(halved, [leaves], case, expected)
+                half = self._half_compared(halved, [leaves], case, expected, Row((case.inputs,)))
             self.cases.append(Case(case.label, largest, half, note))
             self._longest = max(self._longest, time.monotonic() - began)
             if self.after is not None:
@@ -216,6 +218,11 @@ class Comparison:
             f"{self._named(at)} on {case}: PyTorch itself gives nan for {count} elements where the program does not: "
             "that says nothing of either"
             for at, (count, case) in sorted(self._undefined.items())
+            if at in self._outputs
+        ]
+        found += [
+            f"{self._named(at)} on {case}: undefined elements: {count}, {_BEYOND}: that says nothing of either"
+            for at, (count, case) in sorted(self._cast.items())
             if at in self._outputs
         ]
         found += [
@@ -293,10 +300,20 @@ class Comparison:
     ) -> Iterator[Output]:
         row = row or Row((case.inputs,))
         yardstick = Yardstick(self.reference, row, list(expected), len(row.each), self.weights_rounded, self._typical)
+        undefined: list[Tensor] | None = None
+        if predictor.executor.casts_beyond:
+            undefined = self.reference.undefined(row, expected, len(row.each))
         for at, (value, right) in enumerate(zip(found, expected, strict=False)):
+            value = value if undefined is None else _but_for(undefined[at], value, right)
             one = compare(value, right)
             name = predictor.output_names[at]
             seen = Judgement() if one.got is not None else yardstick.judge(at, value)
+            if seen.wrong and not predictor.executor.casts_beyond:
+                # Casts of PyTorch's to narrower types than the program has.
+                undefined = undefined or self.reference.undefined(row, expected, len(row.each))
+                if undefined is not None:
+                    value = _but_for(undefined[at], value, right)
+                    one, seen = compare(value, right), yardstick.judge(at, value)
             wrong = seen.wrong
             if self._is_evidence(case):
                 wrong += seen.undefined
@@ -308,6 +325,15 @@ class Comparison:
             yield shown._replace(path=self._path(at), wrong=wrong, ties=seen.ties)
             if one.got is None and not wrong:
                 self._doubt(at, seen, case, right.numel())
+                self._doubt_casts(at, 0 if undefined is None else int(undefined[at].sum()), case, right.numel())
+
+    def _doubt_casts(self, at: int, count: int, case: Given, size: int) -> None:
+        if count and case.usual:
+            path = self._path(at)
+            name = f"the output {path}" if path else "the output"
+            self.doubts.append(f"{name} on {case.label}: undefined elements: {count} of {size}, {_BEYOND}")
+        elif count:
+            self._cast.setdefault(at, (count, case.label))
 
     @staticmethod
     def _is_evidence(case: Given) -> bool:
@@ -330,7 +356,12 @@ class Comparison:
             )
 
     def _half_compared(
-        self, predictor: Predictor, row: Sequence[Sequence[Any]], case: Given, expected: Sequence[Tensor]
+        self,
+        predictor: Predictor,
+        row: Sequence[Sequence[Any]],
+        case: Given,
+        expected: Sequence[Tensor],
+        inputs: Row,
     ) -> float | None:
         try:
             found = predictor.in_a_row(row)[-1]
@@ -341,6 +372,10 @@ class Comparison:
             if note not in self.notes:
                 self.notes.append(note)
             return math.inf
+        if predictor.executor.casts_beyond:
+            undefined = self.reference.undefined(inputs, expected, len(row))
+            if undefined is not None:
+                found = [_but_for(*parts) for parts in zip(undefined, found, expected, strict=False)]
         outputs = [
             coarse(name, compare(value, right), case.label)._replace(path=self._path(at))
             for at, (name, value, right) in enumerate(zip(predictor.output_names, found, expected, strict=False))
@@ -393,7 +428,11 @@ class Comparison:
             if values is not None and predictor is not None:
                 outputs = list(self._judged(predictor, values, expected, step, Row(inputs.each[:count])))
                 self._keep(self._outputs, outputs)
-            half = None if halved is None else self._half_compared(halved, leaves[:count], step, expected)
+            half = (
+                None
+                if halved is None
+                else self._half_compared(halved, leaves[:count], step, expected, Row(inputs.each[:count]))
+            )
             self.cases.append(Case(step.label, None if values is None else worst(outputs), half))
             bad = tuple(at for at, one in enumerate(outputs) if not one.ok)
             if bad:
@@ -472,6 +511,13 @@ def output(name: str, one: Difference, ok: bool, case: str) -> Output:
         one.got,
         unequal=one.unequal,
     )
+
+
+def _but_for(undefined: Tensor, value: Tensor, right: Tensor) -> Tensor:
+    """A program's output with PyTorch's own elements where these are undefined."""
+    if value.numel() != right.numel() or not bool(undefined.any()):
+        return value
+    return torch.where(undefined, right, value.reshape(right.shape).to(torch.promote_types(value.dtype, right.dtype)))
 
 
 def _counted(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Where a model's programs first depart from it, found by running what was captured in PyTorch, node by node."""
+"""Location of a difference: the captured model run in PyTorch, node by node, beside its programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operation of a converted program is the first to depart from PyTorch."""
+"""First difference: which operation of a converted program is the first to depart from PyTorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modellint.destinations.coreml.capture.node_values import (
 )
 from modellint.destinations.coreml.mil.compare import LIMIT
 from modellint.destinations.coreml.mil.executor import ExecutionError
-from modellint.destinations.coreml.private.mil_programs import declared_shape, is_top_level
+from modellint.destinations.coreml.private.mil_programs import is_top_level
 from modellint.results.verification import FirstDifference, Layer, Lost
 
 if TYPE_CHECKING:
@@ -34,12 +34,24 @@ _VISIBLE = 0.03
 """An error over the scale that takes a tensor to the least ratio of signal to noise that is thought to be enough."""
 
 
+class Departure(NamedTuple):
+    """An operation whose value is not PyTorch's."""
+
+    operation: Any
+    variable: Any
+    known: Known
+    """PyTorch's value."""
+    value: Tensor
+    error: float
+    """Over PyTorch's scale."""
+
+
 class Compared(NamedTuple):
     """The operations of one prediction that have a counterpart, in the order in which they ran."""
 
     layers: list[Layer]
-    first: tuple[Any, Any, Known, float] | None
-    """The first whose value departs: operation, variable, PyTorch's value, error over its scale."""
+    first: Departure | None
+    """The first whose value departs."""
     failure: ExecutionError | None
 
 
@@ -58,7 +70,7 @@ def compared(
     """
     layers: list[Layer] = []
     unnamed = recorded.unnamed(predictor.program)
-    departed: list[tuple[Any, Any, Known, float]] = []
+    departed: list[Departure] = []
     failure = None
 
     def observe(operation: Any, variable: Any, value: Any) -> None:
@@ -80,7 +92,7 @@ def compared(
         if error > limit and not departed:
             around = 0.0 if noise is None else noise.change(recorded, known)
             if error > ABOVE_NOISE * around:
-                departed.append((operation, variable, known, error))
+                departed.append(Departure(operation, variable, known, value, error))
 
     try:
         predictor(leaves, count, observe)
@@ -148,17 +160,14 @@ def first_difference(
     ``outputs`` are the positions of the outputs that differ.
     """
     if found.first is not None:
-        operation, variable, known, error = found.first
-        known, error = _folded(operation, recorded) or (known, error)
+        operation, variable, known, value, error = found.first
+        if (constant := _folded(operation, recorded)) is not None:
+            known, value, error = constant
         step = recorded.steps[known.step]
         place, module = places.of(step.node)
         lost = tuple(_lost(recorded, places, {storage_of(one) for one in step.inputs}, known.step))
         kind = "random" if step.is_random else "operation"
-        shown = f"differs by {error:.2g} of its scale"
-        if error == math.inf:
-            count = math.prod(size for size in declared_shape(variable) or () if size is not None)
-            shown = "gives what is not finite" if count == known.value.numel() else "differs in shape"
-        message = f"`{operation.op_type}`, made of {step.operator}, {shown}"
+        message = f"`{operation.op_type}`, made of {step.operator}, {_shown(value, known.value, error)}"
         return FirstDifference(
             kind,
             message,
@@ -177,16 +186,28 @@ def first_difference(
     return _output(recorded, places, predictor, case, outputs)
 
 
-def _folded(operation: Any, recorded: Recorded) -> tuple[Known, float] | None:
+def _shown(value: Tensor, right: Tensor, error: float) -> str:
+    """How a value departs from PyTorch's, in words."""
+    if error < math.inf:
+        return f"differs by {error:.2g} of its scale"
+    if value.numel() != right.numel():
+        return "differs in shape"
+    if bool((~value.isfinite() & right.reshape(value.shape).isfinite()).any()):
+        return "gives what is not finite"
+    return f"gives up to {float(value.abs().max()):.2g} where PyTorch gives zeros"
+
+
+def _folded(operation: Any, recorded: Recorded) -> tuple[Known, Tensor, float] | None:
     """A constant among an operation's inputs that coremltools has computed itself, and wrongly."""
     for variable in _inputs_of(operation):
         if variable.val is None or getattr(variable.val, "dtype", None) is None:
             continue
         known = recorded.named(variable)
         if known is not None and known.value.numel() == variable.val.size:
-            error = error_of(torch.as_tensor(variable.val), known.value)
+            value = torch.as_tensor(variable.val)
+            error = error_of(value, known.value)
             if error > LIMIT:
-                return known, error
+                return known, value, error
     return None
 
 

@@ -1,4 +1,4 @@
-"""A live model to the verdict on its conversion: converted, executed, and compared with PyTorch."""
+"""Verification of a live model's conversion: converted, executed, and compared with PyTorch."""
 
 from __future__ import annotations
 

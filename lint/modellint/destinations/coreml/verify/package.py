@@ -1,4 +1,4 @@
-"""A saved package to the verdict on it: executed, and compared with the model that it is said to be of."""
+"""Verification of a saved package: executed, and compared with the model that it is said to be of."""
 
 from __future__ import annotations
 

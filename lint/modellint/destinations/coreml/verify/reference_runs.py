@@ -1,4 +1,4 @@
-"""PyTorch's side of a comparison: a model run again and again from the same state."""
+"""Reference runs: PyTorch's side of a comparison, a model run again and again from the same state."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from modellint.destinations.coreml.dry_run.dry_run import Rest, at_rest
 from modellint.destinations.coreml.verify.stochastic_arithmetic import UNITS, Stochastic, in_double, portable_kernels
+from modellint.destinations.coreml.verify.undefined_casts import OtherCasts
 from modellint.live.snapshot import unchanged
 
 if TYPE_CHECKING:
@@ -147,6 +148,16 @@ class Reference:
             row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
             inputs = Row(tuple(_with(one, change) for one in row))
         return self._under(Stochastic(seed, size, self._kept()), inputs, count)
+
+    def undefined(self, inputs: Inputs | Row, expected: Sequence[Tensor], count: int = 1) -> list[Tensor] | None:
+        """Which elements of the last of several runs depend on undefined casts; None where there are none, or it cannot be said."""
+        casts = OtherCasts()
+        others = self._under(casts, inputs, count)
+        if not casts.met or others is None or [one.shape for one in others] != [one.shape for one in expected]:
+            return None
+        return [
+            ~((value == other) | (value.isnan() & other.isnan())) for value, other in zip(expected, others, strict=True)
+        ]
 
     def with_rounded_weights(self, inputs: Inputs | Row, count: int = 1, seed: int = 0) -> list[Tensor] | None:
         """The last of several runs in a row, each weight changed by as much as float16 may round it."""

@@ -1,4 +1,4 @@
-"""Whether a model's weights look as its constructors left them."""
+"""Untrained weights: whether a model's weights look as its constructors left them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Converters of functions of each element: elementwise, logic, special functions, losses."""
+"""Converters of element-wise functions: arithmetic, logic, special functions, losses."""

@@ -1,4 +1,4 @@
-"""Bessel's functions, and Airy's."""
+"""Bessel functions and the Airy function."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def _modified(size: Any, far: Callable[[Any], Any], near: Any) -> Any:
 
 @expresses("special_i0e", exactness=EXACTNESS)
 def i0e(x: Tensor) -> Any:
-    """The modified function of order zero, times a falling exponential."""
+    """Exponentially scaled modified Bessel function of order 0, exp(-|x|)·I0(x)."""
     size = x.abs()
     return _modified(size, _I0_FAR, fitted(size, torch.special.i0e, 0.0, _SPLIT, 24))
 
 
 @expresses("special_i1e", exactness=EXACTNESS)
 def i1e(x: Tensor) -> Any:
-    """The modified function of order one, times a falling exponential."""
+    """Exponentially scaled modified Bessel function of order 1, exp(-|x|)·I1(x)."""
     size = x.abs()
     found = _modified(size, _I1_FAR, size * fitted(size, _i1_near, 0.0, _SPLIT, 24))
     return torch.where(x < 0, -found, found)
@@ -56,13 +56,13 @@ def i1e(x: Tensor) -> Any:
 
 @expresses("i0", "special_i0", exactness=EXACTNESS)
 def i0(x: Tensor) -> Any:
-    """The modified function of order zero."""
+    """Modified Bessel function of the first kind of order 0."""
     return torch.exp(x.abs()) * i0e(x)
 
 
 @expresses("special_i1", exactness=EXACTNESS)
 def i1(x: Tensor) -> Any:
-    """The modified function of order one."""
+    """Modified Bessel function of the first kind of order 1."""
     return torch.exp(x.abs()) * i1e(x)
 
 
@@ -91,7 +91,7 @@ def _phase(x: Any, order: int) -> Any:
 
 
 def _parts(order: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """What both functions of an order are made of far out: the parts in phase and out of it."""
+    """Asymptotic amplitudes of both functions of an order, as functions of ``_SPLIT / x``: in phase, and out of it."""
     first = getattr(torch.special, f"bessel_j{order}")
     second = getattr(torch.special, f"bessel_y{order}")
 
@@ -112,7 +112,7 @@ _PARTS = {order: _parts(order) for order in (0, 1)}
 
 
 def _far(x: Any, order: int) -> tuple[Any, Any]:
-    """Both functions from the split on."""
+    """Asymptotic expansion, from ``_SPLIT`` on, of the functions of the first and the second kind."""
     x = torch.clamp(x, min=_SPLIT)
     inside, outside = (fitted(_SPLIT / x, part, 1e-3, 1.0, 10) / torch.sqrt(x) for part in _PARTS[order])
     phase = _phase(x, order)
@@ -122,14 +122,14 @@ def _far(x: Any, order: int) -> tuple[Any, Any]:
 
 @expresses("special_bessel_j0", exactness=EXACTNESS)
 def bessel_j0(x: Tensor) -> Any:
-    """The function of the first kind of order zero."""
+    """Bessel function of the first kind of order 0."""
     size = x.abs()
     return torch.where(size < _SPLIT, fitted(size * size, _j0_near, 0.0, _SPLIT**2, 18), _far(size, 0)[0])
 
 
 @expresses("special_bessel_j1", exactness=EXACTNESS)
 def bessel_j1(x: Tensor) -> Any:
-    """The function of the first kind of order one."""
+    """Bessel function of the first kind of order 1."""
     size = x.abs()
     near = size * fitted(size * size, _j1_near, 0.0, _SPLIT**2, 18)
     found = torch.where(size < _SPLIT, near, _far(size, 1)[0])
@@ -142,14 +142,14 @@ def _of_positive(x: Any, found: Any) -> Any:
 
 @expresses("special_bessel_y0", exactness=EXACTNESS)
 def bessel_y0(x: Tensor) -> Any:
-    """The function of the second kind of order zero."""
+    """Bessel function of the second kind of order 0."""
     near = fitted(x * x, _y0_near, 0.0, _SPLIT**2, 20) + 2 / math.pi * torch.log(x) * bessel_j0(x)
     return _of_positive(x, torch.where(x < _SPLIT, near, _far(x, 0)[1]))
 
 
 @expresses("special_bessel_y1", exactness=EXACTNESS)
 def bessel_y1(x: Tensor) -> Any:
-    """The function of the second kind of order one."""
+    """Bessel function of the second kind of order 1."""
     near = x * fitted(x * x, _y1_near, 0.0, _SPLIT**2, 20)
     near = near + 2 / math.pi * (torch.log(x) * bessel_j1(x) - 1 / x)
     return _of_positive(x, torch.where(x < _SPLIT, near, _far(x, 1)[1]))
@@ -157,7 +157,7 @@ def bessel_y1(x: Tensor) -> Any:
 
 @expresses("special_spherical_bessel_j0", exactness=within(4))
 def spherical_bessel_j0(x: Tensor) -> Any:
-    """The sine over the number."""
+    """Spherical Bessel function of order 0, sin(x) / x."""
     square = x * x
     near = 1 - square / 6 * (1 - square / 20 * (1 - square / 42))
     found = torch.sin(x) / torch.where(x == 0, 1.0, x)
@@ -169,14 +169,14 @@ _DEEP, _STEEP = -8.0, 2.0
 
 
 def _decay(share: Any) -> Any:
-    """Airy's function without its decay, of one over the exponent."""
+    """Airy function without its exponential decay, as a function of the exponent's reciprocal."""
     exponent = 1 / share
     x = (1.5 * exponent) ** (2 / 3)
     return torch.special.airy_ai(x) * torch.exp(exponent) * torch.sqrt(torch.sqrt(x))
 
 
 def _terms(count: int) -> list[float]:
-    """The coefficients of Airy's waves far out."""
+    """Coefficients of the Airy function's asymptotic expansion."""
     found = [1.0]
     for at in range(1, count):
         found.append(found[-1] * (6 * at - 5) * (6 * at - 3) * (6 * at - 1) / (216 * at * (2 * at - 1)))
@@ -185,7 +185,7 @@ def _terms(count: int) -> list[float]:
 
 @expresses("special_airy_ai", exactness=within(64))
 def airy_ai(x: Tensor) -> Any:
-    """Airy's function."""
+    """Airy function Ai."""
     up = torch.clamp(x, min=_STEEP)
     exponent = 2 / 3 * up * torch.sqrt(up)
     least = 2 / 3 * _STEEP**1.5

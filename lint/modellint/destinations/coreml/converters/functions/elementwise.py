@@ -1,14 +1,16 @@
-"""What is computed of each element by itself."""
+"""Element-wise arithmetic, rounding, comparison and elementary functions."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from modellint.destinations.coreml.converters.registration import Call, adapts, builds, expresses, within
+from modellint.destinations.coreml.converters.arguments import Call
+from modellint.destinations.coreml.converters.registration import adapts, builds, expresses, within
 from modellint.destinations.coreml.private import operator_tables as private
 from modellint.destinations.coreml.private.operator_tables import cast_to, is_boolean, is_integral, mb
 
@@ -21,7 +23,7 @@ def _is_unscaled(given: dict[str, Any]) -> bool:
 
 
 def _holds(x: Any, mask: Any) -> bool:
-    """Whether a mask is not larger than what it is laid on."""
+    """Whether a mask broadcasts to a tensor without making it larger."""
     rank = len(x.shape)
     if len(mask.shape) > rank:
         return False
@@ -31,38 +33,38 @@ def _holds(x: Any, mask: Any) -> bool:
 
 @expresses("addcmul", exactness=within(1))
 def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Any:
-    """The input plus ``value`` times a product; of integers PyTorch takes the whole part of ``value``."""
+    """x + value · tensor1 · tensor2; of integers PyTorch takes the whole part of ``value``."""
     value = value if x.is_floating_point() else int(value)
     return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
 
 
 @expresses("addcdiv", exactness=within(1))
 def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Any:
-    """The input plus ``value`` times a quotient."""
+    """x + value · tensor1 / tensor2."""
     return x + (tensor1 / tensor2 if value == 1 else value * (tensor1 / tensor2))
 
 
 @expresses("add", exactness=within(1), unless=_is_unscaled)
 def add(x: Operand, other: Operand, alpha: Number = 1) -> Any:
-    """A sum whose second part is scaled."""
+    """Addition with ``alpha``, x + alpha · other."""
     return x + alpha * other
 
 
 @expresses("sub", exactness=within(1), unless=_is_unscaled)
 def sub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
-    """A difference whose second part is scaled."""
+    """Subtraction with ``alpha``, x - alpha · other."""
     return x - alpha * other
 
 
 @expresses("rsub", exactness=within(1), unless=_is_unscaled)
 def rsub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
-    """A difference the other way round, whose second part is scaled."""
+    """Reverse subtraction with ``alpha``, other - alpha · x."""
     return other - alpha * x
 
 
 @builds("reciprocal")
 def reciprocal(x: Tensor) -> Any:
-    """One over each element; coremltools adds 1e-4 to it."""
+    """Reciprocal, 1 / x; coremltools adds 1e-4 to x."""
     return mb.real_div(x=1.0, y=cast_to(x, torch.float32) if is_integral(x) else x)
 
 
@@ -72,31 +74,31 @@ def _as_float(x: Any) -> Any:
 
 @builds("log")
 def log(x: Tensor) -> Any:
-    """The natural logarithm; coremltools adds 1e-45 to the argument, so that zero gives -103.28."""
+    """Natural logarithm; coremltools adds 1e-45 to x, so that zero gives -103.28."""
     return mb.log(x=_as_float(x), epsilon=0.0)
 
 
 @builds("log2", exactness=within(2))
 def log2(x: Tensor) -> Any:
-    """The logarithm of base two."""
+    """Logarithm to base 2."""
     return mb.mul(x=mb.log(x=_as_float(x), epsilon=0.0), y=np.float32(1 / np.log(2.0)))
 
 
 @builds("log10", exactness=within(2))
 def log10(x: Tensor) -> Any:
-    """The logarithm of base ten."""
+    """Logarithm to base 10."""
     return mb.mul(x=mb.log(x=_as_float(x), epsilon=0.0), y=np.float32(1 / np.log(10.0)))
 
 
 @builds("rsqrt")
 def rsqrt(x: Tensor) -> Any:
-    """One over the square root; coremltools adds 1e-12 to the argument."""
+    """Reciprocal square root; coremltools adds 1e-12 to x."""
     return mb.rsqrt(x=_as_float(x), epsilon=0.0)
 
 
 @expresses("expm1", exactness=within(4))
 def expm1(x: Tensor) -> Any:
-    """The exponential less one, exact near zero (W. Kahan's way); coremltools subtracts, which loses all digits there."""
+    """exp(x) - 1, exact near zero (W. Kahan's way); coremltools subtracts, which loses all digits there."""
     x = x if x.is_floating_point() else x.float()
     grown = torch.exp(x)
     less = grown - 1
@@ -107,7 +109,7 @@ def expm1(x: Tensor) -> Any:
 
 @expresses("log1p", exactness=within(4))
 def log1p(x: Tensor) -> Any:
-    """The logarithm of one more, exact near zero; coremltools adds first, which loses all digits there."""
+    """log(1 + x), exact near zero; coremltools adds first, which loses all digits there."""
     x = x if x.is_floating_point() else x.float()
     far = torch.abs(x) > 1e6
     return torch.where(far, torch.log(1 + x), _log1p(torch.where(far, 0.0, x)))
@@ -115,7 +117,7 @@ def log1p(x: Tensor) -> Any:
 
 @expresses("atan2", exactness=within(4))
 def atan2(x: Tensor, other: Tensor) -> Any:
-    """The angle of a point, on the axes too, where coremltools gives 0 for pi."""
+    """Arc tangent of x / other by quadrant, on the axes too, where coremltools gives 0 for pi."""
     x, other = _tensors(x, other)
     x = x if x.is_floating_point() else x.float()
     other = other if other.is_floating_point() else other.float()
@@ -132,7 +134,7 @@ def atan2(x: Tensor, other: Tensor) -> Any:
 
 @adapts("gelu", exactness=within(4))
 def gelu(call: Call) -> Any:
-    """With the approximation that is asked for, which coremltools reads of traced models only."""
+    """GELU with the tanh approximation, which coremltools reads of traced models only."""
     if not private.is_export(call.context) or call.kwargs.get("approximate") != "tanh":
         return NotImplemented
     return mb.gelu(x=call.args[0], mode="TANH_APPROXIMATION")
@@ -140,7 +142,7 @@ def gelu(call: Call) -> Any:
 
 @expresses("softplus", exactness=within(4), unless=lambda given: given["threshold"] >= 20)
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    """The identity above a threshold that shows."""
+    """Softplus with a threshold that is low enough to show: above it the identity."""
     scaled = x * beta
     return torch.where(scaled > threshold, x, torch.log1p(torch.exp(scaled)) / beta)
 
@@ -157,33 +159,33 @@ def _has_layer(given: dict[str, Any]) -> bool:
 
 @expresses("prelu", unless=_has_layer)
 def prelu(x: Tensor, weight: Tensor) -> Any:
-    """Slopes that differ by channel at any rank, and ones that are computed."""
+    """PReLU with slopes that differ by channel at any rank, or are computed."""
     slopes = weight.reshape([-1] + [1] * (x.dim() - 2) if x.dim() > 1 else [1] * x.dim())
     return torch.where(x > 0, x, slopes * x)
 
 
 @expresses("sqrt", exactness=within(1), unless=lambda given: not is_integral(given["x"]))
 def sqrt(x: Tensor) -> Any:
-    """The root, of integers too."""
+    """Square root, of integers too."""
     return torch.sqrt(x.float())
 
 
 @expresses("masked_fill", ".scalar", ".tensor", unless=lambda given: _holds(given["x"], given["mask"]))
 def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Any:
-    """A number where a mask holds, which may be larger than the tensor."""
+    """Masked fill whose mask may be larger than the tensor."""
     shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
     return torch.masked_fill(x.expand(shape) + 0, mask, value)
 
 
 @expresses("trunc", "fix")
 def trunc(x: Tensor) -> Any:
-    """Towards zero."""
+    """Truncation towards zero."""
     return torch.where(x < 0, torch.ceil(x), torch.floor(x)) if x.is_floating_point() else x
 
 
 @builds("round", ".decimals", "special_round", exactness=within(1))
 def rounded(x: Tensor, decimals: int | None = None) -> Any:
-    """To so many decimals; not to tens or hundreds, where coremltools' product in the place of a quotient may miss a tie."""
+    """Rounding to decimals; not to tens or hundreds, where coremltools' product in the place of a quotient may miss a tie."""
     if decimals is None or decimals < 0 or is_integral(x):
         return NotImplemented
     if not decimals:
@@ -194,7 +196,7 @@ def rounded(x: Tensor, decimals: int | None = None) -> Any:
 
 @expresses("fmod", exactness=within(4))
 def fmod(x: Operand, other: Operand) -> Any:
-    """The remainder with the sign of the dividend."""
+    """Remainder with the sign of the dividend."""
     x, other = _tensors(x, other)
     size, divisor = torch.abs(x), torch.abs(other)
     found = torch.remainder(size, divisor)
@@ -215,13 +217,13 @@ def _tensors(x: Any, other: Any) -> tuple[Any, Any]:
 
 @expresses("signbit")
 def signbit(x: Tensor) -> Any:
-    """Whether there is a minus, before a zero too."""
+    """Sign bit, of negative zero too."""
     return torch.where(x == 0, torch.reciprocal(x) < 0, x < 0) if x.is_floating_point() else x < 0
 
 
 @expresses("copysign")
 def copysign(x: Tensor, other: Operand) -> Any:
-    """The magnitude of one with the sign of the other."""
+    """Magnitude of x with the sign of ``other``."""
     x, other = _tensors(x, other)
     x, other = x.float(), other.float()
     return torch.where(signbit(other), -torch.abs(x), torch.abs(x))
@@ -229,7 +231,7 @@ def copysign(x: Tensor, other: Operand) -> Any:
 
 @expresses("isinf")
 def isinf(x: Tensor) -> Any:
-    """Whether it is infinite."""
+    """Test for infinity."""
     return (
         torch.abs(x) > torch.finfo(torch.float32).max
         if x.is_floating_point()
@@ -239,19 +241,19 @@ def isinf(x: Tensor) -> Any:
 
 @expresses("isposinf")
 def isposinf(x: Tensor) -> Any:
-    """Whether it is infinite and positive."""
+    """Test for positive infinity."""
     return x > torch.finfo(torch.float32).max if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
 
 
 @expresses("isneginf")
 def isneginf(x: Tensor) -> Any:
-    """Whether it is infinite and negative."""
+    """Test for negative infinity."""
     return x < torch.finfo(torch.float32).min if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
 
 
 @expresses("isfinite")
 def isfinite(x: Tensor) -> Any:
-    """Whether it is a number, and not infinite."""
+    """Test for finite numbers."""
     return (
         torch.abs(x) <= torch.finfo(torch.float32).max
         if x.is_floating_point()
@@ -261,7 +263,7 @@ def isfinite(x: Tensor) -> Any:
 
 @expresses("isclose")
 def isclose(x: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether two are equal but for a tolerance."""
+    """Test for equality up to a tolerance."""
     near = torch.abs(x - other) <= atol + torch.abs(rtol * other)
     found = torch.logical_or(x == other, torch.logical_and(near, isfinite(x - other)))
     return torch.logical_or(found, torch.logical_and(torch.isnan(x), torch.isnan(other))) if equal_nan else found
@@ -269,36 +271,36 @@ def isclose(x: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, eq
 
 @expresses("sgn")
 def sgn(x: Tensor) -> Any:
-    """The sign."""
+    """Sign of real numbers."""
     return torch.sign(x)
 
 
 @expresses("angle")
 def angle(x: Tensor) -> Any:
-    """Of numbers on the line: zero, or pi below it."""
+    """Angle of real numbers: 0, or pi for negative ones."""
     found = torch.where(x < 0, torch.pi, 0.0).to(torch.float32)
     return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
 
 
-@expresses("fmax")
-def fmax(x: Tensor, other: Tensor) -> Any:
-    """The larger one, and the other of what is no number."""
-    x, other = _tensors(x, other)
-    found = torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, torch.maximum(x, other)))
-    return found if x.is_floating_point() else torch.maximum(x, other)
+def _ignoring_nan(extreme: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def of_numbers(x: Tensor, other: Tensor) -> Any:
+        """Maximum or minimum that is NaN only where both are."""
+        x, other = _tensors(x, other)
+        found = extreme(x, other)
+        if not x.is_floating_point():
+            return found
+        return torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, found))
+
+    return of_numbers
 
 
-@expresses("fmin")
-def fmin(x: Tensor, other: Tensor) -> Any:
-    """The smaller one, and the other of what is no number."""
-    x, other = _tensors(x, other)
-    found = torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, torch.minimum(x, other)))
-    return found if x.is_floating_point() else torch.minimum(x, other)
+expresses("fmax")(_ignoring_nan(torch.maximum))
+expresses("fmin")(_ignoring_nan(torch.minimum))
 
 
 @expresses("hypot", exactness=within(4))
 def hypot(x: Tensor, other: Tensor) -> Any:
-    """The length of the longest side of a right triangle, without overflow."""
+    """Hypotenuse, sqrt(x² + other²), without overflow."""
     x, other = torch.abs(x), torch.abs(other)
     large, small = torch.maximum(x, other), torch.minimum(x, other)
     ratio = torch.where(torch.logical_or(large == 0, isinf(large)), 0.0, small / large)
@@ -308,7 +310,7 @@ def hypot(x: Tensor, other: Tensor) -> Any:
 
 @expresses("lerp", ".scalar", ".tensor", exactness=within(2))
 def lerp(x: Tensor, end: Tensor, weight: Operand) -> Any:
-    """A point between two."""
+    """Linear interpolation between x and ``end``."""
     far = end - x
     if not isinstance(weight, torch.Tensor):
         return x + weight * far if abs(weight) < 0.5 else end - far * (1 - weight)
@@ -317,13 +319,13 @@ def lerp(x: Tensor, end: Tensor, weight: Operand) -> Any:
 
 @expresses("ldexp", exactness=within(1))
 def ldexp(x: Tensor, other: Tensor) -> Any:
-    """Times a power of two."""
+    """x · 2^other."""
     return x * torch.pow(torch.full_like(other, 2.0, dtype=torch.float32), other)
 
 
 @expresses("asinh", exactness=within(16))
 def asinh(x: Tensor) -> Any:
-    """The inverse of the hyperbolic sine."""
+    """Inverse hyperbolic sine."""
     size = torch.abs(x)
     near = size + size * size / (1 + torch.sqrt(size * size + 1))
     found = torch.where(
@@ -334,7 +336,7 @@ def asinh(x: Tensor) -> Any:
 
 @expresses("acosh", exactness=within(16))
 def acosh(x: Tensor) -> Any:
-    """The inverse of the hyperbolic cosine."""
+    """Inverse hyperbolic cosine."""
     more = x - 1
     return torch.where(
         x > 1e4,
@@ -344,27 +346,27 @@ def acosh(x: Tensor) -> Any:
 
 
 def _log1p(x: Any) -> Any:
-    """The logarithm of one more, exact near zero."""
+    """log(1 + x), exact near zero."""
     whole = 1 + x
     return torch.where(whole == 1, x, torch.log(whole) * (x / torch.where(whole == 1, 1.0, whole - 1)))
 
 
 @expresses("float_power", ".tensor_scalar", ".scalar", ".tensor_tensor", exactness=within(4))
 def float_power(x: Operand, exponent: Operand) -> Any:
-    """A power, of integers too."""
+    """Power in floating point, of integers too."""
     x = x.float() if isinstance(x, torch.Tensor) else float(x)
     return torch.pow(x, exponent.float() if isinstance(exponent, torch.Tensor) else float(exponent))
 
 
 @expresses("polar", exactness=within(4))
 def polar(magnitude: Tensor, angle: Tensor) -> Any:
-    """A complex number of its length and angle."""
+    """Complex number of a magnitude and an angle."""
     return torch.complex(magnitude * torch.cos(angle), magnitude * torch.sin(angle))
 
 
 @builds("gcd")
 def gcd(x: Tensor, other: Tensor) -> Any:
-    """The greatest common divisor, by as many steps as 32 bits can take."""
+    """Greatest common divisor by Euclid's algorithm, in as many steps as 32 bits can take."""
     # Below zero there is room for all numbers of 32 bits.
     x, other = (mb.minimum(x=one, y=mb.sub(x=0, y=one)) for one in (x, other))
     nothing = mb.equal(x=mb.minimum(x=x, y=other), y=0)
@@ -378,7 +380,7 @@ def gcd(x: Tensor, other: Tensor) -> Any:
 
 @builds("lcm")
 def lcm(x: Tensor, other: Tensor) -> Any:
-    """The least common multiple."""
+    """Least common multiple."""
     divisor = gcd(x, other)
     divisor = mb.select(cond=mb.equal(x=divisor, y=0), a=1, b=divisor)
     return mb.abs(x=mb.mul(x=mb.floor_div(x=x, y=divisor), y=other))
@@ -386,5 +388,5 @@ def lcm(x: Tensor, other: Tensor) -> Any:
 
 @expresses("log_sigmoid", exactness=within(8))
 def log_sigmoid(x: Tensor) -> Any:
-    """The logarithm of the sigmoid, without overflow."""
+    """Logarithm of the sigmoid, without overflow."""
     return torch.clamp(x, max=0) - _log1p(torch.exp(-torch.abs(x)))

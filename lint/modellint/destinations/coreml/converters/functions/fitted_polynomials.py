@@ -1,4 +1,4 @@
-"""Polynomials through PyTorch's own values of a function in double precision, summed in single precision."""
+"""Chebyshev approximation: polynomials fitted to PyTorch's own values in double precision, summed in single precision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils import _python_dispatch
 
 @cache
 def coefficients(function: Callable[[Any], Any], low: float, high: float, count: int) -> tuple[float, ...]:
-    """Those of Chebyshev's polynomials on an interval, from the function's values at their zeros."""
+    """Chebyshev coefficients of a function on an interval, from its values at the Chebyshev nodes."""
     # In the middle of a capture, of which this is to be no part.
     with _python_dispatch._disable_current_modes():
         angles = (torch.arange(count, dtype=torch.float64) + 0.5) * (math.pi / count)
@@ -24,12 +24,12 @@ def coefficients(function: Callable[[Any], Any], low: float, high: float, count:
 
 
 def fitted(x: Any, function: Callable[[Any], Any], low: float, high: float, count: int) -> Any:
-    """A smooth function of one tensor on an interval; beyond its ends, what it is there."""
+    """Chebyshev approximation of a smooth function on an interval; beyond its ends, its value there."""
     return _summed(torch.clamp((x - low) * (2 / (high - low)) - 1, -1.0, 1.0), coefficients(function, low, high, count))
 
 
 def _summed(x: Any, given: Sequence[float]) -> Any:
-    """Clenshaw's recurrence."""
+    """Chebyshev series summed by Clenshaw's recurrence."""
     now, before = torch.full_like(x, given[-1]), torch.zeros_like(x)
     for one in reversed(given[1:-1]):
         now, before = 2 * x * now - before + one, now

@@ -1,4 +1,4 @@
-"""The parts of which numbers in single precision are made, by exact steps."""
+"""Exponent, significand and bits of numbers in single precision, by exact steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST = torch.finfo(torch.float32).max
 
 
 def _parts(size: Any) -> tuple[Any, Any, Any]:
-    """Of a number above zero: a fraction from one half on, the power of two that it is to be multiplied by, and its exponent."""
+    """Significand in [1/2, 1), the power of two that scales it, and the exponent, of a positive number."""
     scale, exponent = torch.ones_like(size), torch.zeros_like(size)
     for step in _STEPS:
         large, small = size >= 2.0**step, size < 2.0**-step
@@ -39,7 +39,7 @@ def _is_plain(x: Any) -> Any:
 
 @expresses("frexp")
 def frexp(x: Tensor) -> Any:
-    """A fraction and a power of two."""
+    """Significand and exponent."""
     plain = _is_plain(x)
     fraction, _, exponent = _parts(torch.where(plain, x.abs(), 1.0))
     fraction = torch.where(x < 0, -fraction, fraction)
@@ -48,7 +48,7 @@ def frexp(x: Tensor) -> Any:
 
 @expresses("nextafter")
 def nextafter(x: Tensor, other: Tensor) -> Any:
-    """The number next to one, on the way to another."""
+    """Next representable number in the direction of ``other``."""
     x, other = torch.broadcast_tensors(x, other)  # type: ignore[no-untyped-call]
     size = x.abs()
     fraction, scale, _ = _parts(torch.where(_is_plain(x), size, 1.0))
@@ -66,7 +66,7 @@ def nextafter(x: Tensor, other: Tensor) -> Any:
 
 @expresses("view.dtype")
 def view_dtype(x: Tensor, dtype: Dtype) -> Any:
-    """The bits of numbers in single precision as integers."""
+    """Bits of numbers in single precision as int32."""
     if x.dtype != torch.float32 or dtype != torch.int32:
         raise Unfit("bits of other types")
     plain = _is_plain(x)

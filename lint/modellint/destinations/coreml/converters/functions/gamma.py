@@ -1,4 +1,4 @@
-"""The gamma function's relatives."""
+"""Gamma function and its relatives: logarithm, digamma, polygamma, zeta, incomplete gamma functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _between_zeros(x: Any) -> Any:
-    """The logarithm of the gamma function of one more, over what is zero where it is."""
+    """lgamma(1 + x) divided by x·(x - 1), which has the same zeros."""
     return torch.lgamma(x + 1) / (x * (x - 1))
 
 
@@ -26,18 +26,18 @@ def _stirling(x: Any) -> Any:
 
 
 def _beyond_stirling(x: Any) -> Any:
-    """What Stirling's formula leaves, of one over the number, and times it."""
+    """Remainder of Stirling's formula for lgamma, times x, as a function of 1 / x."""
     x = 1 / x
     return (torch.lgamma(x) - _stirling(x)) * x
 
 
 def _rest(x: Any) -> Any:
-    """What Stirling's formula leaves, from three on."""
+    """Remainder of Stirling's formula, for x ≥ 3."""
     return fitted(1 / x, _beyond_stirling, 1e-3, 1 / 3, 8) / x
 
 
 def _log_gamma(x: Any) -> Any:
-    """Of positive numbers."""
+    """lgamma(x) for x > 0."""
     small = torch.where(x < 1, x, x - 1)
     near = small * (small - 1) * fitted(small, _between_zeros, 0.0, 2.0, 18)
     near = torch.where(x < 1, near - torch.log(x), near)
@@ -47,7 +47,7 @@ def _log_gamma(x: Any) -> Any:
 
 @expresses("lgamma", "special_gammaln", exactness=within(32))
 def lgamma(x: Tensor) -> Any:
-    """The logarithm of the gamma function's size."""
+    """Logarithm of the gamma function's absolute value."""
     found = _log_gamma(torch.where(x < 0, 1 - x, x))
     sine = torch.sin(math.pi * (x - torch.round(x))).abs()
     return torch.where(x < 0, math.log(math.pi) - torch.log(sine) - found, found)
@@ -55,7 +55,7 @@ def lgamma(x: Tensor) -> Any:
 
 @expresses("mvlgamma", "special_multigammaln", exactness=within(32))
 def mvlgamma(x: Tensor, p: int) -> Any:
-    """The logarithm of the gamma function of several variables."""
+    """Logarithm of the multivariate gamma function."""
     found = sum((lgamma(x - at / 2) for at in range(1, p)), lgamma(x))
     return found + p * (p - 1) / 4 * math.log(math.pi)
 
@@ -67,7 +67,7 @@ def _beyond_log(x: Any) -> Any:
 
 @expresses("digamma", "special_digamma", "special_psi", exactness=within(32))
 def digamma(x: Tensor) -> Any:
-    """The slope of the gamma function's logarithm."""
+    """Digamma function, the derivative of lgamma."""
     up = torch.where(x < 0, 1 - x, x)
     near = fitted(torch.where(up < 1, up + 1, up), torch.special.digamma, 1.0, 3.0, 20)
     near = torch.where(up < 1, near - 1 / up, near)
@@ -83,7 +83,7 @@ _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
 
 
 def _zeta(x: Any, q: Any) -> Any:
-    """Some terms, and Euler's and Maclaurin's formula for the others."""
+    """Hurwitz zeta function: some terms, and the Euler-Maclaurin formula for the others."""
     found = torch.pow(q, -x)
     for at in range(1, _FIRST):
         found = found + torch.pow(q + at, -x)
@@ -99,7 +99,7 @@ def _zeta(x: Any, q: Any) -> Any:
 
 @expresses("special_zeta", ".self_scalar", ".other_scalar", exactness=within(32))
 def zeta(x: Operand, other: Operand) -> Any:
-    """Hurwitz's zeta function of positive numbers."""
+    """Hurwitz zeta function of positive numbers."""
     like = x if isinstance(x, torch.Tensor) else other
     x = x if isinstance(x, torch.Tensor) else torch.full_like(like, x)
     other = other if isinstance(other, torch.Tensor) else torch.full_like(like, other)
@@ -110,7 +110,7 @@ def zeta(x: Operand, other: Operand) -> Any:
 
 @expresses("polygamma", "special_polygamma", exactness=within(32))
 def polygamma(n: int, x: Tensor) -> Any:
-    """The slopes of the gamma function's logarithm, from -9 on."""
+    """Polygamma function of x ≥ -9."""
     if n == 0:
         return digamma(x)
     return (-1) ** (n + 1) * math.factorial(n) * _zeta(torch.full_like(x, n + 1), x)
@@ -120,12 +120,12 @@ _STEPS = 64
 
 
 def _bent(x: Any) -> Any:
-    """The logarithm of one more, less the number, over its square."""
+    """(log(1 + x) - x) / x²."""
     return torch.where(x.abs() < 1e-3, -0.5 + x / 3 - x * x / 4, (torch.log1p(x) - x) / (x * x))
 
 
 def _weight(a: Any, x: Any) -> Any:
-    """The a-th power of x times the exponential of -x, over the gamma function of a + 1; from three on without cancellation."""
+    """x^a·exp(-x) / Γ(a + 1); from a = 3 on without cancellation."""
     off = (x - a) / a
     bent = torch.where(off.abs() < 0.4, off * off * fitted(off, _bent, -0.4, 0.4, 14), torch.log(x / a) - off)
     large = torch.clamp(a, min=3.0)
@@ -135,13 +135,13 @@ def _weight(a: Any, x: Any) -> Any:
 
 @cache
 def _laguerre() -> tuple[list[float], list[float]]:
-    """Points from zero on, and the logarithms of their weights, for integrals with a falling exponential."""
+    """Nodes of Gauss-Laguerre quadrature, and the logarithms of their weights."""
     points, weights = np.polynomial.laguerre.laggauss(_STEPS)
     return points.tolist(), np.log(weights).tolist()
 
 
 def _shares(a: Any, x: Any) -> tuple[Any, Any]:
-    """The lower and the upper share of the gamma function."""
+    """Regularized incomplete gamma functions, the lower and the upper one."""
     a, x = torch.broadcast_tensors(a, x)  # type: ignore[no-untyped-call]
     weight = _weight(a, x)
     low = torch.minimum(x, a + 1)
@@ -158,11 +158,11 @@ def _shares(a: Any, x: Any) -> tuple[Any, Any]:
 
 @expresses("igamma", "special_gammainc", exactness=within(64))
 def gammainc(x: Tensor, other: Tensor) -> Any:
-    """The lower share of the gamma function, of up to a hundred."""
+    """Regularized lower incomplete gamma function, of a up to 100."""
     return _shares(x, other)[0]
 
 
 @expresses("igammac", "special_gammaincc", exactness=within(64))
 def gammaincc(x: Tensor, other: Tensor) -> Any:
-    """The upper share of the gamma function, of up to a hundred."""
+    """Regularized upper incomplete gamma function, of a up to 100."""
     return _shares(x, other)[1]

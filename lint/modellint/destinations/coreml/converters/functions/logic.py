@@ -1,4 +1,4 @@
-"""Truth values and bits.
+"""Logical and bitwise operators.
 
 Integers are taken apart and put together with integer operations only, in two halves of 16 bits: what coremltools makes of a rounded
 division computes in single precision, which holds 24.
@@ -34,7 +34,7 @@ def _truth(x: Any) -> Any:
 
 
 def _integer(x: Any) -> Any:
-    """A variable of integers, or a number. Raises ``Unfit`` for a number that Core ML's integers do not hold."""
+    """Operand as integers: a variable, or a number. Raises ``Unfit`` for a number that Core ML's integers do not hold."""
     if isinstance(x, Var):
         return cast_to(x, torch.int32) if is_boolean(x) else x
     if not -(2**31) <= x < 2**31:
@@ -43,7 +43,7 @@ def _integer(x: Any) -> Any:
 
 
 def _halves(x: Any) -> tuple[Any, Any]:
-    """The upper half, with the sign, and the lower one."""
+    """Upper 16 bits, with the sign, and lower 16 bits."""
     if not isinstance(x, Var):
         high, low = divmod(int(x), _HALF)
         return np.int32(high), np.int32(low)
@@ -52,7 +52,7 @@ def _halves(x: Any) -> tuple[Any, Any]:
 
 
 def _bits(half: Any) -> Any:
-    """The bits of a half along a new last axis, the lowest first."""
+    """Bits of 16-bit halves along a new last axis, the lowest first."""
     if not isinstance(half, Var):
         return np.array([int(half) >> at & 1 for at in range(16)], np.int32)
     whole = mb.floor_div(x=mb.expand_dims(x=half, axes=[-1]), y=_POWERS)
@@ -60,7 +60,7 @@ def _bits(half: Any) -> Any:
 
 
 def _combined(x: Any, other: Any, sums: int, common: int) -> Any:
-    """Of each half, so many times the sum and so many times the bits in common; together both operands' bits, or those of one only."""
+    """Bitwise combination of each half: ``sums`` times the sum, and ``common`` times the bits that both have."""
     halves = []
     for one, two, stand_for in zip(_halves(x), _halves(other), (_SIGNED, _POWERS), strict=True):
         both = mb.reduce_sum(x=mb.mul(x=mb.mul(x=_bits(one), y=_bits(two)), y=stand_for), axes=[-1])
@@ -71,7 +71,7 @@ def _combined(x: Any, other: Any, sums: int, common: int) -> Any:
 
 @builds("bitwise_and", ".scalar_tensor", "and", "__and__", "__iand__", "iand")
 def bitwise_and(x: Operand, other: Operand) -> Any:
-    """Both, for truth values and for the bits of integers."""
+    """Bitwise and, of truth values too."""
     if _are_truths(x, other):
         return mb.logical_and(x=_truth(x), y=_truth(other))
     return _combined(_integer(x), _integer(other), 0, 1)
@@ -79,7 +79,7 @@ def bitwise_and(x: Operand, other: Operand) -> Any:
 
 @builds("bitwise_or", ".scalar_tensor", "or", "__or__", "__ior__", "ior")
 def bitwise_or(x: Operand, other: Operand) -> Any:
-    """Either, for truth values and for the bits of integers."""
+    """Bitwise or, of truth values too."""
     if _are_truths(x, other):
         return mb.logical_or(x=_truth(x), y=_truth(other))
     return _combined(_integer(x), _integer(other), 1, -1)
@@ -87,14 +87,14 @@ def bitwise_or(x: Operand, other: Operand) -> Any:
 
 @builds("bitwise_xor", ".scalar_tensor", "xor", "__xor__", "__ixor__", "ixor")
 def bitwise_xor(x: Operand, other: Operand) -> Any:
-    """One of both, for truth values and for the bits of integers."""
+    """Bitwise exclusive or, of truth values too."""
     if _are_truths(x, other):
         return mb.logical_xor(x=_truth(x), y=_truth(other))
     return _combined(_integer(x), _integer(other), 1, -2)
 
 
 def _factors(places: Any) -> tuple[Any, Any]:
-    """Two factors, each an integer of 32 bits, whose product is the power of two of 0 to 31 places."""
+    """2^places for 0 to 31 places, as a product of two 32-bit integers."""
     if isinstance(places, Var):
         first = mb.minimum(x=places, y=np.int32(15))
         return tuple(mb.gather(x=_FACTORS, indices=one, axis=0) for one in (first, mb.sub(x=places, y=first)))
@@ -106,21 +106,21 @@ def _factors(places: Any) -> tuple[Any, Any]:
 
 @builds("bitwise_left_shift", "lshift", "__lshift__", "__ilshift__", ".tensor_scalar", ".scalar_tensor")
 def bitwise_left_shift(x: Operand, other: Operand) -> Any:
-    """Times a power of two, of 31 places at most."""
+    """Left shift, by up to 31 places."""
     one, two = _factors(_integer(other))
     return mb.mul(x=mb.mul(x=_integer(x), y=one), y=two)
 
 
 @builds("bitwise_right_shift", "rshift", "__rshift__", "__irshift__", ".tensor_scalar", ".scalar_tensor")
 def bitwise_right_shift(x: Operand, other: Operand) -> Any:
-    """Divided by a power of two, of 31 places at most, and rounded down."""
+    """Arithmetic right shift, by up to 31 places."""
     one, two = _factors(_integer(other))
     return mb.floor_div(x=mb.floor_div(x=_integer(x), y=one), y=two)
 
 
 @expresses("any")
 def any_of_all(x: Tensor) -> Any:
-    """Whether any element is not zero; coremltools makes integers of floats first, which lose their fractions."""
+    """Whether any element is not zero; coremltools casts floats to integers first, which lose their fractions."""
     return any_of_axes(x.reshape(-1), [0])
 
 

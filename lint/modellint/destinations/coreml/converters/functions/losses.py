@@ -1,4 +1,4 @@
-"""Losses with a margin."""
+"""Loss functions with a margin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EPSILON = float(torch.tensor(1e-12))
 
 
 def _reduced(found: Any, reduction: int) -> Any:
-    """All losses, their mean, or their sum."""
+    """Reduction of losses: none, mean or sum."""
     match reduction:
         case 1:
             return found.mean()
@@ -27,7 +27,7 @@ def _reduced(found: Any, reduction: int) -> Any:
 
 @expresses("hinge_embedding_loss", exactness=within(8))
 def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Any:
-    """Distances, and what is left to a margin."""
+    """Hinge embedding loss."""
     near = torch.where(target == -1, 0.0, x)
     far = torch.where(target == 1, 0.0, torch.clamp(margin - x, min=0.0))
     return _reduced(near + far, reduction)
@@ -37,7 +37,7 @@ def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reducti
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Any:
-    """What cosines lack of one, and what they are above a margin."""
+    """Cosine embedding loss."""
     axis = max(input1.dim(), input2.dim()) - 1
     lengths = [(one * one).sum(axis) + _EPSILON for one in (input1, input2)]
     cosine = (input1 * input2).sum(axis) / torch.sqrt(lengths[0] * lengths[1])
@@ -48,7 +48,7 @@ def cosine_embedding_loss(
 
 @expresses("margin_ranking_loss", exactness=within(8))
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Any:
-    """How far two numbers are from being in order, by a margin."""
+    """Margin ranking loss."""
     return _reduced(torch.clamp(-target * (input1 - input2) + margin, min=0.0), reduction)
 
 
@@ -63,7 +63,7 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: int = 1,
 ) -> Any:
-    """How far one is to be from what it is not like, beyond what it is like."""
+    """Triplet margin loss."""
     near = torch.nn.functional.pairwise_distance(anchor, positive, p, eps)
     far = torch.nn.functional.pairwise_distance(anchor, negative, p, eps)
     if swap:

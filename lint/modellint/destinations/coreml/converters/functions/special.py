@@ -1,4 +1,4 @@
-"""Special functions that have an expression in few operations."""
+"""Orthogonal polynomials and other special functions that have an expression in few operations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @expresses("erfc", "special_erfc", exactness=within(4))
 def erfc(x: Tensor) -> Any:
-    """What the error function leaves of one."""
+    """Complementary error function, 1 - erf(x)."""
     return 1 - torch.erf(x)
 
 
@@ -29,23 +29,23 @@ def _recurrence(x: Any, n: int, first: Any, step: Any) -> Any:
 
 @expresses("special_chebyshev_polynomial_t", ".n_scalar", exactness=within(64))
 def chebyshev_polynomial_t(x: Tensor, n: int) -> Any:
-    """Chebyshev's polynomials of the first kind."""
+    """Chebyshev polynomials of the first kind."""
     return _recurrence(x, n, x, lambda _, now, before: 2 * x * now - before)
 
 
 @expresses("special_hermite_polynomial_h", ".n_scalar", exactness=within(64))
 def hermite_polynomial_h(x: Tensor, n: int) -> Any:
-    """Hermite's polynomials of the physicists."""
+    """Physicists' Hermite polynomials."""
     return _recurrence(x, n, 2 * x, lambda at, now, before: 2 * x * now - 2 * at * before)
 
 
 @expresses("special_laguerre_polynomial_l", ".n_scalar", exactness=within(64))
 def laguerre_polynomial_l(x: Tensor, n: int) -> Any:
-    """Laguerre's polynomials."""
+    """Laguerre polynomials."""
     return _recurrence(x, n, 1 - x, lambda at, now, before: ((2 * at + 1 - x) * now - at * before) / (at + 1))
 
 
 @expresses("special_legendre_polynomial_p", ".n_scalar", exactness=within(64))
 def legendre_polynomial_p(x: Tensor, n: int) -> Any:
-    """Legendre's polynomials."""
+    """Legendre polynomials."""
     return _recurrence(x, n, x, lambda at, now, before: ((2 * at + 1) * x * now - at * before) / (at + 1))

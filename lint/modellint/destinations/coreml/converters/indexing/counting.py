@@ -1,4 +1,4 @@
-"""How often elements occur, and what occurs at all."""
+"""Counting: histograms, modes, medians, unique elements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _limits(x: Any, about: float) -> tuple[Any, Any]:
-    """The smallest and the largest element; where they are one, so much to each side of it."""
+    """Minimum and maximum, widened by ``about`` where they are equal."""
     low, high = x.amin(), x.amax()
     alone = (low == high).to(x.dtype) * about
     return low - alone, high + alone
@@ -25,7 +25,7 @@ def _limits(x: Any, about: float) -> tuple[Any, Any]:
 
 @expresses("histc")
 def histc_of_all(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
-    """How many elements lie in each of some equal parts of what they reach over."""
+    """Histogram counts, in equal bins from the minimum to the maximum."""
     if min != max:
         raise NotImplementedError("limits of its own")
     flat = x.reshape(-1)
@@ -42,7 +42,7 @@ def histogram(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> Any:
-    """How many elements lie in each of some equal parts, and where these end."""
+    """Histogram: counts, and edges of the bins."""
     flat = x.reshape(-1)
     if range is not None and range[0] == range[1]:
         range = [range[0] - 0.5, range[1] + 0.5]  # noqa: A001
@@ -59,7 +59,7 @@ def histogram(
 
 @expresses("mode")
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """What occurs most often along an axis, the smallest of several, and its last place."""
+    """Mode along an axis, the smallest of several, and its last index."""
     x = x.movedim(dim, -1)
     size = int(x.shape[-1])
     counts = (x.unsqueeze(-1) == x.unsqueeze(-2)).long().sum(-1)
@@ -72,7 +72,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def _median(x: Any) -> tuple[Any, Any]:
-    """Along the last axis."""
+    """Median without NaN along the last axis, and its index."""
     missing = torch.isnan(x)
     size = int(x.shape[-1])
     values, places = torch.sort(torch.where(missing, torch.inf, x), -1)
@@ -85,19 +85,19 @@ def _median(x: Any) -> tuple[Any, Any]:
 
 @expresses("nanmedian", ".dim")
 def nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> Any:
-    """The lower of the middle ones among what is a number, and its place."""
+    """Median without NaN along an axis, the lower of two, and its index."""
     found = _median(x.movedim(dim, -1))
     return tuple(one.unsqueeze(dim) for one in found) if keepdim else found
 
 
 @expresses("nanmedian")
 def nanmedian_of_all(x: Tensor) -> Any:
-    """The lower of the middle ones among what is a number."""
+    """Median without NaN of all elements, the lower of two."""
     return _median(x.reshape(-1))[0]
 
 
 def _places(hits: Any) -> Any:
-    """Where a sequence of truth values holds."""
+    """Indices at which truth values hold."""
     return mb.squeeze(x=mb.non_zero(x=mb.cast(x=hits, dtype="fp32")), axes=[1])
 
 
@@ -105,7 +105,7 @@ def _places(hits: Any) -> Any:
 def unique_consecutive(
     x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """Elements that are not the ones before them, which of these each element is, and how many of each follow."""
+    """Unique consecutive elements, the inverse indices, and the counts."""
     if dim is not None and (dim or len(x.shape) > 1):
         raise NotImplementedError("along an axis")
     shape = list(x.shape)
@@ -123,7 +123,7 @@ def unique_consecutive(
 
 
 def _in_order(x: Any) -> tuple[Any, ...]:
-    """The distinct rows in front and in order, whether a row is one of these, which of them each row is, how many of each."""
+    """Unique rows sorted to the front, whether each row is one of them, the inverse indices, and the counts."""
     rows = x.reshape(x.shape[0], -1)
     count = int(rows.shape[0])
     at = torch.arange(count)
@@ -140,7 +140,7 @@ def _in_order(x: Any) -> tuple[Any, ...]:
 
 @adapts("unique_dim")
 def unique_dim(call: Call) -> Any:
-    """The distinct parts along an axis in order, which of them each part is, and how many of each there are."""
+    """Unique slices along an axis, sorted; the inverse indices, and the counts."""
     x, dim = call.args[:2]
     dim = int(getattr(dim, "val", dim)) % len(x.shape)
     axes = [dim, *(axis for axis in range(len(x.shape)) if axis != dim)]
@@ -152,7 +152,7 @@ def unique_dim(call: Call) -> Any:
 
 
 def _against_all(x: Any, least: int = 0) -> Any:
-    """Which of the integers up to the largest each element is, along a new last axis."""
+    """One-hot encoding along a new last axis, with as many classes as there are up to the largest."""
     x = mb.cast(x=x, dtype="fp32")
     axes = list(range(len(x.shape)))
     end = mb.add(x=mb.reduce_max(x=x, axes=axes, keep_dims=False), y=1.0)
@@ -163,7 +163,7 @@ def _against_all(x: Any, least: int = 0) -> Any:
 
 @builds("bincount", exactness=within(4))
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
-    """How often each integer occurs, up to the largest."""
+    """Frequency of each integer up to the largest."""
     hits = mb.cast(x=_against_all(x, minlength), dtype="fp32")
     if weights is not None:
         return mb.reduce_sum(x=mb.mul(x=hits, y=mb.expand_dims(x=weights, axes=[1])), axes=[0], keep_dims=False)
@@ -172,5 +172,5 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> An
 
 @builds("one_hot")
 def one_hot(x: Tensor, num_classes: int = -1) -> Any:
-    """With as many classes as there are up to the largest."""
+    """One-hot encoding with as many classes as there are up to the largest."""
     return NotImplemented if num_classes >= 0 else mb.cast(x=_against_all(x), dtype="int32")

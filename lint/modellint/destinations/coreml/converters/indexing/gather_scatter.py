@@ -1,4 +1,4 @@
-"""Elements taken and put by their places."""
+"""Gather, scatter, sort and other operators that take or put elements by index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEUTRAL = {"sum": 0.0, "prod": 1.0, "amax": -np.inf, "amin": np.inf}
 
 
 def _scattered(x: Any, dim: int, index: Any, src: Any, mode: str) -> Any:
-    """Updates at places along an axis; of constants the sum itself, which coremltools computes as the last update."""
+    """Scatter along an axis; of constants the sum itself, which coremltools folds as the last update."""
     if list(index.shape) != list(src.shape):
         src = mb.slice_by_size(x=src, begin=[0] * len(src.shape), size=[int(size) for size in index.shape])
     if all(one.val is not None for one in (x, index, src)) and mode == "add":
@@ -35,7 +35,7 @@ def _added(x: Any, dim: int, index: Any, src: Any) -> Any:
 
 @builds("scatter_add", exactness=within(4))
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
-    """Updates added; coremltools loses them where everything is constant."""
+    """Scatter with addition; coremltools loses updates where everything is constant."""
     if any(one.val is None for one in (x, index, src)):
         return NotImplemented
     return _scattered(x, dim, index, src, "add")
@@ -43,7 +43,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
 
 @builds("scatter_reduce", ".two", exactness=within(4))
 def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True) -> Any:
-    """Updates summed, multiplied, or held against what is there."""
+    """Scatter with a reduction: sum, product, maximum or minimum."""
     if reduce not in _MODES:
         raise Unfit(f"the reduction {reduce}")
     if not include_self:
@@ -54,7 +54,7 @@ def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
 
 @builds("masked_select")
 def masked_select(x: Tensor, mask: Tensor) -> Any:
-    """The elements where a mask holds."""
+    """Elements at which a mask holds."""
     shape = np.broadcast_shapes(tuple(x.shape), tuple(mask.shape))
     if tuple(x.shape) != shape or tuple(mask.shape) != shape:
         raise Unfit("a mask of another shape")
@@ -64,18 +64,18 @@ def masked_select(x: Tensor, mask: Tensor) -> Any:
 
 @adapts("sort", ".stable")
 def sort(call: Call) -> Any:
-    """In order, and the places; Core ML leaves equal ones in theirs."""
+    """Sorted elements and their indices; Core ML's order is stable."""
     return _in_order(call, "sort", 2)
 
 
 @adapts("argsort", ".stable")
 def argsort(call: Call) -> Any:
-    """The places in order; Core ML leaves equal ones in theirs."""
+    """Indices in sorted order; Core ML's order is stable."""
     return _in_order(call, "argsort", 1)
 
 
 def _in_order(call: Call, name: str, outputs: int) -> Any:
-    """As coremltools converts it, without the argument that it does not read."""
+    """coremltools' own conversion, without the argument ``stable``, which it does not read."""
     args, kwargs = call.args, call.kwargs
     if private.is_export(call.context):
         if "stable" not in kwargs:
@@ -91,7 +91,7 @@ def _in_order(call: Call, name: str, outputs: int) -> Any:
 
 @expresses("diagonal")
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """The diagonal of two axes, along a new last one."""
+    """Diagonal of two axes, along a new last one."""
     dim1, dim2 = dim1 % x.dim(), dim2 % x.dim()
     rest = [one for one in range(x.dim()) if one not in (dim1, dim2)]
     high, wide = int(x.shape[dim1]), int(x.shape[dim2])
@@ -104,25 +104,25 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
 
 @expresses("diag")
 def diag(x: Tensor, diagonal: int = 0) -> Any:
-    """The diagonal of a matrix, or a matrix with one."""
+    """Diagonal of a matrix, or a matrix with that diagonal."""
     return torch.diagonal(x, diagonal, 0, 1) if x.dim() == 2 else torch.diag_embed(x, diagonal)
 
 
 def _is_alike(given: dict[str, Any]) -> bool:
-    """Whether the type that is asked for is that of what it is to be like."""
+    """Whether the dtype that is asked for is that of the tensor."""
     return given["dtype"] is None or given["dtype"] == torch_type(given["x"])
 
 
 @expresses("narrow", unless=lambda given: given["start"] >= 0)
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Any:
-    """A part of an axis; a start below zero counts from the end."""
+    """Slice of an axis; a negative start counts from the end."""
     start %= int(x.shape[dim])
     return torch.ops.aten.slice(x, dim, start, start + length)
 
 
 @expresses("narrow_copy")
 def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Any:
-    """A part of an axis."""
+    """Slice of an axis, copied."""
     start %= int(x.shape[dim]) or 1
     return torch.ops.aten.slice(x, dim, start, start + length)
 
@@ -136,7 +136,7 @@ def zeros_like(
     pin_memory: object = None,
     memory_format: object = None,
 ) -> Any:
-    """Zeros of the type that is asked for."""
+    """Zeros of another dtype."""
     return torch.zeros(x.shape, dtype=dtype)
 
 
@@ -149,7 +149,7 @@ def ones_like(
     pin_memory: object = None,
     memory_format: object = None,
 ) -> Any:
-    """Ones of the type that is asked for."""
+    """Ones of another dtype."""
     return torch.ones(x.shape, dtype=dtype)
 
 
@@ -163,7 +163,7 @@ def full_like(
     pin_memory: object = None,
     memory_format: object = None,
 ) -> Any:
-    """A number of the type that is asked for."""
+    """Constant tensor of another dtype."""
     return torch.full(x.shape, fill_value, dtype=dtype)
 
 
@@ -177,14 +177,14 @@ def tril_indices(
     device: object = None,
     pin_memory: object = None,
 ) -> Any:
-    """The places on and below a diagonal."""
+    """Indices of the lower triangle of a matrix."""
     places = [(down, right) for down in range(row) for right in range(col) if right <= down + offset]
     return torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T + 0
 
 
 @expresses("put", exactness=within(1))
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
-    """Elements put at places of all of them."""
+    """Elements put at indices into the flattened tensor."""
     flat, places = x.reshape(-1), index.reshape(-1)
     method = torch.scatter_add if accumulate else torch.scatter
     return method(flat, 0, torch.remainder(places, x.numel()), source.reshape(-1)).reshape(x.shape)
@@ -192,7 +192,7 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> A
 
 @expresses("diagonal_scatter")
 def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """A matrix with another diagonal."""
+    """Matrix with another diagonal."""
     if x.dim() != 2 or dim1 % 2 or not dim2 % 2:
         raise NotImplementedError("of more than two axes")
     high, wide = x.shape
@@ -205,7 +205,7 @@ def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim
 
 @builds("flip")
 def flip(x: Tensor, dims: list[int]) -> Any:
-    """A constant turned round lies in memory as others do; PyTorch does not read coremltools' own."""
+    """Constant flipped along axes, contiguous in memory; PyTorch does not read coremltools' own."""
     if x.val is None:
         return NotImplemented
     return mb.const(val=np.ascontiguousarray(np.flip(x.val, dims)))
@@ -213,7 +213,7 @@ def flip(x: Tensor, dims: list[int]) -> Any:
 
 @expresses("bucketize", ".tensor")
 def bucketize(x: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Any:
-    """How many boundaries lie before each element; all before what is no number."""
+    """Index of the bucket of each element; NaN lies behind all boundaries."""
     values = x.unsqueeze(-1)
     behind = boundaries > values if right else boundaries >= values
     return torch.logical_not(behind).long().sum(-1)
@@ -228,7 +228,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Any:
-    """How many of a sorted sequence lie before each element."""
+    """Insertion index of each element in a sorted sequence."""
     if sorter is not None:
         raise NotImplementedError("a sequence that is not sorted")
     return bucketize(x, boundaries, out_int32, right or side == "right")
@@ -236,7 +236,7 @@ def searchsorted(
 
 @expresses("index_fill", ".int_scalar", ".int_tensor")
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Operand) -> Any:
-    """A number at places along an axis."""
+    """Fill with a number at indices along an axis."""
     size = int(x.shape[dim])
     hit = (torch.arange(size).unsqueeze(-1) == torch.remainder(index, size).reshape(1, -1)).long().sum(-1) > 0
     shape = [1] * x.dim()
@@ -248,7 +248,7 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Operand) -> Any:
 
 @adapts("topk")
 def topk(call: Call) -> Any:
-    """The largest, in order, where no order is asked for."""
+    """The k largest elements, sorted where no order is asked for."""
     arguments = dict(zip(("k", "dim", "largest", "sorted"), call.args[1:], strict=False)) | call.kwargs
     ordered = arguments.get("sorted", True)
     if bool(ordered.val if isinstance(ordered, private.Var) else ordered):

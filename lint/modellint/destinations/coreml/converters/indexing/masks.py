@@ -1,4 +1,4 @@
-"""Elements put where a mask or an index says, in the ways that coremltools refuses."""
+"""Indexing by masks and indices in the ways that coremltools refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @expresses("masked_scatter")
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Any:
-    """The elements of another tensor, one after the other, where a mask holds."""
+    """Elements of another tensor, in their order, put where a mask holds."""
     x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
     places = torch.cumsum(mask.reshape(-1).long(), 0) - 1
     taken = torch.index_select(source.reshape(-1), 0, torch.clamp(places, 0, source.numel() - 1))
@@ -30,7 +30,7 @@ def _is_unmixed(given: dict[str, Any]) -> bool:
 
 @expresses("index_put", exactness="bit-equal", unless=_is_unmixed)
 def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
-    """One value where masks and places meet."""
+    """Assignment of one value at masks and indices."""
     hit = torch.ones([1] * x.dim(), dtype=torch.bool)
     axis = 0
     for one in indices:
@@ -55,7 +55,7 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
 
 @builds("repeat_interleave", ".self_tensor")
 def repeat_interleave(x: Tensor, repeats: Tensor, dim: int | None = None, output_size: int | None = None) -> Any:
-    """Each element along an axis as often as it is said of it."""
+    """Each element along an axis repeated, by one count for all or for each."""
     if not repeats.shape or list(repeats.shape) == [1]:
         return NotImplemented
     if dim is None:
@@ -65,7 +65,7 @@ def repeat_interleave(x: Tensor, repeats: Tensor, dim: int | None = None, output
 
 @builds("repeat_interleave", ".tensor")
 def repeat_interleave_places(repeats: Tensor, output_size: int | None = None) -> Any:
-    """Each place as often as it is said of it."""
+    """Each index repeated by its count."""
     return _repeated(repeats)
 
 
@@ -80,7 +80,7 @@ def _repeated(repeats: Any) -> Any:
 
 @expresses("index_reduce", exactness=within(8))
 def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Any:
-    """Parts along an axis multiplied, averaged, or held against what is there."""
+    """Reduction into an axis at indices: product, mean, maximum or minimum."""
     shape = [1] * x.dim()
     shape[dim] = -1
     places = index.reshape(shape).expand(source.shape) + 0
@@ -94,7 +94,7 @@ def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str
 
 
 def _is_additive(given: dict[str, Any]) -> bool:
-    """Whether no mask of truth values takes part."""
+    """Whether the mask is added to the scores: no mask of truth values takes part."""
     return not given["is_causal"] and (given["attn_mask"] is None or not is_boolean(given["attn_mask"]))
 
 

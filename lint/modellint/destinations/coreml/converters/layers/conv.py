@@ -1,4 +1,4 @@
-"""Convolutions."""
+"""Transposed convolutions with output padding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _is_no_matter(given: dict[str, Any]) -> bool:
 def _grown(
     x: Any, weight: Any, bias: Any, stride: list[int], output_padding: list[int], groups: int, dilation: list[int]
 ) -> Any:
-    """A transposed convolution without padding, whose output is longer by elements that nothing reaches."""
+    """Transposed convolution without padding, whose output is padded at its ends."""
     rank = weight.dim() - 2
     convolve = getattr(torch.nn.functional, f"conv_transpose{rank}d")
     found = convolve(x, weight, None, stride, 0, 0, groups, dilation)
@@ -42,7 +42,7 @@ def conv_transpose(
     groups: int = 1,
     dilation: list[int] = [1],  # noqa: B006
 ) -> Any:
-    """Transposed, with output padding where there is no padding."""
+    """Transposed convolution with output padding and no padding."""
     return _grown(x, weight, bias, stride, output_padding, groups, dilation)
 
 
@@ -62,5 +62,5 @@ def convolution(
     cudnn_enabled: object = None,
     allow_tf32: object = None,
 ) -> Any:
-    """Transposed, with output padding where there is no padding."""
+    """Convolution operator of any kind, transposed with output padding and no padding."""
     return _grown(x, weight, bias, stride, output_padding, groups, dilation)

@@ -1,4 +1,4 @@
-"""Bags of rows."""
+"""Embedding bags."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.converters.arguments import Tensor
 
 
+@expresses("_embedding_bag", "_embedding_bag_forward_only", exactness=within(8))
 @expresses("embedding_bag", ".padding_idx", exactness=within(8))
 def embedding_bag(
     weight: Tensor,
@@ -24,7 +25,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """The sum, the mean or the largest of the rows of each bag."""
+    """Sum, mean or maximum of the embeddings of each bag."""
     count = int(indices.shape[0])
     bags = int(offsets.shape[0]) - include_last_offset
     at = torch.arange(count)
@@ -46,21 +47,3 @@ def embedding_bag(
     if mode == 1:
         found = found / torch.where(empty, 1, sizes.unsqueeze(-1)).to(rows.dtype)
     return found, bag, sizes, sizes
-
-
-@expresses("_embedding_bag", "_embedding_bag_forward_only", exactness=within(8))
-def embedding_bag_parts(
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> Any:
-    """The sum, the mean or the largest of the rows of each bag."""
-    return embedding_bag(
-        weight, indices, offsets, False, mode, False, per_sample_weights, include_last_offset, padding_idx
-    )

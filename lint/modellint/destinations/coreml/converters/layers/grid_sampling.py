@@ -1,4 +1,4 @@
-"""Images sampled at points, in the ways that Core ML has no operation for."""
+"""Grid sampling in the ways that Core ML has no operation for: bicubic, and of volumes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _is_resampled(given: dict[str, Any]) -> bool:
 
 
 def _folded(at: Any, low: float, high: float) -> Any:
-    """Reflected at two ends until it lies between them."""
+    """Coordinate reflected at two ends until it lies between them."""
     if low == high:
         return torch.zeros_like(at)
     off, span = (at - low).abs(), high - low
@@ -32,14 +32,14 @@ def _folded(at: Any, low: float, high: float) -> Any:
 
 
 def _kept(at: Any, size: int, padding: int, align: bool) -> Any:
-    """A place as the padding has it."""
+    """Coordinate by padding mode: reflected, clamped to the border, or as it is."""
     if padding == _REFLECTION:
         at = _folded(at, 0.0, size - 1.0) if align else _folded(at, -0.5, size - 0.5)
     return at if padding == _ZEROS else torch.clamp(at, 0.0, size - 1.0)
 
 
 def _cubic(rest: Any) -> list[Any]:
-    """The weights of the four neighbours."""
+    """Weights of the four neighbours in cubic convolution."""
 
     def near(x: Any) -> Any:
         return (1.25 * x - 2.25) * x * x + 1
@@ -52,7 +52,7 @@ def _cubic(rest: Any) -> list[Any]:
 
 @expresses("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", exactness=within(64), unless=_is_resampled)
 def grid_sampler(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
-    """Cubic samples, and samples of volumes."""
+    """Grid sampling: bicubic, and of volumes."""
     sizes = [int(size) for size in x.shape[2:]]
     batch, channels, out = int(x.shape[0]), int(x.shape[1]), [int(size) for size in grid.shape[1:-1]]
     # What lies beyond an image is then an element like any other.
@@ -75,7 +75,7 @@ def grid_sampler(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode:
 
 
 def _near(at: Any, mode: int, size: int, padding: int, align: bool) -> tuple[Any, Any]:
-    """The whole places about others along one axis, and their shares."""
+    """Neighbouring pixels along one axis, and their weights."""
     if mode != _CUBIC:
         at = _kept(at, size, padding, align)
     if mode == _NEAREST:
@@ -89,5 +89,5 @@ def _near(at: Any, mode: int, size: int, padding: int, align: bool) -> tuple[Any
 
 
 def _each(one: Any, other: Any, join: Callable[[Any, Any], Any]) -> Any:
-    """Each row of one with each of the other."""
+    """Outer combination of two sets of rows."""
     return join(one.unsqueeze(2), other.unsqueeze(1)).reshape(one.shape[0], -1, one.shape[2])

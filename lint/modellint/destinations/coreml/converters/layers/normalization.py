@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Normalization layers and log-softmax."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """With running statistics: as a batch normalization."""
+    """Instance normalization with running statistics, which is a batch normalization."""
     assert running_mean is not None and running_var is not None
     shape = [1, -1] + [1] * (x.dim() - 2)
     scale = 1 / torch.sqrt(running_var + eps)
@@ -39,7 +39,7 @@ def instance_norm(
 
 @expresses("rms_norm", "_fused_rms_norm", exactness=within(8))
 def rms_norm(x: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Any:
-    """Over the root of the mean square, with ``eps`` beside that mean."""
+    """Root mean square normalization."""
     dims = list(range(x.dim() - len(normalized_shape), x.dim()))
     eps = torch.finfo(x.dtype).eps if eps is None else eps
     found = x / torch.sqrt((x * x).mean(dims, keepdim=True) + eps)
@@ -48,14 +48,14 @@ def rms_norm(x: Tensor, normalized_shape: list[int], weight: Tensor | None = Non
 
 @expresses("log_softmax", ".int", "_log_softmax", exactness=within(8))
 def log_softmax(x: Tensor, dim: int, dtype: object = None) -> Any:
-    """The logarithm of the parts of a whole; coremltools takes that of what has been rounded to zero."""
+    """Log-softmax without underflow; coremltools takes the logarithm of what has been rounded to zero."""
     off = x.float() - torch.amax(x.float(), dim, keepdim=True)
     return off - torch.log(torch.exp(off).sum(dim, keepdim=True))
 
 
 @expresses("renorm", exactness=within(16))
 def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Any:
-    """Parts along an axis, made as short as a limit."""
+    """Slices along an axis scaled down to a maximum norm."""
     dims = [one for one in range(x.dim()) if one != dim % x.dim()]
     norm = torch.linalg.vector_norm(x, p, dims, keepdim=True)
     factor = torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), torch.ones_like(norm))

@@ -1,10 +1,10 @@
-"""Windows: pooling, padding, and folding."""
+"""Pooling, padding, and folding of windows."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ def _each(given: Sequence[int], rank: int) -> list[int]:
 
 
 class _Windows:
-    """Where the windows of a pooling lie."""
+    """Geometry of pooling windows: sizes, strides, padding, dilation, and how many there are."""
 
     def __init__(
         self, x: Any, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
@@ -43,7 +43,7 @@ class _Windows:
             self.out.append(out)
 
     def padded(self, x: Any, value: float) -> Any:
-        """The input, as far as windows reach."""
+        """The input, padded as far as windows reach."""
         pads: list[int] = []
         for size, width, step, pad, far, out in zip(
             self.sizes, self.kernel, self.stride, self.padding, self.dilation, self.out, strict=True
@@ -53,7 +53,7 @@ class _Windows:
         return torch.nn.functional.pad(x, pads, value=value) if any(pads) else x
 
     def parts(self, x: Any) -> Iterator[Any]:
-        """Of the padded input, the elements at each place of all windows."""
+        """The elements at each offset within all windows, of the padded input."""
         for offsets in itertools.product(*(range(width) for width in self.kernel)):
             part = x
             for axis, offset in enumerate(offsets):
@@ -63,13 +63,13 @@ class _Windows:
             yield part
 
     def places(self) -> Any:
-        """The position of each element among those of the input, -1 in the padding."""
+        """Index of each element of the input, -1 in the padding."""
         found = torch.arange(math.prod(self.sizes)).reshape(1, 1, *self.sizes).float()
         return self.padded(found, -1.0)
 
 
 def _largest(x: Any, windows: _Windows, placed: bool = True) -> tuple[Any, Any]:
-    """The largest of each window, and where it is, if that is asked for."""
+    """Maximum of each window, and its index."""
     padded = windows.padded(x, -math.inf)
     best: Any = None
     place: Any = None
@@ -88,175 +88,85 @@ def _largest(x: Any, windows: _Windows, placed: bool = True) -> tuple[Any, Any]:
     return best, place.long()
 
 
-def _max_pool(rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    windows = _Windows(x, rank, kernel, stride, padding, dilation, ceil_mode)
-    if not windows.cut and all(one == 1 for one in windows.dilation):
-        return NotImplemented
-    return _largest(x, windows, placed=False)[0]
+def _max_pool(rank: int) -> Callable[..., Any]:
+    def max_pool(
+        x: Tensor,
+        kernel_size: list[int],
+        stride: list[int] = [],  # noqa: B006
+        padding: list[int] = [0],  # noqa: B006
+        dilation: list[int] = [1],  # noqa: B006
+        ceil_mode: bool = False,
+    ) -> Any:
+        """Max pooling, dilated too, and without windows that begin behind the input."""
+        windows = _Windows(x, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        if not windows.cut and all(step == 1 for step in windows.dilation):
+            return NotImplemented
+        return _largest(x, windows, placed=False)[0]
+
+    return max_pool
 
 
-@expresses("max_pool1d")
-def max_pool1d(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    dilation: list[int] = [1],  # noqa: B006
-    ceil_mode: bool = False,
-) -> Any:
-    """The largest of each window, dilated ones too, and none that begins behind the input."""
-    return _max_pool(1, x, kernel_size, stride, padding, dilation, ceil_mode)
+def _max_pool_with_indices(rank: int) -> Callable[..., Any]:
+    def max_pool_with_indices(
+        x: Tensor,
+        kernel_size: list[int],
+        stride: list[int] = [],  # noqa: B006
+        padding: list[int] = [0],  # noqa: B006
+        dilation: list[int] = [1],  # noqa: B006
+        ceil_mode: bool = False,
+    ) -> Any:
+        """Max pooling with the index of each maximum."""
+        batched = x if x.dim() == rank + 2 else x.unsqueeze(0)
+        windows = _Windows(batched, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        values, indices = _largest(batched, windows)
+        return (values, indices) if x.dim() == rank + 2 else (values.squeeze(0), indices.squeeze(0))
+
+    return max_pool_with_indices
 
 
-@expresses("max_pool2d")
-def max_pool2d(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    dilation: list[int] = [1],  # noqa: B006
-    ceil_mode: bool = False,
-) -> Any:
-    """The largest of each window, dilated ones too, and none that begins behind the input."""
-    return _max_pool(2, x, kernel_size, stride, padding, dilation, ceil_mode)
+def _avg_pool(rank: int) -> Callable[..., Any]:
+    def avg_pool(
+        x: Tensor,
+        kernel_size: list[int],
+        stride: list[int] = [],  # noqa: B006
+        padding: list[int] = [0],  # noqa: B006
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        """Average pooling, with a divisor of its own, and without windows that begin behind the input."""
+        windows = _Windows(x, rank, kernel_size, stride, padding, [1], ceil_mode)
+        if not divisor_override and not windows.cut:
+            return NotImplemented
+        total = sum(windows.parts(windows.padded(x, 0.0)))
+        if divisor_override:
+            return total / divisor_override
+        real = torch.ones([1, 1, *windows.sizes])
+        if count_include_pad:
+            pads = [pad for pad in reversed(windows.padding) for _ in range(2)]
+            real = torch.nn.functional.pad(real, pads, value=1.0)
+            bare = _Windows(real, rank, kernel_size, stride, [0], [1], ceil_mode)
+            bare.out = windows.out
+            return total / sum(bare.parts(bare.padded(real, 0.0)))
+        return total / sum(windows.parts(windows.padded(real, 0.0)))
+
+    return avg_pool
 
 
-@expresses("max_pool3d")
-def max_pool3d(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    dilation: list[int] = [1],  # noqa: B006
-    ceil_mode: bool = False,
-) -> Any:
-    """The largest of each window, dilated ones too, and none that begins behind the input."""
-    return _max_pool(3, x, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def _indices(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    dilation: list[int] = [1],  # noqa: B006
-    ceil_mode: bool = False,
-) -> Any:
-    """The largest of each window, and where it is."""
-    rank = len(kernel_size)
-    batched = x if x.dim() == rank + 2 else x.unsqueeze(0)
-    windows = _Windows(batched, rank, kernel_size, stride, padding, dilation, ceil_mode)
-    values, places = _largest(batched, windows)
-    return (values, places) if x.dim() == rank + 2 else (values.squeeze(0), places.squeeze(0))
-
-
-@expresses("max_pool1d_with_indices")
-def max_pool1d_with_indices(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    dilation: list[int] = [1],  # noqa: B006
-    ceil_mode: bool = False,
-) -> Any:
-    """The largest of each window, and where it is."""
-    return _indices(x, _each(kernel_size, 1), stride, padding, dilation, ceil_mode)
-
-
-@expresses("max_pool2d_with_indices")
-def max_pool2d_with_indices(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    dilation: list[int] = [1],  # noqa: B006
-    ceil_mode: bool = False,
-) -> Any:
-    """The largest of each window, and where it is."""
-    return _indices(x, _each(kernel_size, 2), stride, padding, dilation, ceil_mode)
-
-
-@expresses("max_pool3d_with_indices")
-def max_pool3d_with_indices(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    dilation: list[int] = [1],  # noqa: B006
-    ceil_mode: bool = False,
-) -> Any:
-    """The largest of each window, and where it is."""
-    return _indices(x, _each(kernel_size, 3), stride, padding, dilation, ceil_mode)
-
-
-def _avg_pool(
-    rank: int, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: int | None
-) -> Any:
-    windows = _Windows(x, rank, kernel, stride, padding, [1], ceil_mode)
-    if not divisor and not windows.cut:
-        return NotImplemented
-    total = sum(windows.parts(windows.padded(x, 0.0)))
-    if divisor:
-        return total / divisor
-    real = torch.ones([1, 1, *windows.sizes])
-    if include:
-        pads = [one for pad in reversed(windows.padding) for one in (pad, pad)]
-        real = torch.nn.functional.pad(real, pads, value=1.0)
-        bare = _Windows(real, rank, kernel, stride, [0], [1], ceil_mode)
-        bare.out = windows.out
-        return total / sum(bare.parts(bare.padded(real, 0.0)))
-    return total / sum(windows.parts(windows.padded(real, 0.0)))
-
-
-@expresses("avg_pool2d", exactness=within(8))
-def avg_pool2d(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """The mean of each window, or its sum over another number."""
-    return _avg_pool(2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
-@expresses("avg_pool3d", exactness=within(8))
-def avg_pool3d(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Any:
-    """The mean of each window, or its sum over another number."""
-    return _avg_pool(3, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
-@expresses("avg_pool1d", exactness=within(8))
-def avg_pool1d(
-    x: Tensor,
-    kernel_size: list[int],
-    stride: list[int] = [],  # noqa: B006
-    padding: list[int] = [0],  # noqa: B006
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Any:
-    """The mean of each window."""
-    return _avg_pool(1, x, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+for _rank in (1, 2, 3):
+    expresses(f"max_pool{_rank}d")(_max_pool(_rank))
+    expresses(f"max_pool{_rank}d_with_indices")(_max_pool_with_indices(_rank))
+    expresses(f"avg_pool{_rank}d", exactness=within(8))(_avg_pool(_rank))
 
 
 def _adaptive(size: int, out: int) -> list[tuple[int, int]]:
-    """The windows of adaptive pooling along an axis."""
+    """Windows of adaptive pooling along an axis: begin and end."""
     return [(at * size // out, -((-(at + 1) * size) // out)) for at in range(out)]
 
 
 @expresses("adaptive_avg_pool3d", "_adaptive_avg_pool3d", exactness=within(16))
 def adaptive_avg_pool3d(x: Tensor, output_size: list[int]) -> Any:
-    """The means of windows, one axis after another, with a constant matrix for each."""
+    """Adaptive average pooling, one axis after another, with a constant matrix for each."""
     for axis, out in enumerate(output_size, start=x.dim() - 3):
         size = int(x.shape[axis])
         if out == size:
@@ -273,24 +183,10 @@ def adaptive_avg_pool3d(x: Tensor, output_size: list[int]) -> Any:
 
 
 @expresses("adaptive_max_pool3d")
-def adaptive_max_pool3d(x: Tensor, output_size: list[int]) -> Any:
-    """The largest of each window, and where it is."""
-    return _adaptive_max(x, output_size)
-
-
 @expresses("adaptive_max_pool2d")
-def adaptive_max_pool2d(x: Tensor, output_size: list[int]) -> Any:
-    """The largest of each window, and where it is."""
-    return _adaptive_max(x, output_size)
-
-
 @expresses("adaptive_max_pool1d")
-def adaptive_max_pool1d(x: Tensor, output_size: list[int]) -> Any:
-    """The largest of each window, and where it is."""
-    return _adaptive_max(x, output_size)
-
-
-def _adaptive_max(x: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
+def adaptive_max_pool(x: Tensor, output_size: list[int]) -> Any:
+    """Adaptive max pooling, with the index of each maximum."""
     rank = len(output_size)
     sizes = [int(size) for size in x.shape[-rank:]]
     lead = list(x.shape[:-rank])
@@ -321,7 +217,7 @@ def col2im(
     padding: list[int],
     stride: list[int],
 ) -> Any:
-    """Windows that overlap, added up: a transposed convolution with kernels of a single one."""
+    """Fold: overlapping windows added up, as a transposed convolution with one-hot kernels."""
     high, wide = kernel_size
     counts, full = [], []
     for size, width, far, pad, step in zip(output_size, kernel_size, dilation, padding, stride, strict=True):
@@ -345,7 +241,7 @@ def col2im(
 
 @expresses("constant_pad_nd", unless=lambda given: min(given["pad"], default=0) >= 0)
 def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
-    """A number around a tensor; what is negative cuts."""
+    """Padding with a constant; negative padding crops."""
     for at in range(len(pad) // 2):
         axis = x.dim() - 1 - at
         before, after = (min(0, one) for one in pad[2 * at : 2 * at + 2])
@@ -362,7 +258,7 @@ def _is_plain_padding(given: dict[str, Any]) -> bool:
 
 @expresses("pad", unless=_is_plain_padding)
 def pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Any:
-    """Padding by other elements, in any direction; what is negative cuts."""
+    """Padding in any mode and direction; negative padding crops."""
     if mode == "constant":
         return torch.constant_pad_nd(x, pad, value or 0.0)
     for at in range(len(pad) // 2):

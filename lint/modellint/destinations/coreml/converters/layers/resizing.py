@@ -1,4 +1,4 @@
-"""Images made larger and smaller.
+"""Interpolation: images resized, with a constant matrix for each axis.
 
 A resize is linear, and each axis is resized by itself: PyTorch's own coefficients, read off the identity, make a constant matrix
 for each axis.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _matrix(resize: Callable[..., Any], size: int, out: int, scale: float | None, rank: int, align: bool | None) -> Any:
-    """The coefficients that make ``out`` elements of ``size``."""
+    """Interpolation matrix from ``size`` elements to ``out``."""
     # Two of each other axis: of one, PyTorch cannot tell how the tensor lies in memory.
     others = [2] * (rank - 1)
     identity = torch.eye(size).reshape(1, size, size, *([1] * (rank - 1))).repeat(1, 1, 1, *others)
@@ -60,65 +60,44 @@ def _resized(
     return x
 
 
-@builds("upsample_bicubic2d", ".vec", exactness=within(16))
-def upsample_bicubic2d_vec(
-    x: Tensor, output_size: list[int] | None, align_corners: bool, scale_factors: list[float] | None = None
-) -> Any:
-    """Cubic, with two constant matrices."""
-    return _resized("upsample_bicubic2d", x, output_size, align_corners, scale_factors)
+def _interpolating(name: str) -> Callable[..., Any]:
+    def upsample(
+        x: Tensor, output_size: list[int] | None, align_corners: bool, scale_factors: list[float] | None = None
+    ) -> Any:
+        """Interpolation along each axis, with a constant matrix for each."""
+        return _resized(name, x, output_size, align_corners, scale_factors)
+
+    return upsample
+
+
+def _nearest(name: str) -> Callable[..., Any]:
+    def upsample(x: Tensor, output_size: list[int] | None, scale_factors: list[float] | None = None) -> Any:
+        """Nearest-neighbour interpolation along each axis."""
+        return _resized(name, x, output_size, None, scale_factors)
+
+    return upsample
+
+
+for _name in (
+    "upsample_bicubic2d",
+    "_upsample_bicubic2d_aa",
+    # coremltools leaves the antialiasing out.
+    "_upsample_bilinear2d_aa",
+    "upsample_trilinear3d",
+):
+    builds(_name, ".vec", exactness=within(16))(_interpolating(_name))
+for _name in (
+    "upsample_nearest3d",
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d",
+):
+    builds(_name, ".vec")(_nearest(_name))
 
 
 @builds("upsample_bicubic2d", exactness=within(16))
 def upsample_bicubic2d(
     x: Tensor, output_size: list[int], align_corners: bool, scales_h: float | None = None, scales_w: float | None = None
 ) -> Any:
-    """Cubic, with two constant matrices."""
+    """Bicubic interpolation, with two constant matrices."""
     return _resized("upsample_bicubic2d", x, output_size, align_corners, [scales_h, scales_w])
-
-
-@builds("_upsample_bicubic2d_aa", ".vec", exactness=within(16))
-def upsample_bicubic2d_aa(
-    x: Tensor, output_size: list[int] | None, align_corners: bool, scale_factors: list[float] | None = None
-) -> Any:
-    """Cubic and antialiased, with two constant matrices."""
-    return _resized("_upsample_bicubic2d_aa", x, output_size, align_corners, scale_factors)
-
-
-@builds("_upsample_bilinear2d_aa", ".vec", exactness=within(16))
-def upsample_bilinear2d_aa(
-    x: Tensor, output_size: list[int] | None, align_corners: bool, scale_factors: list[float] | None = None
-) -> Any:
-    """Linear and antialiased, with two constant matrices; coremltools leaves the antialiasing out."""
-    return _resized("_upsample_bilinear2d_aa", x, output_size, align_corners, scale_factors)
-
-
-@builds("upsample_trilinear3d", ".vec", exactness=within(16))
-def upsample_trilinear3d(
-    x: Tensor, output_size: list[int] | None, align_corners: bool, scale_factors: list[float] | None = None
-) -> Any:
-    """Linear along three axes, with three constant matrices."""
-    return _resized("upsample_trilinear3d", x, output_size, align_corners, scale_factors)
-
-
-@builds("upsample_nearest3d", ".vec")
-def upsample_nearest3d(x: Tensor, output_size: list[int] | None, scale_factors: list[float] | None = None) -> Any:
-    """The nearest element, along three axes."""
-    return _resized("upsample_nearest3d", x, output_size, None, scale_factors)
-
-
-@builds("_upsample_nearest_exact1d", ".vec")
-def upsample_nearest_exact1d(x: Tensor, output_size: list[int] | None, scale_factors: list[float] | None = None) -> Any:
-    """The element nearest to the middle, along one axis."""
-    return _resized("_upsample_nearest_exact1d", x, output_size, None, scale_factors)
-
-
-@builds("_upsample_nearest_exact2d", ".vec")
-def upsample_nearest_exact2d(x: Tensor, output_size: list[int] | None, scale_factors: list[float] | None = None) -> Any:
-    """The element nearest to the middle, along two axes."""
-    return _resized("_upsample_nearest_exact2d", x, output_size, None, scale_factors)
-
-
-@builds("_upsample_nearest_exact3d", ".vec")
-def upsample_nearest_exact3d(x: Tensor, output_size: list[int] | None, scale_factors: list[float] | None = None) -> Any:
-    """The element nearest to the middle, along three axes."""
-    return _resized("_upsample_nearest_exact3d", x, output_size, None, scale_factors)

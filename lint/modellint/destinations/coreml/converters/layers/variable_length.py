@@ -1,4 +1,4 @@
-"""Sequences of several lengths, which are known before a run, packed into one tensor."""
+"""Packed sequences of several lengths that are known before a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def pad_sequence(
     sequences: list[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Any:
-    """Made equally long, and put side by side."""
+    """Sequences padded to one length, and stacked."""
     longest = max(int(one.shape[0]) for one in sequences)
     found = []
     for one in sequences:
@@ -30,7 +30,7 @@ def pad_sequence(
 
 @builds("_pack_padded_sequence")
 def pack_padded_sequence(x: Tensor, lengths: list[int], batch_first: bool = False) -> Any:
-    """The steps of all sequences, those of one time together, and how many there are at each time."""
+    """Packed sequence: the steps of all sequences by time, and the batch size at each time."""
     if batch_first:
         x = mb.transpose(x=x, perm=[1, 0, *range(2, len(x.shape))])
     width = int(x.shape[1])
@@ -44,7 +44,7 @@ def pack_padded_sequence(x: Tensor, lengths: list[int], batch_first: bool = Fals
 def pad_packed_sequence(
     data: Tensor, batch_sizes: list[int], batch_first: bool, padding_value: float, total_length: int
 ) -> Any:
-    """Sequences side by side, and how long each is."""
+    """Padded sequences, and the length of each."""
     times = max(total_length, len(batch_sizes))
     begins = np.cumsum([0, *batch_sizes]).tolist()
     sizes = [*batch_sizes, *([0] * (times - len(batch_sizes)))]
@@ -97,7 +97,7 @@ def packed_lstm(
     train: bool,
     bidirectional: bool,
 ) -> Any:
-    """Layers of long short-term memory over packed sequences, step by step."""
+    """LSTM over packed sequences, step by step."""
     if hx[0].shape[-1] != hx[1].shape[-1]:
         raise NotImplementedError("with projections")
     each, turns = 4 if has_biases else 2, 1 + bidirectional

@@ -1,4 +1,4 @@
-"""Singular values and eigenvalues, by rotations of pairs of columns that are written out.
+"""Singular value and eigenvalue decompositions by unrolled Jacobi rotations.
 
 The method converges quadratically: what is left of the last sweeps is less than rounding. Of vectors, only the sign is not PyTorch's.
 """
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def _sweeps(size: int) -> int:
-    """How often each pair is rotated."""
+    """Number of Jacobi sweeps."""
     return 2 if size == 2 else 5 + size // 4
 
 
 def _rounds(size: int) -> list[tuple[list[int], list[int]]]:
-    """Each pair of columns once, in rounds of pairs that have no column in common."""
+    """Round-robin schedule of column pairs: rounds of pairs that have no column in common."""
     seats: list[int] = list(range(size + size % 2))
     found = []
     for _ in range(len(seats) - 1):
@@ -34,7 +34,7 @@ def _rounds(size: int) -> list[tuple[list[int], list[int]]]:
 
 
 def _rotated(x: Any, high: int) -> Any:
-    """The columns rotated until they are orthogonal in their first rows; the others are rotated along."""
+    """One-sided Jacobi: columns rotated until they are orthogonal in their first rows; the others are rotated along."""
     size = int(x.shape[-1])
     order = list(range(size))
     for first, second in _rounds(size) * _sweeps(size):
@@ -50,7 +50,7 @@ def _rotated(x: Any, high: int) -> Any:
 
 
 def _turned(one: Any, two: Any, high: int) -> tuple[Any, Any]:
-    """Two columns, at right angles."""
+    """Jacobi rotation of two columns, after which they are orthogonal."""
     left, right = (one, two) if one.shape[-2] == high else (one[..., :high, :], two[..., :high, :])
     product = 2 * (left * right).sum(-2, keepdim=True)
     more = (right * right).sum(-2, keepdim=True) - (left * left).sum(-2, keepdim=True)
@@ -62,7 +62,7 @@ def _turned(one: Any, two: Any, high: int) -> tuple[Any, Any]:
 
 
 def _decomposed(x: Any, vectors: bool) -> tuple[Any, Any, Any]:
-    """Of a matrix with no more columns than rows: the left vectors, the values in falling order, the right vectors as columns."""
+    """Singular value decomposition of a matrix with no more columns than rows; right vectors are columns, values fall."""
     size, high = size_of(x), int(x.shape[-2])
     # Fourth powers of the elements are computed with.
     largest = torch.clamp(x.abs().amax((-2, -1), keepdim=True), min=1e-30)
@@ -83,7 +83,7 @@ def _decomposed(x: Any, vectors: bool) -> tuple[Any, Any, Any]:
 
 
 def singular(x: Any, vectors: bool = True) -> tuple[Any, Any, Any]:
-    """The left vectors, the singular values in falling order, the right vectors as columns; or the values only."""
+    """Singular value decomposition, with right vectors as columns; or the values only."""
     if x.shape[-2] >= x.shape[-1]:
         return _decomposed(x, vectors)
     left, values, right = _decomposed(x.mT, vectors)
@@ -92,13 +92,13 @@ def singular(x: Any, vectors: bool = True) -> tuple[Any, Any, Any]:
 
 @expresses("linalg_svdvals", exactness=EXACTNESS)
 def linalg_svdvals(x: Tensor, driver: str | None = None) -> Any:
-    """The singular values."""
+    """Singular values."""
     return singular(x, False)[1]
 
 
 @expresses("_linalg_svd", exactness=EXACTNESS)
 def linalg_svd_parts(x: Tensor, full_matrices: bool = False, compute_uv: bool = True, driver: str | None = None) -> Any:
-    """The singular values and their vectors."""
+    """Singular value decomposition."""
     if not compute_uv:
         values = singular(x, False)[1]
         return values, values, values
@@ -107,7 +107,7 @@ def linalg_svd_parts(x: Tensor, full_matrices: bool = False, compute_uv: bool = 
 
 @expresses("linalg_svd", exactness=EXACTNESS)
 def linalg_svd(x: Tensor, full_matrices: bool = True, driver: str | None = None) -> Any:
-    """The singular values and their vectors."""
+    """Singular value decomposition."""
     if full_matrices and x.shape[-2] != x.shape[-1]:
         raise NotImplementedError("with vectors beyond those of the singular values")
     left, values, right = singular(x)
@@ -116,7 +116,7 @@ def linalg_svd(x: Tensor, full_matrices: bool = True, driver: str | None = None)
 
 @expresses("linalg_eigh", exactness=EXACTNESS)
 def linalg_eigh(x: Tensor, uplo: str = "L") -> Any:
-    """The eigenvalues of a symmetric matrix in rising order, and their vectors."""
+    """Eigenvalues of a symmetric matrix, rising, and eigenvectors."""
     return _symmetric(x, uplo, True)
 
 
@@ -132,18 +132,18 @@ def _symmetric(x: Any, uplo: str, vectors: bool) -> tuple[Any, Any]:
 
 @expresses("_linalg_eigh", exactness=EXACTNESS)
 def linalg_eigh_parts(x: Tensor, uplo: str = "L", compute_v: bool = True) -> Any:
-    """The eigenvalues of a symmetric matrix in rising order, and their vectors."""
+    """Eigenvalues of a symmetric matrix, rising, and eigenvectors."""
     return linalg_eigh(x, uplo)
 
 
 @expresses("linalg_eigvalsh", exactness=EXACTNESS)
 def linalg_eigvalsh(x: Tensor, uplo: str = "L") -> Any:
-    """The eigenvalues of a symmetric matrix in rising order."""
+    """Eigenvalues of a symmetric matrix, rising."""
     return _symmetric(x, uplo, False)[0]
 
 
 def _least(x: Any, values: Any, atol: float | None, rtol: float | None) -> Any:
-    """What a singular value has to be above to count."""
+    """Tolerance below which a singular value counts as zero."""
     if rtol is None:
         rtol = 0.0 if atol else max(x.shape[-2:]) * torch.finfo(torch.float32).eps
     return torch.clamp(values[..., :1] * rtol, min=atol or 0.0)
@@ -155,39 +155,39 @@ def _inverse(x: Any, atol: float | None, rtol: float | None) -> Any:
 
 
 def _inverted(values: Any, least: Any) -> Any:
-    """One over each value that is above another, and nothing for the others."""
+    """Reciprocals of values above a tolerance, and zeros for the others."""
     counts = (values > least).to(values.dtype)
     return counts / (values + (1 - counts))
 
 
 @expresses("linalg_pinv", ".atol_rtol_float", ".atol_rtol_tensor", exactness=EXACTNESS)
 def linalg_pinv(x: Tensor, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
-    """The inverse of what a matrix has of one."""
+    """Pseudo-inverse, with given tolerances."""
     return _inverse(x, atol, rtol)
 
 
 @expresses("linalg_pinv", "pinverse", exactness=EXACTNESS)
 def pinverse(x: Tensor, rcond: float = 1e-15, hermitian: bool = False) -> Any:
-    """The inverse of what a matrix has of one, but for small parts."""
+    """Pseudo-inverse, with a relative tolerance."""
     return _inverse(x, None, rcond)
 
 
 @expresses("linalg_matrix_rank", ".atol_rtol_float", ".atol_rtol_tensor")
 def linalg_matrix_rank(x: Tensor, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
-    """How many singular values are not as good as zero."""
+    """Matrix rank, with given tolerances."""
     values = singular(x, False)[1]
     return (values > _least(x, values, atol, rtol)).long().sum(-1)
 
 
 @expresses("linalg_matrix_rank")
 def linalg_matrix_rank_above(x: Tensor, tol: float, hermitian: bool = False) -> Any:
-    """How many singular values are above a number."""
+    """Matrix rank: the singular values above a tolerance."""
     return (singular(x, False)[1] > tol).long().sum(-1)
 
 
 @expresses("linalg_lstsq", exactness=EXACTNESS)
 def linalg_lstsq(x: Tensor, b: Tensor, rcond: float | None = None, driver: str | None = None) -> Any:
-    """The solution of too many equations with the least squares, those squares, the rank, and the singular values."""
+    """Least squares solution, residuals, rank and singular values."""
     left, values, right = singular(x)
     least = _least(x, values, None, rcond)
     found = torch.matmul(right * _inverted(values, least).unsqueeze(-2), torch.matmul(left.mT, b))
@@ -201,7 +201,7 @@ _SQUARES = 12
 
 @expresses("linalg_matrix_exp", "matrix_exp", exactness=within(256))
 def linalg_matrix_exp(x: Tensor) -> Any:
-    """The exponential of a matrix: a series for a small one, squared as often as the matrix is larger."""
+    """Matrix exponential by scaling and squaring."""
     size = size_of(x)
     norm = x.abs().sum(-2, keepdim=True).amax(-1, keepdim=True)
     powers = torch.tensor([2.0**at for at in range(-1, _SQUARES - 1)])

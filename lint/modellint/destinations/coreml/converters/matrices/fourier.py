@@ -1,7 +1,8 @@
-"""Fourier transforms that coremltools has under another name, or as complex numbers only."""
+"""Fourier transforms that coremltools has under another name, or with complex results only."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from modellint.destinations.coreml.converters.arguments import Call
@@ -12,40 +13,23 @@ from modellint.destinations.coreml.private.operator_tables import mb
 EXACTNESS = within(64)
 
 
-def _in_two(call: Call, name: str) -> Any:
-    """Over the last two axes, if no others are named."""
-    given = dict(zip(("s", "dim", "norm"), call.args[1:], strict=False)) | call.kwargs
-    inputs = [call.args[0], given.get("s"), given.get("dim", [-2, -1]), given.get("norm")]
-    return private.converted_as(call.context, call.node, name, inputs)[0]
+def _over_two_axes(name: str) -> Callable[[Call], Any]:
+    def transform(call: Call) -> Any:
+        """Fourier transform over the last two axes, if no others are named."""
+        arguments = dict(zip(("s", "dim", "norm"), call.args[1:], strict=False)) | call.kwargs
+        inputs = [call.args[0], arguments.get("s"), arguments.get("dim", [-2, -1]), arguments.get("norm")]
+        return private.converted_as(call.context, call.node, name, inputs)[0]
+
+    return transform
 
 
-@adapts("fft_fft2", exactness=EXACTNESS)
-def fft_fft2(call: Call) -> Any:
-    """Over two axes."""
-    return _in_two(call, "fft_fftn")
-
-
-@adapts("fft_ifft2", exactness=EXACTNESS)
-def fft_ifft2(call: Call) -> Any:
-    """Back, over two axes."""
-    return _in_two(call, "fft_ifftn")
-
-
-@adapts("fft_rfft2", exactness=EXACTNESS)
-def fft_rfft2(call: Call) -> Any:
-    """Of real numbers, over two axes."""
-    return _in_two(call, "fft_rfftn")
-
-
-@adapts("fft_irfft2", exactness=EXACTNESS)
-def fft_irfft2(call: Call) -> Any:
-    """Back to real numbers, over two axes."""
-    return _in_two(call, "fft_irfftn")
+for _kind in ("fft", "ifft", "rfft", "irfft"):
+    adapts(f"fft_{_kind}2", exactness=EXACTNESS)(_over_two_axes(f"fft_{_kind}n"))
 
 
 @adapts("stft", exactness=EXACTNESS)
 def stft(call: Call) -> Any:
-    """Of windows, with the two parts of each number along a last axis where that is asked for."""
+    """Short-time Fourier transform, with real and imaginary parts along a last axis where that is asked for."""
     whole = call.args[7] if len(call.args) > 7 else call.kwargs.get("return_complex")
     if whole is None or bool(getattr(whole, "val", whole)):
         return NotImplemented

@@ -1,4 +1,4 @@
-"""Products of vectors and matrices."""
+"""Matrix products, distances, determinants and covariances."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @expresses("addmv", exactness=within(16))
 def addmv(x: Tensor, mat: Tensor, vec: Tensor, beta: Number = 1, alpha: Number = 1) -> Any:
-    """A matrix times a vector, and another vector."""
+    """Matrix-vector product, added to a vector."""
     return _plus(x, torch.mm(mat, vec.unsqueeze(-1)).squeeze(-1), beta, alpha)
 
 
 @expresses("addbmm", exactness=within(16))
 def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, beta: Number = 1, alpha: Number = 1) -> Any:
-    """The sum of products of matrices, and another matrix."""
+    """Sum of a batch of matrix products, added to a matrix."""
     return _plus(x, torch.bmm(batch1, batch2).sum(0), beta, alpha)
 
 
@@ -36,7 +36,7 @@ def _plus(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
 
 @expresses("bilinear", exactness=within(16))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    """A form of two vectors for each output."""
+    """Bilinear form."""
     outs, left, right = weight.shape
     lead = input1.shape[:-1]
     first = torch.mm(input1.reshape(-1, left), weight.permute(1, 0, 2).reshape(left, outs * right))
@@ -56,7 +56,7 @@ def trilinear(
     sumdim: list[int],
     unroll_dim: int = 1,
 ) -> Any:
-    """The sum of products of three tensors."""
+    """Sum of products of three tensors."""
     parts = []
     for one, dims in ((i1, expand1), (i2, expand2), (i3, expand3)):
         for dim in sorted(dims):
@@ -67,13 +67,13 @@ def trilinear(
 
 @expresses("cdist", "_cdist_forward", exactness=within(16))
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Any:
-    """The distances of the rows of two matrices."""
+    """Pairwise distances of the rows of two matrices."""
     return _length(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
 
 
 @expresses("dist", exactness=within(16))
 def dist(x: Tensor, other: Tensor, p: float = 2.0) -> Any:
-    """The distance of two tensors."""
+    """Distance of two tensors."""
     return _length((x - other).reshape(-1), float(p))
 
 
@@ -92,7 +92,7 @@ def _length(off: Any, p: float) -> Any:
 
 @expresses("pdist", "_pdist_forward", exactness=within(16))
 def pdist(x: Tensor, p: float = 2.0) -> Any:
-    """The distances of each two rows."""
+    """Pairwise distances of the rows of one matrix."""
     rows = int(x.shape[0])
     pairs = [(one, two) for one in range(rows) for two in range(one + 1, rows)]
     left = torch.index_select(x, 0, torch.tensor([one for one, _ in pairs], dtype=torch.int64))
@@ -102,7 +102,7 @@ def pdist(x: Tensor, p: float = 2.0) -> Any:
 
 @expresses("linalg_det", "det", exactness=within(64))
 def det(x: Tensor) -> Any:
-    """The determinant of matrices of up to four rows, by cofactors."""
+    """Determinant of matrices of up to four rows, by cofactor expansion."""
     if x.shape[-1] > 4:
         raise NotImplementedError("a determinant of more than four rows")
     return _determinant(x)
@@ -110,7 +110,7 @@ def det(x: Tensor) -> Any:
 
 @expresses("_linalg_det", exactness=within(64))
 def det_parts(x: Tensor) -> Any:
-    """The determinant, first of three results."""
+    """Determinant with its LU decomposition, of which the determinant alone is computed."""
     if x.shape[-1] > 4:
         raise NotImplementedError("a determinant of more than four rows")
     return _determinant(x), x + 0, torch.zeros_like(x)
@@ -133,7 +133,7 @@ def _determinant(x: Any) -> Any:
 def grouped_mm(
     x: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Dtype | None = None
 ) -> Any:
-    """Rows times the matrix of their group; each group ends where it is said to, and the last with the rows."""
+    """Grouped matrix product: rows times the matrix of their group, whose ends ``offs`` gives."""
     if offs is None or x.dim() != 2 or mat2.dim() != 3 or bias is not None:
         raise NotImplementedError("groups of another kind")
     rows = torch.arange(x.shape[0])
@@ -149,7 +149,7 @@ def grouped_mm(
 
 @expresses("cov", exactness=within(16))
 def cov(x: Tensor, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Any:
-    """The covariances of the rows."""
+    """Covariance matrix of the rows."""
     if fweights is not None or aweights is not None or x.dim() != 2:
         raise NotImplementedError("weights, or a single variable")
     off = x - x.mean(1, keepdim=True)
@@ -158,7 +158,7 @@ def cov(x: Tensor, correction: int = 1, fweights: Tensor | None = None, aweights
 
 @expresses("corrcoef", exactness=within(16))
 def corrcoef(x: Tensor) -> Any:
-    """The correlations of the rows."""
+    """Correlation matrix of the rows."""
     off = x - x.mean(1, keepdim=True)
     length = torch.sqrt((off * off).sum(1))
     return torch.clamp(torch.mm(off, off.transpose(0, 1)) / length.unsqueeze(0) / length.unsqueeze(1), -1, 1)
@@ -166,12 +166,12 @@ def corrcoef(x: Tensor) -> Any:
 
 @expresses("logdet", exactness=within(64))
 def logdet(x: Tensor) -> Any:
-    """The logarithm of the determinant of matrices of up to four rows."""
+    """Logarithm of the determinant of matrices of up to four rows."""
     return torch.log(det(x))
 
 
 @expresses("linalg_slogdet", "slogdet", exactness=within(64))
 def slogdet(x: Tensor) -> Any:
-    """The sign and the logarithm of the determinant of matrices of up to four rows."""
+    """Sign and logarithm of the determinant of matrices of up to four rows."""
     found = det(x)
     return torch.sign(found), torch.log(torch.abs(found))

@@ -1,4 +1,4 @@
-"""Systems of linear equations, solved by elimination that is written out for each row.
+"""Linear systems and factorizations (LU, Cholesky, QR) by unrolled elimination.
 
 The errors are those of PyTorch's own elimination: they grow with the condition number of the matrix.
 """
@@ -21,7 +21,7 @@ EXACTNESS = within(64)
 
 
 def size_of(x: Any) -> int:
-    """The columns of a matrix. Raises ``NotImplementedError`` where there are too many to write a step for each."""
+    """Columns of a matrix. Raises ``NotImplementedError`` where there are too many to unroll."""
     if x.dim() < 2 or max(x.shape[-2:]) > MOST:
         raise NotImplementedError(f"a matrix of more than {MOST} rows or columns")
     return int(x.shape[-1])
@@ -32,12 +32,12 @@ def _is_known(given: dict[str, Any]) -> bool:
 
 
 def _ones(given: Iterable[bool]) -> Any:
-    """A column of ones, where something holds, and zeros."""
+    """Indicator column: ones where something holds, and zeros."""
     return torch.tensor([[float(one)] for one in given])
 
 
 def _pivoted(x: Any, step: int) -> tuple[Any, Any]:
-    """A matrix with the row that has the largest element of a column in the place of the column's number; and which row it was."""
+    """Partial pivoting: the row with the largest element of a column swapped into its place; and which row it was."""
     size = int(x.shape[-2])
     # Rows that have had their turn are out of the question.
     score = x[..., step].abs() * _ones(at >= step for at in range(size)).squeeze(-1)
@@ -48,13 +48,13 @@ def _pivoted(x: Any, step: int) -> tuple[Any, Any]:
 
 
 def _eliminated(x: Any, step: int, rows: Any, right: Any) -> tuple[Any, Any]:
-    """A matrix with a multiple of a row taken from some rows, right of the diagonal, and the multiples."""
+    """Gaussian elimination of one column from some rows, and the factors."""
     factor = x[..., step : step + 1] / x[..., step : step + 1, step : step + 1] * rows
     return x - factor * (x[..., step : step + 1, :] * right), factor
 
 
 def _factored(x: Any) -> tuple[Any, Any]:
-    """The two triangles in one matrix, and the pivots counted from one."""
+    """LU factorization in one matrix, and the pivots counted from one."""
     size = size_of(x)
     pivots = []
     for step in range(size):
@@ -68,7 +68,7 @@ def _factored(x: Any) -> tuple[Any, Any]:
 
 
 def substituted(triangle: Any, b: Any, upper: bool, unit: bool) -> Any:
-    """The solution of a triangular system; what is in the other triangle is not read."""
+    """Solution of a triangular system by substitution; the other triangle is not read."""
     size = size_of(triangle)
     found = []
     for step in reversed(range(size)) if upper else range(size):
@@ -81,7 +81,7 @@ def substituted(triangle: Any, b: Any, upper: bool, unit: bool) -> Any:
 
 
 def solved(x: Any, b: Any) -> Any:
-    """The solution of a system of equations, for each column."""
+    """Solution of a linear system by Gauss-Jordan elimination."""
     size = size_of(x)
     batch = torch.broadcast_shapes(x.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
     both = torch.cat([one.expand(*batch, *one.shape[-2:]) for one in (x, b)], -1)
@@ -94,19 +94,19 @@ def solved(x: Any, b: Any) -> Any:
 
 @expresses("linalg_inv", "inverse", exactness=EXACTNESS, unless=_is_known)
 def linalg_inv(x: Tensor) -> Any:
-    """The inverse of matrices."""
+    """Matrix inverse."""
     return solved(x, torch.eye(size_of(x)))
 
 
 @expresses("linalg_inv_ex", exactness=EXACTNESS)
 def linalg_inv_ex(x: Tensor, check_errors: bool = False) -> Any:
-    """The inverse of matrices, and that nothing went wrong."""
+    """Matrix inverse, and zeros for the error code."""
     return linalg_inv(x), torch.zeros(x.shape[:-2], dtype=torch.int32)
 
 
 @expresses("linalg_solve", exactness=EXACTNESS)
 def linalg_solve(x: Tensor, b: Tensor, left: bool = True) -> Any:
-    """The solution of systems of equations."""
+    """Solution of linear systems."""
     if b.dim() == 1 or (b.dim() == x.dim() - 1 and b.shape == x.shape[:-1]):
         return solved(x, b.unsqueeze(-1)).squeeze(-1)
     return solved(x, b) if left else solved(x.mT, b.mT).mT
@@ -114,7 +114,7 @@ def linalg_solve(x: Tensor, b: Tensor, left: bool = True) -> Any:
 
 @expresses("linalg_solve_triangular", exactness=EXACTNESS)
 def linalg_solve_triangular(x: Tensor, b: Tensor, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
-    """The solution of triangular systems of equations."""
+    """Solution of triangular systems."""
     if left:
         return substituted(x, b, upper, unitriangular)
     return substituted(x.mT, b.mT, not upper, unitriangular).mT
@@ -122,7 +122,7 @@ def linalg_solve_triangular(x: Tensor, b: Tensor, upper: bool, left: bool = True
 
 @expresses("linalg_lu_factor", exactness=EXACTNESS)
 def linalg_lu_factor(x: Tensor, pivot: bool = True) -> Any:
-    """Two triangles in one matrix, and the rows that took turns."""
+    """LU factorization in one matrix, and the pivots."""
     if not pivot or x.shape[-1] != x.shape[-2]:
         raise NotImplementedError("without pivots, or of a matrix that is not square")
     return _factored(x)
@@ -130,7 +130,7 @@ def linalg_lu_factor(x: Tensor, pivot: bool = True) -> Any:
 
 @expresses("linalg_cholesky", "cholesky", exactness=EXACTNESS)
 def linalg_cholesky(x: Tensor, upper: bool = False) -> Any:
-    """The triangle whose product with itself, turned over, is a positive matrix."""
+    """Cholesky factor of a positive definite matrix."""
     size = size_of(x)
     if upper:
         x = x.mT
@@ -146,20 +146,20 @@ def linalg_cholesky(x: Tensor, upper: bool = False) -> Any:
 
 @expresses("cholesky_solve", exactness=EXACTNESS)
 def cholesky_solve(b: Tensor, triangle: Tensor, upper: bool = False) -> Any:
-    """The solution of a system of equations whose matrix is given by its triangle."""
+    """Solution of a linear system by its Cholesky factor."""
     lower = triangle.mT if upper else triangle
     return substituted(lower.mT, substituted(lower, b, False, False), True, False)
 
 
 @expresses("cholesky_inverse", exactness=EXACTNESS)
 def cholesky_inverse(triangle: Tensor, upper: bool = False) -> Any:
-    """The inverse of a matrix that is given by its triangle."""
+    """Matrix inverse by its Cholesky factor."""
     return cholesky_solve(torch.eye(size_of(triangle)), triangle, upper)
 
 
 @expresses("linalg_qr", exactness=EXACTNESS)
 def linalg_qr(x: Tensor, mode: str = "reduced") -> Any:
-    """An orthogonal matrix and a triangle, by reflections whose signs are LAPACK's."""
+    """QR factorization by Householder reflections, with LAPACK's signs."""
     if mode == "r":
         raise NotImplementedError("without the orthogonal matrix")
     size_of(x)

@@ -1,4 +1,4 @@
-"""What a tensor of more than five dimensions is held as: one of fewer, with the same elements in the same order."""
+"""Folded rank: a tensor of more than five dimensions held as one of fewer, with the same elements in the same order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LIMIT = 5
 
 
 class Stays(Exception):
-    """An operation that cannot be done on fewer axes."""
+    """Folding is not possible: the operation cannot be done on fewer axes."""
 
 
 def joined(keys: Sequence[Any], sizes: Sequence[int]) -> list[list[int]]:
-    """Neighbouring axes with the same key, together; axes of size one go with any."""
+    """Neighbouring axes with the same key merged; axes of size one go with any."""
     groups: list[list[int]] = []
     last: Any = None
     for axis, key in enumerate(keys):

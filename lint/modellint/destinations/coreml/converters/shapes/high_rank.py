@@ -1,4 +1,4 @@
-"""Tensors of more than five dimensions, which Core ML does not have, computed with as ones of five and fewer.
+"""Graph pass for tensors of more than five dimensions, which Core ML does not have: computed with as ones of five and fewer.
 
 A wide tensor is held as any tensor of the same elements in the same order. An operation on wide tensors joins neighbouring axes
 that it treats alike, is done on what is left, and gives the same numbers: these are the same operations on the same elements.
@@ -64,7 +64,7 @@ def narrow_block(block: Any) -> bool:
 
 
 def _reshaped(operation: Any, state: Narrow) -> Any:
-    """Reshape, and its kin: the elements stay in order."""
+    """Reshape and its kin: the elements stay in order."""
     out = operation.outputs[0]
     if is_wide(out):
         held = operation.x
@@ -77,7 +77,7 @@ def _reshaped(operation: Any, state: Narrow) -> Any:
 
 
 def _unary(operation: Any, state: Narrow) -> Any:
-    """An operation on each element by itself."""
+    """Element-wise operation on one tensor."""
     sizes = sizes_of(operation.x)
     inputs = private.inputs_of(operation)
     held = state.held_as(operation.x)
@@ -87,7 +87,7 @@ def _unary(operation: Any, state: Narrow) -> Any:
 
 def _elementwise(*names: str) -> Callable[[Any, Narrow], Any]:
     def make(operation: Any, state: Narrow) -> Any:
-        """An operation on elements at the same places of tensors that are broadcast."""
+        """Element-wise operation on tensors that are broadcast."""
         out = sizes_of(operation.outputs[0])
         inputs = private.inputs_of(operation)
         shapes = {name: [1] * (len(out) - len(inputs[name].shape)) + sizes_of(inputs[name]) for name in names}
@@ -102,7 +102,7 @@ def _elementwise(*names: str) -> Callable[[Any, Narrow], Any]:
 
 
 def _reduced(operation: Any, state: Narrow) -> Any:
-    """A reduction over some axes."""
+    """Reduction over some axes."""
     sizes = sizes_of(operation.x)
     inputs = private.inputs_of(operation)
     many = "axes" in operation.input_spec.input_types
@@ -123,7 +123,7 @@ def _reduced(operation: Any, state: Narrow) -> Any:
 
 
 def _multiplied(operation: Any, state: Narrow) -> Any:
-    """A product of matrices; the axes before them are joined."""
+    """Matrix product; the batch axes are joined."""
     inputs = private.inputs_of(operation)
     shapes = [sizes_of(operation.x), sizes_of(operation.y)]
     if min(map(len, shapes)) < 2:
@@ -140,7 +140,7 @@ def _multiplied(operation: Any, state: Narrow) -> Any:
 
 
 def _linear(operation: Any, state: Narrow) -> Any:
-    """A linear layer: the axes before the last one are joined."""
+    """Linear layer; the axes before the last one are joined."""
     sizes = sizes_of(operation.x)
     inputs = private.inputs_of(operation)
     inputs["x"] = state.shaped(operation.x, [math.prod(sizes[:-1]), sizes[-1]])
@@ -148,7 +148,7 @@ def _linear(operation: Any, state: Narrow) -> Any:
 
 
 def _normalized(operation: Any, state: Narrow) -> Any:
-    """A layer's normalization over the last axes."""
+    """Layer normalization over the last axes."""
     sizes = sizes_of(operation.x)
     inputs = private.inputs_of(operation)
     axes = sorted(int(axis) % len(sizes) for axis in operation.axes.val)

@@ -1,4 +1,4 @@
-"""Operations that move the elements of tensors of more than five dimensions, done on fewer."""
+"""Data movement on tensors of more than five dimensions, done on fewer: transpose, concat, slice, gather, tile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modellint.destinations.coreml.private.operator_tables import mb
 
 
 def transposed(operation: Any, state: Narrow) -> Any:
-    """A permutation: at once where neighbours that stay together leave five axes, and one axis at a time otherwise."""
+    """Transposition: at once where neighbours that stay together leave five axes, and one axis at a time otherwise."""
     sizes = sizes_of(operation.x)
     perm = [int(axis) % len(sizes) for axis in operation.perm.val]
     # Axes of size one move nothing.
@@ -51,7 +51,7 @@ def transposed(operation: Any, state: Narrow) -> Any:
 
 
 def concatenated(operation: Any, state: Narrow) -> Any:
-    """Tensors one after another along an axis."""
+    """Concatenation along an axis."""
     rank = len(operation.outputs[0].shape)
     axis = int(operation.axis.val) % rank
     parts = []
@@ -62,7 +62,7 @@ def concatenated(operation: Any, state: Narrow) -> Any:
 
 
 def stacked(operation: Any, state: Narrow) -> Any:
-    """Tensors one after another along a new axis."""
+    """Stack along a new axis."""
     axis = int(operation.axis.val) % len(operation.outputs[0].shape)
     parts = []
     for one in operation.values:
@@ -72,7 +72,7 @@ def stacked(operation: Any, state: Narrow) -> Any:
 
 
 def along(operation: Any, state: Narrow) -> Any:
-    """An operation along one axis: it gives the same shape, or the parts along that axis."""
+    """Operation along one axis: it gives the same shape, or the parts along that axis."""
     sizes = sizes_of(operation.x)
     axis = int(operation.axis.val) % len(sizes)
     inputs = private.inputs_of(operation)
@@ -82,7 +82,7 @@ def along(operation: Any, state: Narrow) -> Any:
 
 
 def sliced(operation: Any, state: Narrow) -> Any:
-    """A part of a tensor; axes that are kept whole are joined."""
+    """Slice; axes that are kept whole are joined."""
     sizes = sizes_of(operation.x)
     parts = [_whole(size) for size in sizes]
     for axis, part in enumerate(_slices(operation, sizes)):
@@ -167,7 +167,7 @@ def _slices(operation: Any, sizes: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 def gathered(operation: Any, state: Narrow) -> Any:
-    """Elements at places along one axis."""
+    """Gather along one axis."""
     batch = private.inputs_of(operation).get("batch_dims")
     if batch is not None and int(batch.val):
         raise Stays("gather in batches")
@@ -181,7 +181,7 @@ def gathered(operation: Any, state: Narrow) -> Any:
 
 
 def tiled(operation: Any, state: Narrow) -> Any:
-    """A tensor repeated along axes."""
+    """Tensor tiled along axes."""
     sizes = sizes_of(operation.x)
     if operation.reps.val is None:
         raise Stays("a number of repetitions that is not known before a run")
@@ -199,7 +199,7 @@ def tiled(operation: Any, state: Narrow) -> Any:
 
 
 def turned(operation: Any, state: Narrow) -> Any:
-    """A tensor with the elements along axes in the other order."""
+    """Tensor reversed along axes."""
     sizes = sizes_of(operation.x)
     axes = range(len(sizes)) if operation.axes is None else operation.axes.val
     over = {int(axis) % len(sizes) for axis in axes}
@@ -211,5 +211,5 @@ def turned(operation: Any, state: Narrow) -> Any:
 
 
 def repeated(operation: Any, state: Narrow) -> Any:
-    """A tensor of one number."""
+    """Constant tensor."""
     return mb.fill(shape=[math.prod(sizes_of(operation.outputs[0]))], value=operation.value, before_op=operation)

@@ -1,7 +1,8 @@
-"""What is computed over axes."""
+"""Reductions over axes: variance, extremes, products, medians, histograms."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,87 +25,60 @@ def _variance(x: Any, dim: list[int] | None, correction: Any, keepdim: bool) -> 
     return found, mean if keepdim else mean.squeeze(dims)
 
 
-@expresses("var", exactness=within(16))
-def var(x: Tensor, unbiased: bool = True) -> Any:
-    """The variance of all elements."""
-    return _variance(x, None, int(unbiased), False)[0]
+_STATISTICS: dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]] = {
+    "var": (lambda variance, mean: variance, ("var_correction",)),
+    "std": (lambda variance, mean: variance.sqrt(), ("std_correction",)),
+    "var_mean": (lambda variance, mean: (variance, mean), ()),
+    "std_mean": (lambda variance, mean: (variance.sqrt(), mean), ()),
+}
+"""What is made of variance and mean, and names beside the operator's own where axes are given."""
 
 
-@expresses("var", ".dim", ".correction", "var_correction", exactness=within(16))
-def var_of_axes(
-    x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
-) -> Any:
-    """The variance over axes, with any correction."""
-    return _variance(x, dim, correction, keepdim)[0]
+def _of_all(statistic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def of_all(x: Tensor, unbiased: bool = True) -> Any:
+        """Variance, standard deviation and mean of all elements."""
+        return statistic(*_variance(x, None, int(unbiased), False))
+
+    return of_all
 
 
-@expresses("std", exactness=within(16))
-def std(x: Tensor, unbiased: bool = True) -> Any:
-    """The standard deviation of all elements."""
-    return _variance(x, None, int(unbiased), False)[0].sqrt()
+def _of_axes(statistic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def of_axes(
+        x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
+    ) -> Any:
+        """Variance, standard deviation and mean over axes, with any correction."""
+        return statistic(*_variance(x, dim, correction, keepdim))
+
+    return of_axes
 
 
-@expresses("std", ".dim", ".correction", "std_correction", exactness=within(16))
-def std_of_axes(
-    x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
-) -> Any:
-    """The standard deviation over axes, with any correction."""
-    return _variance(x, dim, correction, keepdim)[0].sqrt()
+for _operator, (_statistic, _others) in _STATISTICS.items():
+    expresses(_operator, exactness=within(16))(_of_all(_statistic))
+    expresses(_operator, ".dim", ".correction", *_others, exactness=within(16))(_of_axes(_statistic))
 
 
-@expresses("var_mean", exactness=within(16))
-def var_mean(x: Tensor, unbiased: bool = True) -> Any:
-    """The variance and mean of all elements."""
-    return _variance(x, None, int(unbiased), False)
+def _index_of(find: Callable[[Any, int], Any]) -> Callable[..., Any]:
+    def index_of(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        """Index of the maximum or minimum among all elements."""
+        index = find(x.reshape(-1), 0)
+        return index.reshape([1] * x.dim()) if keepdim else index
+
+    return index_of
 
 
-@expresses("var_mean", ".dim", ".correction", exactness=within(16))
-def var_mean_of_axes(
-    x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
-) -> Any:
-    """The variance and mean over axes."""
-    return _variance(x, dim, correction, keepdim)
-
-
-@expresses("std_mean", exactness=within(16))
-def std_mean(x: Tensor, unbiased: bool = True) -> Any:
-    """The standard deviation and mean of all elements."""
-    found, mean = _variance(x, None, int(unbiased), False)
-    return found.sqrt(), mean
-
-
-@expresses("std_mean", ".dim", ".correction", exactness=within(16))
-def std_mean_of_axes(
-    x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
-) -> Any:
-    """The standard deviation and mean over axes."""
-    found, mean = _variance(x, dim, correction, keepdim)
-    return found.sqrt(), mean
-
-
-@expresses("argmax", unless=lambda given: given["dim"] is not None)
-def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The place of the largest among all elements."""
-    found = torch.argmax(x.reshape(-1), 0)
-    return found.reshape([1] * x.dim()) if keepdim else found
-
-
-@expresses("argmin", unless=lambda given: given["dim"] is not None)
-def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The place of the smallest among all elements."""
-    found = torch.argmin(x.reshape(-1), 0)
-    return found.reshape([1] * x.dim()) if keepdim else found
+for _find in (torch.argmax, torch.argmin):
+    expresses(_find.__name__, unless=lambda arguments: arguments["dim"] is not None)(_index_of(_find))
 
 
 @expresses("prod", exactness=within(16))
 def prod(x: Tensor, dtype: Dtype | None = None) -> Any:
-    """The product of all elements."""
+    """Product of all elements."""
     return _product(x.reshape(-1), 0, False)
 
 
 @expresses("prod", ".dim_int", exactness=within(16))
 def prod_of_axis(x: Tensor, dim: int, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
-    """The product over an axis."""
+    """Product over an axis."""
     return _product(x, dim, keepdim)
 
 
@@ -118,13 +92,13 @@ def _product(x: Any, dim: int, keepdim: bool) -> Any:
 
 @expresses("cummax")
 def cummax(x: Tensor, dim: int) -> Any:
-    """The largest so far, and its last place."""
+    """Cumulative maximum, with its last index."""
     return _cumulative(x, dim, torch.ge)
 
 
 @expresses("cummin")
 def cummin(x: Tensor, dim: int) -> Any:
-    """The smallest so far, and its last place."""
+    """Cumulative minimum, with its last index."""
     return _cumulative(x, dim, torch.le)
 
 
@@ -148,7 +122,7 @@ def _cumulative(x: Any, dim: int, better: Any) -> tuple[Any, Any]:
 
 @expresses("logcumsumexp", exactness=within(16))
 def logcumsumexp(x: Tensor, dim: int) -> Any:
-    """The logarithm of the sum of exponentials so far, each sum from its own largest."""
+    """Cumulative log-sum-exp, each from its own maximum."""
     size = x.shape[dim]
     sums = [torch.logsumexp(x.narrow(dim, 0, at + 1), dim) for at in range(size)]
     return torch.stack(sums, dim)
@@ -156,7 +130,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
 
 @expresses("kthvalue")
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """The k-th smallest of an axis, and its place."""
+    """k-th smallest element along an axis, and its index."""
     values, places = torch.sort(x, dim)
     found = values.select(dim, k - 1), places.select(dim, k - 1)
     return tuple(one.unsqueeze(dim) for one in found) if keepdim else found
@@ -164,7 +138,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 @expresses("median", ".dim")
 def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
-    """The lower of the middle ones of an axis, and its place; what is no number wherever there is one."""
+    """Median along an axis, the lower of two, and its index; NaN wherever there is one."""
     value, place = kthvalue(x, (x.shape[dim] + 1) // 2, dim, True)
     if x.is_floating_point():
         missing = torch.isnan(x).to(x.dtype)
@@ -176,13 +150,13 @@ def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
 
 @expresses("median")
 def median_of_all(x: Tensor) -> Any:
-    """The lower of the middle ones of all elements."""
+    """Median of all elements, the lower of two."""
     return median(x.reshape(-1), 0)[0]
 
 
 @expresses("nanmean", exactness=within(8))
 def nanmean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
-    """The mean of what is a number."""
+    """Mean without NaN."""
     dims = dim or list(range(x.dim()))
     missing = torch.isnan(x)
     count = torch.logical_not(missing).to(x.dtype).sum(dims, keepdim=keepdim)
@@ -191,7 +165,7 @@ def nanmean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtyp
 
 @expresses("histc")
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
-    """How many elements lie in each of some equal parts."""
+    """Histogram counts, in equal bins between given limits."""
     flat = x.reshape(-1)
     if min == max:
         raise NotImplementedError("limits that are those of the tensor")

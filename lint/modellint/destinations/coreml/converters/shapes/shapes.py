@@ -1,4 +1,4 @@
-"""What moves elements, and makes tensors."""
+"""Shape operators and constructors of tensors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @builds("alias")
 def alias(x: Tensor) -> Any:
-    """The same values."""
+    """Identity."""
     return x
 
 
 @builds("diff")
 def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Any:
-    """Each element less the one before it; of truth values, whether they differ."""
+    """Differences of neighbouring elements; of truth values, whether they differ."""
     parts = [one for one in (prepend, x, append) if one is not None]
     x = mb.concat(values=parts, axis=dim) if len(parts) > 1 else x
     rank = len(x.shape)
@@ -52,13 +52,13 @@ def new_ones(
     device: object = None,
     pin_memory: object = None,
 ) -> Any:
-    """Ones."""
+    """Tensor of ones."""
     return full(size, 1, dtype, x)
 
 
 @expresses("unfold")
 def unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
-    """Windows along an axis, their elements along a new last one."""
+    """Sliding windows along an axis, with their elements along a new last one."""
     if x.dim() == 0:
         return x.reshape(1)
     dimension %= x.dim()
@@ -76,7 +76,7 @@ def _are_alike(given: dict[str, Any]) -> bool:
 
 @expresses("where", ".scalarother", ".scalarself", ".scalar", ".self", unless=_are_alike)
 def where(condition: Tensor, x: Operand, other: Operand) -> Any:
-    """One of two where a condition holds, the other elsewhere; either may be a number."""
+    """Selection by a condition; either side may be a number."""
     if isinstance(x, torch.Tensor) and isinstance(other, torch.Tensor):
         wanted = torch.result_type(x, other)
         return torch.where(condition, x.to(wanted), other.to(wanted))
@@ -94,12 +94,12 @@ def where(condition: Tensor, x: Operand, other: Operand) -> Any:
 
 @expresses("native_channel_shuffle")
 def native_channel_shuffle(x: Tensor, groups: int) -> Any:
-    """The channels of groups, one of each in turn."""
+    """Channel shuffle."""
     parts = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
     return parts.transpose(1, 2).reshape(x.shape)
 
 
 @expresses("mt")
 def matrix_transposed(x: Tensor) -> Any:
-    """The last two axes in each other's place."""
+    """Transposition of the last two axes."""
     return x.transpose(-2, -1)

@@ -7,7 +7,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation import Refusal, operation
+from modellint.destinations.coreml.mil.operation import Refusal, operation, unary
+
+unary(
+    {
+        "sigmoid": torch.sigmoid,
+        "silu": functional.silu,
+        "softplus": functional.softplus,
+        "softsign": functional.softsign,
+    }
+)
+unary({"relu": torch.relu}, moves=True)
 
 
 @operation()
@@ -55,12 +65,6 @@ def prelu(x: Tensor, alpha: Tensor) -> Tensor:
 
 
 @operation(moves=True)
-def relu(x: Tensor) -> Tensor:
-    """``max(x, 0)``."""
-    return torch.relu(x)
-
-
-@operation(moves=True)
 def relu6(x: Tensor) -> Tensor:
     """``min(max(x, 0), 6)``."""
     return x.clamp(0, 6)
@@ -73,21 +77,9 @@ def scaled_tanh(x: Tensor, alpha: float, beta: float) -> Tensor:
 
 
 @operation()
-def sigmoid(x: Tensor) -> Tensor:
-    """``1 / (1 + exp(-x))``."""
-    return torch.sigmoid(x)
-
-
-@operation()
 def sigmoid_hard(x: Tensor, alpha: float, beta: float) -> Tensor:
     """``min(max(alpha * x + beta, 0), 1)``."""
     return (x * alpha).add_(beta).clamp_(0, 1)
-
-
-@operation()
-def silu(x: Tensor) -> Tensor:
-    """``x * sigmoid(x)``."""
-    return functional.silu(x)
 
 
 @operation()
@@ -97,22 +89,10 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 @operation()
-def softplus(x: Tensor) -> Tensor:
-    """``log(1 + exp(x))``."""
-    return functional.softplus(x)
-
-
-@operation()
 def softplus_parametric(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     """``alpha[channel] * log(1 + exp(beta[channel] * x))``; channels are axis 1."""
     channels = [1, -1] + [1] * (x.dim() - 2)
     return alpha.reshape(channels) * functional.softplus(x * beta.reshape(channels))
-
-
-@operation()
-def softsign(x: Tensor) -> Tensor:
-    """``x / (1 + |x|)``."""
-    return functional.softsign(x)
 
 
 @operation(moves=True)

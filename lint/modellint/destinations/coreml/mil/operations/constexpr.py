@@ -19,7 +19,7 @@ from modellint.destinations.coreml.mil.values import as_dtype
 
 @operation()
 def constexpr_cast(source_val: Tensor, output_dtype: str) -> Tensor:
-    """Another element type."""
+    """Weights of another element type."""
     return as_dtype(source_val, output_dtype)
 
 

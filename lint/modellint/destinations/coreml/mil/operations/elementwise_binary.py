@@ -11,19 +11,25 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import operation
+from modellint.destinations.coreml.mil.operation import binary, operation
 
-
-@operation()
-def add(x: Tensor, y: Tensor) -> Tensor:
-    """``x + y``."""
-    return x + y
-
-
-@operation()
-def equal(x: Tensor, y: Tensor) -> Tensor:
-    """``x == y``."""
-    return torch.eq(x, y)
+binary(
+    {
+        "add": torch.add,
+        "equal": torch.eq,
+        "greater": torch.gt,
+        "greater_equal": torch.ge,
+        "less": torch.lt,
+        "less_equal": torch.le,
+        "logical_and": torch.logical_and,
+        "logical_or": torch.logical_or,
+        "logical_xor": torch.logical_xor,
+        "mul": torch.mul,
+        "not_equal": torch.ne,
+        "sub": torch.sub,
+    }
+)
+binary({"maximum": torch.maximum, "minimum": torch.minimum}, moves=True)
 
 
 @operation()
@@ -33,78 +39,12 @@ def floor_div(x: Tensor, y: Tensor) -> Tensor:
 
 
 @operation()
-def greater(x: Tensor, y: Tensor) -> Tensor:
-    """``x > y``."""
-    return torch.gt(x, y)
-
-
-@operation()
-def greater_equal(x: Tensor, y: Tensor) -> Tensor:
-    """``x >= y``."""
-    return torch.ge(x, y)
-
-
-@operation()
-def less(x: Tensor, y: Tensor) -> Tensor:
-    """``x < y``."""
-    return torch.lt(x, y)
-
-
-@operation()
-def less_equal(x: Tensor, y: Tensor) -> Tensor:
-    """``x <= y``."""
-    return torch.le(x, y)
-
-
-@operation()
-def logical_and(x: Tensor, y: Tensor) -> Tensor:
-    """Whether both are true."""
-    return torch.logical_and(x, y)
-
-
-@operation()
-def logical_or(x: Tensor, y: Tensor) -> Tensor:
-    """Whether either is true."""
-    return torch.logical_or(x, y)
-
-
-@operation()
-def logical_xor(x: Tensor, y: Tensor) -> Tensor:
-    """Whether exactly one is true."""
-    return torch.logical_xor(x, y)
-
-
-@operation(moves=True)
-def maximum(x: Tensor, y: Tensor) -> Tensor:
-    """The greater of both."""
-    return torch.maximum(x, y)
-
-
-@operation(moves=True)
-def minimum(x: Tensor, y: Tensor) -> Tensor:
-    """The lesser of both."""
-    return torch.minimum(x, y)
-
-
-@operation()
 def mod(x: Tensor, y: Tensor) -> Tensor:
     """The remainder of ``floor_div``: it has the sign of ``y``."""
     if _floating(x, y):
         return torch.remainder(x, y)
     nothing = y == 0
     return torch.where(nothing, 0, torch.remainder(x, torch.where(nothing, 1, y)))
-
-
-@operation()
-def mul(x: Tensor, y: Tensor) -> Tensor:
-    """``x * y``."""
-    return x * y
-
-
-@operation()
-def not_equal(x: Tensor, y: Tensor) -> Tensor:
-    """``x != y``."""
-    return torch.ne(x, y)
 
 
 @operation("pow")
@@ -122,12 +62,6 @@ def power(x: Tensor, y: Tensor) -> Tensor:
 def real_div(x: Tensor, y: Tensor) -> Tensor:
     """``x / y``; of integers truncated."""
     return x / y if _floating(x, y) else _integer_division(x, y, "trunc")
-
-
-@operation()
-def sub(x: Tensor, y: Tensor) -> Tensor:
-    """``x - y``."""
-    return x - y
 
 
 def _floating(x: Tensor, y: Tensor) -> bool:

@@ -9,41 +9,37 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import operation
+from modellint.destinations.coreml.mil.operation import operation, unary
 from modellint.destinations.coreml.mil.values import DTYPES, as_dtype
 
 _WIDTHS = {"uint16": 16, "uint32": 32}
 """Bits of the unsigned types that a wider signed one holds."""
 
 
-@operation("abs", moves=True)
-def absolute(x: Tensor) -> Tensor:
-    """``|x|``."""
-    return torch.abs(x)
-
-
-@operation()
-def acos(x: Tensor) -> Tensor:
-    """Inverse cosine."""
-    return torch.acos(x)
-
-
-@operation()
-def asin(x: Tensor) -> Tensor:
-    """Inverse sine."""
-    return torch.asin(x)
-
-
-@operation()
-def atan(x: Tensor) -> Tensor:
-    """Inverse tangent."""
-    return torch.atan(x)
-
-
-@operation()
-def atanh(x: Tensor) -> Tensor:
-    """Inverse hyperbolic tangent."""
-    return torch.atanh(x)
+unary(
+    {
+        "acos": torch.acos,
+        "asin": torch.asin,
+        "atan": torch.atan,
+        "atanh": torch.atanh,
+        "cos": torch.cos,
+        "cosh": torch.cosh,
+        "erf": torch.erf,
+        "exp": torch.exp,
+        "logical_not": torch.logical_not,
+        "sin": torch.sin,
+        "sinh": torch.sinh,
+        "sqrt": torch.sqrt,
+        "square": torch.square,
+        "tan": torch.tan,
+        "tanh": torch.tanh,
+    }
+)
+unary(
+    # Of two integers as near, `torch.round` takes the even one.
+    {"abs": torch.abs, "ceil": torch.ceil, "floor": torch.floor, "round": torch.round, "sign": torch.sign},
+    moves=True,
+)
 
 
 @operation(moves=True)
@@ -55,51 +51,15 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 
 
 @operation(moves=True)
-def ceil(x: Tensor) -> Tensor:
-    """The next integer above."""
-    return torch.ceil(x)
-
-
-@operation(moves=True)
 def clip(x: Tensor, alpha: float, beta: float) -> Tensor:
     """``min(max(x, alpha), beta)``."""
     return x.clamp(alpha, beta)
 
 
 @operation()
-def cos(x: Tensor) -> Tensor:
-    """Cosine."""
-    return torch.cos(x)
-
-
-@operation()
-def cosh(x: Tensor) -> Tensor:
-    """Hyperbolic cosine."""
-    return torch.cosh(x)
-
-
-@operation()
-def erf(x: Tensor) -> Tensor:
-    """Gauss error function."""
-    return torch.erf(x)
-
-
-@operation()
-def exp(x: Tensor) -> Tensor:
-    """``e ** x``."""
-    return torch.exp(x)
-
-
-@operation()
 def exp2(x: Tensor) -> Tensor:
     """``2 ** x``; of integers truncated to an integer."""
     return torch.exp2(x) if x.is_floating_point() else torch.exp2(x.to(torch.float64)).to(x.dtype)
-
-
-@operation(moves=True)
-def floor(x: Tensor) -> Tensor:
-    """The next integer below."""
-    return torch.floor(x)
 
 
 @operation()
@@ -115,63 +75,9 @@ def log(x: Tensor, epsilon: float = 1e-45) -> Tensor:
 
 
 @operation()
-def logical_not(x: Tensor) -> Tensor:
-    """Whether ``x`` is 0."""
-    return torch.logical_not(x)
-
-
-@operation("round", moves=True)
-def rounded(x: Tensor) -> Tensor:
-    """The nearest integer, of two the even one."""
-    return torch.round(x)
-
-
-@operation()
 def rsqrt(x: Tensor, epsilon: float = 1e-12) -> Tensor:
     """``1 / sqrt(x + epsilon)``."""
     return torch.rsqrt(x + epsilon)
-
-
-@operation(moves=True)
-def sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1."""
-    return torch.sign(x)
-
-
-@operation()
-def sin(x: Tensor) -> Tensor:
-    """Sine."""
-    return torch.sin(x)
-
-
-@operation()
-def sinh(x: Tensor) -> Tensor:
-    """Hyperbolic sine."""
-    return torch.sinh(x)
-
-
-@operation()
-def sqrt(x: Tensor) -> Tensor:
-    """Square root."""
-    return torch.sqrt(x)
-
-
-@operation()
-def square(x: Tensor) -> Tensor:
-    """``x * x``."""
-    return x * x
-
-
-@operation()
-def tan(x: Tensor) -> Tensor:
-    """Tangent."""
-    return torch.tan(x)
-
-
-@operation()
-def tanh(x: Tensor) -> Tensor:
-    """Hyperbolic tangent."""
-    return torch.tanh(x)
 
 
 @operation(moves=True)

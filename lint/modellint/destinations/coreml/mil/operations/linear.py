@@ -48,5 +48,5 @@ def matmul(
 
 @operation()
 def einsum(values: list[Tensor], equation: str) -> Tensor:
-    """Sum of products by Einstein's notation; a size of 1 is broadcast."""
+    """Einstein summation; a size of 1 is broadcast."""
     return torch.einsum(equation, values)

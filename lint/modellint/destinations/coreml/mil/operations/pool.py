@@ -25,7 +25,7 @@ def max_pool(
     pad: list[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The greatest element of each window; what is padded never is."""
+    """Max pooling; padding is never the maximum."""
     strides = strides or [1] * len(kernel_sizes)
     around, missing = _around(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
     pool = _MAX[len(kernel_sizes)]
@@ -44,7 +44,7 @@ def avg_pool(
     exclude_padding_from_average: bool = False,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The mean of each window, in which padding counts as zeros unless it is excluded.
+    """Average pooling, in which padding counts as zeros unless it is excluded.
 
     What ``ceil_mode`` lets a window reach over beyond the padding never counts, as in PyTorch.
     """
@@ -75,7 +75,7 @@ def l2_pool(
     pad: list[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The square root of the sum of squares of each window."""
+    """L2 pooling: the square root of the sum of squares of each window."""
     strides = strides or [1] * len(kernel_sizes)
     around, missing = _around(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
     squares = padded(x * x, _longer(around, missing))

@@ -20,19 +20,19 @@ def random_normal(shape: list[int], mean: float = 0.0, stddev: float = 1.0, seed
 
 @operation()
 def random_uniform(shape: list[int], low: float = 0.0, high: float = 1.0, seed: int = -1) -> Tensor:
-    """Numbers from ``low``, inclusive, to ``high``, exclusive."""
+    """Uniformly distributed numbers from ``low``, inclusive, to ``high``, exclusive."""
     return torch.rand(shape, generator=_generator(seed)) * (high - low) + low
 
 
 @operation()
 def random_bernoulli(shape: list[int], prob: float = 0.5, seed: int = -1) -> Tensor:
-    """Ones, with probability ``prob``, and zeros."""
+    """Bernoulli draws: ones, with probability ``prob``, and zeros."""
     return (torch.rand(shape, generator=_generator(seed)) < prob).float()
 
 
 @operation()
 def random_categorical(x: Tensor, mode: str = "logits", size: int = 1, seed: int = -1) -> Tensor:
-    """``size`` indices into the last dimension, drawn with replacement, in the element type of ``x``."""
+    """Categorical draws: ``size`` indices into the last dimension, with replacement, in the element type of ``x``."""
     match mode:
         case "logits":
             weights = torch.softmax(x, -1)

@@ -34,7 +34,7 @@ def band_part(x: Tensor, lower: int = -1, upper: int = -1) -> Tensor:
 
 @operation(moves=True)
 def concat(values: list[Tensor], axis: int, interleave: bool = False) -> Tensor:
-    """Tensors in a row along ``axis``, or element by element in turn; scalars become a vector."""
+    """Concatenation along ``axis``, interleaved where that is asked for; scalars become a vector."""
     if values[0].dim() == 0:
         return torch.stack(values)
     if not interleave:
@@ -45,7 +45,7 @@ def concat(values: list[Tensor], axis: int, interleave: bool = False) -> Tensor:
 
 @operation()
 def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Running sum along ``axis``: without the element itself where ``exclusive``, from the end where ``reverse``."""
+    """Cumulative sum along ``axis``: without the element itself where ``exclusive``, from the end where ``reverse``."""
     ordered = x.flip(axis) if reverse else x
     if exclusive and x.shape[axis]:
         ahead = ordered.narrow(axis, 0, x.shape[axis] - 1)
@@ -56,13 +56,13 @@ def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = Fa
 
 @operation(moves=True)
 def fill(shape: Sequence[int], value: Tensor | None = None) -> Tensor:
-    """A tensor of one value, 0 by default."""
+    """Constant tensor, of zeros by default."""
     return (torch.zeros(()) if value is None else value).expand(list(shape))
 
 
 @operation(moves=True)
 def fill_like(ref_tensor: Tensor, value: Tensor | None = None) -> Tensor:
-    """A tensor of one value, 0 by default, in another's shape."""
+    """Constant tensor, of zeros by default, in another's shape."""
     return (torch.zeros(()) if value is None else value).expand(ref_tensor.shape)
 
 
@@ -74,7 +74,7 @@ def flatten2d(x: Tensor, axis: int = 1) -> Tensor:
 
 @operation(moves=True)
 def identity(x: Tensor) -> Tensor:
-    """The same value, a list too."""
+    """Identity, of lists too."""
     return x
 
 
@@ -114,7 +114,7 @@ def non_maximum_suppression(
 
 @operation()
 def non_zero(x: Tensor) -> Tensor:
-    """Indices of the elements other than 0, one in each row."""
+    """Indices of nonzero elements, one in each row."""
     return torch.nonzero(x)
 
 
@@ -126,7 +126,7 @@ def one_hot(
     on_value: Tensor | None = None,
     off_value: Tensor | None = None,
 ) -> Tensor:
-    """``on_value`` (1) at each index along a new axis, ``off_value`` (0) elsewhere, also where an index is outside."""
+    """One-hot encoding: ``on_value`` (1) at each index along a new axis, ``off_value`` (0) elsewhere, also where an index is outside."""
     on = torch.ones((), dtype=torch.int32) if on_value is None else on_value
     off = torch.zeros((), dtype=torch.int32) if off_value is None else off_value
     axis %= indices.dim() + 1
@@ -136,7 +136,7 @@ def one_hot(
 
 @operation(moves=True)
 def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", constant_val: float = 0.0) -> Tensor:
-    """The last axes widened, by ``pad[2 * i]`` elements before and ``pad[2 * i + 1]`` after the i-th of them."""
+    """Padding of the last axes, by ``pad[2 * i]`` elements before and ``pad[2 * i + 1]`` after the i-th of them."""
     widths = list(zip(pad[::2], pad[1::2], strict=True))
     if mode == "constant":
         return functional.pad(x, [size for both in reversed(widths) for size in both], value=constant_val)
@@ -149,7 +149,7 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", constant_val: flo
 
 @operation()
 def range_1d(start: Tensor, end: Tensor, step: Tensor, declared: tuple[Declared, ...]) -> Tensor:
-    """``start``, ``start + step``, … before ``end``.
+    """Range: ``start``, ``start + step``, … before ``end``.
 
     How many they are is computed in the element type, as coremltools does for the size that it declares: 0.3 / 0.1 is 3 in
     single precision, and a little more in double precision.
@@ -167,7 +167,7 @@ def range_1d(start: Tensor, end: Tensor, step: Tensor, declared: tuple[Declared,
 
 @operation()
 def shape(x: Tensor) -> Tensor:
-    """The sizes of all axes."""
+    """Sizes of all axes."""
     return torch.tensor(x.shape, dtype=torch.int32)
 
 
@@ -175,7 +175,7 @@ def shape(x: Tensor) -> Tensor:
 def split(
     x: Tensor, axis: int, num_splits: int | None = None, split_sizes: Sequence[int] | None = None
 ) -> tuple[Tensor, ...]:
-    """Pieces along ``axis``: of ``split_sizes``, or ``num_splits`` equal ones."""
+    """Split along ``axis``: into ``split_sizes``, or ``num_splits`` equal parts."""
     if split_sizes is not None:
         return torch.split(x, list(split_sizes), axis)
     if num_splits is None or x.shape[axis] % num_splits:
@@ -185,7 +185,7 @@ def split(
 
 @operation(moves=True)
 def stack(values: list[Tensor], axis: int) -> Tensor:
-    """Tensors in a row along a new axis."""
+    """Stack along a new axis."""
     return torch.stack(values, axis)
 
 
