@@ -30,6 +30,8 @@ SLOW = 1.0
 PARTS = (8, 4, 2, 1)
 DEEP = 80
 """How deep blocks and brackets are nested; Python allows 100 blocks and 200 brackets."""
+CASES = 1500
+"""How many cases a branch has; Python compiles no branch of more than some 3,000."""
 
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
 Lines = Iterable[str]
@@ -253,6 +255,9 @@ OTHERS: dict[str, Callable[[int], str]] = {
         HEAD
         + module(line for i in range(n) for line in (f"if torch.rand(1) > {i}:", f"    self.a{i} = [nn.Linear(1, 1)]"))
     ),
+    "branches that bind one attribute": lambda n: (
+        HEAD + module(line for i in range(n) for line in (f"if torch.rand(1) > {i}:", "    self.a = [nn.Linear(1, 1)]"))
+    ),
     "branches that append": lambda n: (
         HEAD
         + module(
@@ -281,14 +286,39 @@ OTHERS: dict[str, Callable[[int], str]] = {
         )
     ),
     "branches in branches": lambda n: blocks(lambda i: f"if x.shape[0] > {i}:", "x = x * 2", n),
+    # From some 6,000 cases on Python's parser refuses a branch, which libcst's then reads at several times the cost.
     "a branch of many cases": lambda n: flow(
-        ["if x.shape[0] == 0:", "    pass"],
-        lambda i: [f"elif x.shape[0] == {i}:", f"    x = x.view(-1, {i})"],
+        [],
+        lambda i: [f"{'elif' if i % CASES else 'if'} x.shape[0] == {i}:", f"    x = x.view(-1, {i})"],
         ["return x"],
         n,
     ),
     "match": lambda n: flow(
         ["match x.dim():"], lambda i: [f"    case {i}:", f"        x = x.view(-1, {i})"], ["return x"], n
+    ),
+    "loops with a name each": lambda n: flow(
+        [], lambda i: [f"for i{i} in range(3):", f"    y{i} = x.view(-1, {i})"], ["return x"], n
+    ),
+    "names forgotten": lambda n: flow(
+        [], lambda i: [f"y{i} = x.view(-1, {i})", f"if x.shape[0] > {i}:", f"    del y{i // 2}"], ["return x"], n
+    ),
+    "shapes of names": lambda n: flow(
+        [], lambda i: [f"y{i} = x.view(-1, {i})", f"b{i}, c{i} = y{i}.shape"], ["return x"], n
+    ),
+    "returns": lambda n: flow([], lambda i: [f"if x.shape[0] > {i}:", f"    return x.view(-1, {i})"], ["return x"], n),
+    "returns among attributes": lambda n: (
+        HEAD
+        + module(
+            line
+            for i in range(n)
+            for line in (f"self.a{i} = nn.Linear(1, 1)", f"if torch.rand(1) > {i}:", "    return")
+        )
+    ),
+    "functions among names": lambda n: flow(
+        [], lambda i: [f"y{i} = x.view(-1, {i})", f"f{i} = lambda z: z + y{i}"], ["return x"], n
+    ),
+    "comprehensions among names": lambda n: flow(
+        [], lambda i: [f"y{i} = [part.view({i}) for part in x]"], ["return x"], n
     ),
     "loops in loops": lambda n: flow(
         [],
@@ -378,6 +408,17 @@ OTHERS: dict[str, Callable[[int], str]] = {
     "ignore": lambda n: HEAD + "".join(f"x{i} = 1  # modellint: ignore[REG001]\n" for i in range(n)),
     "findings with noqa": lambda n: repeated(
         lambda i: module(["self.a = [nn.Linear(2, 2)]  # noqa: REG001"], ["return self.a[0](x)"], f"N{i}"), n
+    ),
+    "classes with ignore": lambda n: repeated(
+        lambda i: module(["self.a = [nn.Linear(2, 2)]"], ["return self.a[0](x)"], f"N{i}").replace(
+            "):\n", "):  # modellint: ignore[REG001]\n", 1
+        ),
+        n,
+    ),
+    "file-ignore": lambda n: (
+        HEAD
+        + "# modellint: file-ignore[REG001]\n" * n
+        + repeated(lambda i: module(["self.a = [nn.Linear(2, 2)]"], ["return self.a[0](x)"], f"N{i}"), n // 4)
     ),
     "decorators": lambda n: HEAD + "def d(f): return f\n" + "@d\n" * n + module(["self.a = [nn.Linear(2, 2)]"]),
     "arguments": lambda n: (

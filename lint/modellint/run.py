@@ -200,10 +200,11 @@ class Checker:
         def work() -> Checked:
             return check_source(source, path, shown, settings, project, rules, suppress=suppress)
 
-        try:
-            return work()
-        except RecursionError:
-            return _on_large_stack(work)
+        with _uncollected():
+            try:
+                return work()
+            except RecursionError:
+                return _on_large_stack(work)
 
     def fix_proven(self, path: Path, findings: Sequence[Diagnostic], outcome: Outcome) -> bool:
         """Apply the safe fixes of findings of a file that is on disk as it was when they were found; whether it has changed."""
@@ -295,6 +296,19 @@ def _unreadable(shown: str, message: str) -> Diagnostic:
     from modellint.linter_rules import cannot_parse
 
     return cannot_parse(shown, message)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let Python's garbage collector rest: it would go through a growing syntax tree, which holds no cycles, again and again."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _on_large_stack(work: Callable[[], Checked]) -> Checked:

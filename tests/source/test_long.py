@@ -129,3 +129,67 @@ def test_what_many_methods_bind_and_many_lists_hold() -> None:
     found = modellint.check_source(net).diagnostics
     # The last of the lists, which is not taken away, and what the methods bind, each of them twice.
     assert [finding.attribute for finding in found] == ["a19", *(f"b{row}" for row in range(20))]
+
+
+MANY = 300
+"""More names than are copied at a branch."""
+
+
+def built(*lines: str, forward: str = "return x") -> list[str | None]:
+    """The attributes with findings of a module with these lines in ``__init__``."""
+    net = "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, flag):\n"
+    net += "".join(f"        {line}\n" for line in ("super().__init__()", *lines))
+    found = modellint.check_source(net + f"\n    def forward(self, x):\n        {forward}\n").diagnostics
+    assert {finding.code for finding in found} <= {"REG001"}
+    return [finding.attribute for finding in found]
+
+
+def branches(line: str, count: int = MANY) -> list[str]:
+    """So many branches with a line each."""
+    return [part for row in range(count) for part in (f"if flag > {row}:", "    " + line.format(row))]
+
+
+def test_branches_that_bind_many_attributes() -> None:
+    lines = branches("self.a{} = [nn.Linear(2, 2)]")
+    assert built(*lines) == [f"a{row}" for row in range(MANY)]
+    # What every way through overwrites or takes away is gone; what one of two ways leaves is there.
+    lines += ["self.a3 = None", "del self.a4", "if flag:", "    self.a5 = None", "    del self.a6", "else:"]
+    lines += ["    self.a5 = 0", "    self.a7 = None"]
+    gone = ("a3", "a4", "a5")
+    assert built(*lines) == [f"a{row}" for row in range(MANY) if f"a{row}" not in gone]
+
+
+def test_an_attribute_that_many_branches_bind() -> None:
+    lines = branches("self.a = [nn.Linear(2, 2)]")
+    assert built(*lines) == ["a"] and built(*lines, "self.a = nn.ModuleList(self.a)") == []
+    assert built(*lines, "if flag:", "    self.a = None") == ["a"]
+
+
+def test_returns_among_many_attributes() -> None:
+    lines = [f"self.b{row} = [nn.Linear(2, 2)]" for row in range(MANY)]
+    for row in range(MANY):
+        lines += [f"if flag > {row}:", "    return", f"self.b{row} = None"]
+    # Who returns early leaves the list that is overwritten later.
+    assert built(*lines) == [f"b{row}" for row in range(MANY)]
+
+
+def test_branches_that_bind_many_names() -> None:
+    lines = branches("n{} = [nn.Linear(2, 2)]")
+    lines += ["if flag:", "    n1 = None", "    n2 = None", "else:", "    n1 = 0"]
+    lines += [
+        "def give():",
+        "    return n3",
+        "n3 = None",
+        "for turn in range(2):",
+        "    n4 = None",
+        "    n301 = [nn.ReLU()]",
+    ]
+    lines += ["self.a = n1", "self.b = n2", "self.c = give()", "self.d = n4", "self.e = n301"]
+    assert built(*lines) == ["b", "e"]
+
+
+def test_what_is_appended_to_one_list_many_times() -> None:
+    lines = ["last = nn.Linear(2, 2)", "rows = []", *["rows.append(nn.Linear(2, 2))"] * MANY, "rows.append(last)"]
+    assert built(*lines, "self.rows = rows") == ["rows"]
+    lines += [*["rows.append(last)"] * MANY, "self.rows = nn.ModuleList(rows)"]
+    assert built(*lines) == []

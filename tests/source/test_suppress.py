@@ -170,11 +170,43 @@ def test_an_ignore_on_a_header_holds_for_the_block() -> None:
     assert where("\n    # modellint: ignore[REG001]", "", "") == [4], "a line of its own is no header"
 
 
+def test_every_block_around_a_finding_counts_and_no_other() -> None:
+    # Three levels, ten times over, each with an ignore of its own, and rows between them that stand in the outer one.
+    lines = ["class A:  # modellint: ignore[REG001]"]
+    blocks = [(1, 1 + 10 * 6)]
+    for _ in range(10):
+        row = len(lines) + 1
+        lines += [
+            "    @d",
+            "    def f(self):  # modellint: ignore[REG001]",
+            "        def g():  # modellint: ignore[REG001]",
+        ]
+        lines += ["            return 1", "        return 2", "    x = 3"]
+        blocks += [(row, row + 4), (row + 2, row + 3)]
+    lines += ["y = 4", "def h():  # modellint: ignore[REG002]", "    return 5"]
+    text = "\n".join(lines) + "\n"
+    suppressions = read(text)
+    headers = {
+        row: sum(map(len, lines[: row - 1])) + row - 1 + lines[row - 1].find("#") for row in range(1, len(lines) + 1)
+    }
+    for row in range(1, len(lines) + 1):
+        kept, used = suppressions.apply([at(row)])
+        around = {headers[first + ("@" in lines[first - 1])] for first, last in blocks if first <= row <= last}
+        assert {start for start, _ in used} == around and bool(kept) is (not around)
+
+
 def test_an_ignore_on_the_first_statement_is_not_on_the_header() -> None:
     assert not suppressed("def f():\n    x = 1  # modellint: ignore[REG001]\n    y = 2\n", at(3))
     assert not suppressed("class A:\n    @b  # modellint: ignore[REG001]\n    def f(self): ...\n    y = 2\n", at(4))
     assert suppressed("class A: x = [\n    1,\n]  # modellint: ignore[REG001]\n", at(1, 3))
     assert suppressed("class A: x = 1  # modellint: ignore[REG001]\n", at(1))
+
+
+def test_many_comments_for_the_file_are_all_of_use() -> None:
+    text = "# modellint: file-ignore[REG001]\n" * 3 + "# modellint: file-ignore[REG002]\nx = 1\n"
+    kept, used = read(text).apply([at(5), at(5), at(5, code="REG004")])
+    assert [finding.code for finding in kept] == ["REG004"] and len(used) == 3
+    assert [finding.span.row for finding in unused(text, at(5)) if finding.span] == [4]
 
 
 def test_a_finding_without_a_place_obeys_the_file() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from modellint.source.engine.layered_map import Bound
     from modellint.source.project.symbols import ClassRef, External, FileRef, IndexedFile
 
     Callee: TypeAlias = ClassRef | External
@@ -76,6 +77,10 @@ class Instance(Value):
         self.escaped = False
 
 
+_MANY = 16
+"""A container of so many items is not gone through for each that is added."""
+
+
 class Container(Value):
     """A plain Python container made at one place.
 
@@ -84,12 +89,14 @@ class Container(Value):
     elements in order, as for a literal that nothing was added to.
     """
 
-    __slots__ = ("escaped", "exact", "items", "keys", "kind", "node", "origin")
+    __slots__ = ("_counted", "_known", "escaped", "exact", "items", "keys", "kind", "node", "origin")
 
     def __init__(self, kind: str, node: ast.AST | None, items: Iterable[Value] = (), exact: bool = False) -> None:
         self.kind = kind
         self.node = node
         self.items: list[Value] = list(items)
+        self._known: set[int] | None = None
+        self._counted = 0
         self.keys: list[Value] = []
         self.exact = exact
         self.escaped = False
@@ -98,8 +105,19 @@ class Container(Value):
     def add(self, value: Value) -> None:
         """Note that the container may hold ``value`` from now on."""
         self.exact = False
-        if not any(value is item for item in self.items):
-            self.items.append(value)
+        items = self.items
+        if len(items) < _MANY:
+            if not any(value is item for item in items):
+                items.append(value)
+            return
+        # Others add to the items, too; nobody takes any away.
+        if self._known is None:
+            self._known = set()
+        self._known.update(map(id, items[self._counted :]))
+        if id(value) not in self._known:
+            items.append(value)
+            self._known.add(id(value))
+        self._counted = len(items)
 
     def element(self) -> Value:
         """What iterating or indexing may give."""
@@ -126,7 +144,7 @@ class Function(Value):
         self,
         node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
         file: IndexedFile,
-        closure: dict[str, Value] | None = None,
+        closure: Bound[Value] | None = None,
         owner: ClassRef | None = None,
     ) -> None:
         self.node = node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 from modellint.source.engine.abstract_values import (
@@ -15,6 +16,7 @@ from modellint.source.engine.abstract_values import (
     alternatives,
     union,
 )
+from modellint.source.engine.layered_map import Bound, apart, copied
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import ClassRef, IndexedFile
@@ -40,7 +42,9 @@ class Binding:
     ``register``. ``expression`` is the right-hand side, where there is one of its own.
     """
 
-    __slots__ = ("attribute", "expression", "file", "form", "looped", "method", "statement", "value")
+    __slots__ = ("attribute", "expression", "file", "form", "looped", "method", "number", "statement", "value")
+
+    numbers = count()
 
     def __init__(
         self,
@@ -59,6 +63,32 @@ class Binding:
         self.file = frame.file
         self.method = frame.function
         self.looped = frame.loops > 0
+        self.number = next(self.numbers)
+        """Later ones have higher numbers."""
+
+
+class Bindings(tuple[Binding, ...]):
+    """Bindings of which one holds, which one cannot be told, with the bounds of their numbers."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, bindings: tuple[Binding, ...]) -> Bindings:
+        """The same with the bounds, which are looked for if they are not known."""
+        if isinstance(bindings, Bindings):
+            return bindings
+        made = cls(bindings)
+        numbers = [one.number for one in bindings]
+        made.first, made.last = min(numbers, default=0), max(numbers, default=0)
+        return made
+
+    def joined(self, others: Bindings) -> Bindings:
+        """These, and those of the others that are not among them."""
+        apart = self.last < others.first or others.last < self.first
+        made = Bindings(self + (others if apart else tuple(one for one in others if one not in self)))
+        made.first, made.last = min(self.first, others.first), max(self.last, others.last)
+        return made
 
 
 class Fill:
@@ -102,8 +132,8 @@ class Frame:
         self.function = function
         self.owner = owner
         self.within: tuple[ast.AST, ...] = ()
-        self.locals: dict[str, Value] = {}
-        self.closure: dict[str, Value] | None = None
+        self.locals: Bound[Value] = {}
+        self.closure: Bound[Value] | None = None
         self.self_name: str | None = None
         self.returned: list[Value] = []
         self.yielded: list[Value] | None = None
@@ -116,18 +146,18 @@ class Frame:
         """The variables that were ever bound to a tensor, numbered as they were first bound."""
 
 
-Attributes = dict[str, tuple[Binding, ...]]
-State = tuple[dict[str, Value], Attributes]
+Attributes = Bound[tuple[Binding, ...]]
+State = tuple[Bound[Value], Attributes]
 
 
-def join_locals(states: list[dict[str, Value]]) -> dict[str, Value]:
+def join_locals(states: list[Bound[Value]]) -> Bound[Value]:
     """Locals after branches that meet: a name bound in some of them only keeps what those gave it."""
     if len(states) == 1:
         return states[0]
     first, *others = states
-    joined = dict(first)
+    joined = copied(first)
     for other in others:
-        for name, value in other.items():
+        for name, value in apart(joined, other):
             mine = joined.get(name)
             if mine is None:
                 joined[name] = value
@@ -141,15 +171,15 @@ def join_attributes(states: list[Attributes]) -> Attributes:
     """Attributes after branches that meet."""
     if len(states) == 1:
         return states[0]
-    first, *others = states
-    joined = dict(first)
-    for other in others:
-        for name, bindings in other.items():
+    joined = copied(states[0])
+    for before, other in pairwise(states):
+        # What both say was joined with the one before.
+        for name, bindings in apart(before, other):
             mine = joined.get(name)
             if mine is None:
                 joined[name] = bindings
             elif mine is not bindings:
-                joined[name] = mine + tuple(binding for binding in bindings if binding not in mine)
+                joined[name] = Bindings.of(mine).joined(Bindings.of(bindings))
     return joined
 
 

@@ -12,7 +12,7 @@ from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.domains.tensors import Shape, Size, Tensor, is_fixed
 from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
 from modellint.source.engine.attribute_uses import class_functions
-from modellint.source.engine.class_state import Binding
+from modellint.source.engine.class_state import Attributes, Binding
 from modellint.source.engine.execution_order import is_read_first
 from modellint.source.engine.function_analysis import Flow
 from modellint.source.engine.recorded_operations import Call, Operation, Question, Turns, Write
@@ -200,7 +200,7 @@ class Code:
         return union([binding.value for binding in found])
 
     @property
-    def attributes(self) -> dict[str, tuple[Binding, ...]]:
+    def attributes(self) -> Attributes:
         """The attributes of ``self`` once the object is built."""
         return self._flow.attributes
 

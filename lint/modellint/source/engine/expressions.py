@@ -37,10 +37,12 @@ from modellint.source.engine.class_state import (
     TooLarge,
     bound_value,
 )
+from modellint.source.engine.layered_map import LARGE, copied, layered
 from modellint.source.project.symbols import ClassRef, External, FileRef, FunctionRef, ValueRef
 from modellint.source.syntax.ast_walk import is_property
 
 if TYPE_CHECKING:
+    from modellint.source.engine.layered_map import Bound
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import Symbol
 
@@ -117,7 +119,7 @@ class Evaluator(ABC):
         self.bound_as: dict[int, set[str]] = {}
         """The attributes that were ever bound to a container, by its identity."""
         self.fills: list[Fill] = []
-        self.closures: list[dict[str, Value]] = []
+        self.closures: list[Bound[Value]] = []
         """The locals that functions keep which are defined within others: what holds them may be in them."""
         self.steps = 0
         self._most_steps = STEPS
@@ -144,6 +146,14 @@ class Evaluator(ABC):
     @abstractmethod
     def bind(self, target: ast.expr, value: Value, frame: Frame, expression: ast.expr | None = None) -> None:
         """Assign ``value`` to a target."""
+
+    def copied_locals(self, frame: Frame) -> Bound[Value]:
+        """The local variables as they are now."""
+        # A function that is defined within may keep the very dictionary, to see what is bound later.
+        known = frame.locals
+        if isinstance(known, dict) and len(known) > LARGE and all(kept is not known for kept in self.closures):
+            frame.locals = layered(known)
+        return copied(frame.locals)
 
     # Expressions
 
@@ -290,7 +300,7 @@ class Evaluator(ABC):
         return container
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Value:
-        saved = dict(frame.locals)
+        saved = self.copied_locals(frame)
         self._generators(node.generators, frame)
         element = self.value(node.elt, frame)
         frame.locals = saved
@@ -298,7 +308,7 @@ class Evaluator(ABC):
         return Container(kind, node, [element])
 
     def _dict_comprehension(self, node: ast.DictComp, frame: Frame) -> Value:
-        saved = dict(frame.locals)
+        saved = self.copied_locals(frame)
         self._generators(node.generators, frame)
         container = Container("dict", node)
         container.keys.append(self.value(node.key, frame))

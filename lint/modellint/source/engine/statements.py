@@ -37,6 +37,7 @@ from modellint.source.engine.class_state import (
     join_bound,
     join_locals,
 )
+from modellint.source.engine.layered_map import apart, copied, layered
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import is_property
 
@@ -391,10 +392,11 @@ class Interpreter(Caller):
     # Control flow
 
     def _state(self, frame: Frame) -> State:
-        return dict(frame.locals), dict(self.attributes)
+        self.attributes = layered(self.attributes)
+        return self.copied_locals(frame), copied(self.attributes)
 
     def _restore(self, state: State, frame: Frame) -> None:
-        frame.locals, self.attributes = dict(state[0]), dict(state[1])
+        frame.locals, self.attributes = copied(state[0]), copied(state[1])
 
     def _join(self, states: list[State], frame: Frame) -> bool:
         if not states:
@@ -450,7 +452,7 @@ class Interpreter(Caller):
         if not after:
             after = [before]
         self._join(after, frame)
-        for name, value in before[0].items():
+        for name, value in apart(frame.locals, before[0]):
             frame.locals.setdefault(name, value)
         self._block(orelse, frame)
 
@@ -466,7 +468,7 @@ class Interpreter(Caller):
     def _return(self, node: ast.Return, frame: Frame) -> bool:
         frame.returned.append(self.value(node.value, frame) if node.value is not None else Const(None))
         self._exits[-1].append(self.attributes)
-        self.attributes = dict(self.attributes)
+        self.attributes = copied(self.attributes)
         return False
 
     def _raise(self, node: ast.Raise, frame: Frame) -> bool:
@@ -481,7 +483,7 @@ class Interpreter(Caller):
             after.append((frame.locals, self.attributes))
         for handler in node.handlers:
             self._join([before, middle], frame)
-            frame.locals, self.attributes = dict(frame.locals), dict(self.attributes)
+            frame.locals, self.attributes = copied(frame.locals), copied(self.attributes)
             if self._block(handler.body, frame):
                 after.append((frame.locals, self.attributes))
         if not after:

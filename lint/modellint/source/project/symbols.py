@@ -9,6 +9,7 @@ from modellint.source.syntax.text import SourceText
 
 if TYPE_CHECKING:
     from modellint.source.engine.attribute_uses import ClassUses
+    from modellint.source.triggers.class_prefilter import BoundIn
 
 
 class External:
@@ -82,7 +83,19 @@ Binding: TypeAlias = Imported | ast.ClassDef | ast.FunctionDef | ast.AsyncFuncti
 class IndexedFile:
     """A parsed file and the names bound at its top, each with everything that is ever bound to it."""
 
-    __slots__ = ("_calls", "_inside", "_members", "_uses", "functions", "names", "path", "source", "stars", "tree")
+    __slots__ = (
+        "_bound",
+        "_calls",
+        "_inside",
+        "_members",
+        "_uses",
+        "functions",
+        "names",
+        "path",
+        "source",
+        "stars",
+        "tree",
+    )
 
     def __init__(self, path: str, source: SourceText, tree: ast.Module) -> None:
         self.path = path
@@ -98,6 +111,7 @@ class IndexedFile:
         self._members: dict[ast.ClassDef, dict[str, ast.stmt]] = {}
         self._calls: dict[ast.AST, frozenset[str] | None] = {}
         self._uses: dict[ast.ClassDef, ClassUses] = {}
+        self._bound: dict[ast.AST, BoundIn] = {}
         collect_names(tree.body, self.names, self.stars)
 
     def names_inside(self, scope: ast.AST) -> dict[str, list[Binding]]:
@@ -108,6 +122,15 @@ class IndexedFile:
             body = getattr(scope, "body", None)
             if isinstance(body, list):
                 collect_names(body, found, [])
+        return found
+
+    def bound_in(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> BoundIn:
+        """What a function of this file binds."""
+        found = self._bound.get(function)
+        if found is None:
+            from modellint.source.triggers.class_prefilter import BoundIn
+
+            found = self._bound[function] = BoundIn(function)
         return found
 
     def uses(self, cls: ast.ClassDef) -> ClassUses:

@@ -101,9 +101,15 @@ def functions_in(nodes: Sequence[ast.stmt]) -> list[Function]:
     """The functions among nodes, and the methods of the classes among them."""
     found: list[Function] = []
     for node in nodes:
-        members = node.body if isinstance(node, ast.ClassDef) else [node]
-        found.extend(part for part in members if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        if isinstance(node, ast.ClassDef):
+            found += once(node, "_members", _functions_of)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.append(node)
     return found
+
+
+def _functions_of(node: ast.ClassDef) -> list[Function]:
+    return [part for part in node.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
 def mentioned_in(node: ast.stmt) -> frozenset[str]:

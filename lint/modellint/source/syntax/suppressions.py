@@ -34,7 +34,17 @@ def may_hold_directives(text: str) -> bool:
 class Suppressions:
     """The directives of one file, by where they hold."""
 
-    __slots__ = ("_blocks", "_by_row", "_directives", "_file", "_source", "_strings")
+    __slots__ = (
+        "_around",
+        "_blocks",
+        "_blocks_of",
+        "_by_row",
+        "_directives",
+        "_file",
+        "_source",
+        "_strings",
+        "_strings_to",
+    )
 
     def __init__(
         self,
@@ -46,7 +56,20 @@ class Suppressions:
         self._source = source
         self._directives = directives
         self._strings = strings
-        self._blocks = blocks
+        # Blocks lie within one another or apart, so each has at most one that is next around it.
+        self._blocks = sorted(blocks, key=lambda block: (block[0], -block[1]))
+        self._around: list[int] = []
+        self._blocks_of: dict[int, list[tuple[int, int]]] = {}
+        self._strings_to: dict[int, list[int]] = {}
+        for first, last in strings:
+            self._strings_to.setdefault(last, []).append(first)
+        at = -1
+        for index, (first, last, directive) in enumerate(self._blocks):
+            self._blocks_of.setdefault(directive.start, []).append((first, last))
+            while at >= 0 and self._blocks[at][1] < first:
+                at = self._around[at]
+            self._around.append(at)
+            at = index
         self._file = [one for one in directives if one.kind == "file-ignore" and not one.malformed]
         self._by_row: dict[int, list[Directive]] = {}
         for one in directives:
@@ -81,12 +104,14 @@ class Suppressions:
         if not self._directives:
             return tuple(diagnostics), _NONE
         kept: list[Diagnostic] = []
-        used: set[tuple[int, str]] = set()
+        codes = {diagnostic.code for diagnostic in diagnostics} if self._file else ()
+        used = {(one.start, code) for one in self._file for code in codes if one.covers(code)}
+        everywhere = {code for _, code in used}
         for diagnostic in diagnostics:
             # Every comment that names a finding is of use, not only the nearest.
             hits = [one.start for one in self._reach(diagnostic) if one.covers(diagnostic.code)]
             used.update((start, diagnostic.code) for start in hits)
-            if not hits:
+            if not hits and diagnostic.code not in everywhere:
                 kept.append(diagnostic)
         return tuple(kept), frozenset(used)
 
@@ -114,8 +139,8 @@ class Suppressions:
             return ()
         return [
             directive.row,
-            *(first for first, last in self._strings if last == directive.row),
-            *(row for start, last, one in self._blocks if one is directive for row in range(start, last + 1)),
+            *self._strings_to.get(directive.row, ()),
+            *(row for start, last in self._blocks_of.get(directive.start, ()) for row in range(start, last + 1)),
         ]
 
     def _unused(self, directive: Directive, used: Used, ran: Collection[str], shown: str) -> Iterator[Diagnostic]:
@@ -155,17 +180,19 @@ class Suppressions:
         return Fix("Remove the unused codes from the suppression", (edit,))
 
     def _reach(self, diagnostic: Diagnostic) -> Iterator[Directive]:
-        """The directives that could suppress a finding, by its place."""
-        yield from self._file
+        """The directives that could suppress a finding, by its place; those of the file aside."""
         span = diagnostic.span
         if span is None:
             return
         rows = {span.row, last_row(span), self._comment_row(span.row), self._comment_row(last_row(span))}
         for row in sorted(rows):
             yield from self._by_row.get(row, ())
-        for first, last, directive in self._blocks:
-            if first <= span.row <= last:
+        at = bisect_right(self._blocks, span.row, key=lambda block: block[0]) - 1
+        while at >= 0:
+            _, last, directive = self._blocks[at]
+            if span.row <= last:
                 yield directive
+            at = self._around[at]
 
     def _comment_row(self, row: int) -> int:
         """The row at whose end a comment for this row can stand: a string or a backslash goes on to the next."""

@@ -152,8 +152,9 @@ class SourceText:
 
     def length(self, node: ast.stmt) -> int:
         """Characters of the lines of a statement."""
-        starts = [*self.line_starts, len(self.text)]
-        return starts[node.end_lineno or node.lineno] - starts[node.lineno - 1]
+        starts = self.line_starts
+        last = node.end_lineno or node.lineno
+        return (starts[last] if last < len(starts) else len(self.text)) - starts[node.lineno - 1]
 
     def insert(self, offset: int, content: str) -> Edit:
         """An edit that puts ``content`` before ``offset``."""

@@ -153,7 +153,7 @@ _BINDING: frozenset[type[ast.AST]] = frozenset(
 )
 
 
-class _Function:
+class BoundIn:
     """What one function binds, by a single walk."""
 
     __slots__ = (
@@ -292,12 +292,12 @@ class _Look:
         self.methods = {function.name for one in lineage if one.file is file for function in functions_in([one.node])}
         run = entered(lineage, file)
         self.named_abroad = run.named_abroad
-        self.functions = [_Function(function) for function in run.own]
+        self.functions = [file.bound_in(function) for function in run.own]
         self._deciding: set[tuple[int, str]] = set()
         self._decided: dict[tuple[int, str], bool] = {}
-        self._stores: dict[str, list[tuple[ast.expr | None, _Function]]] = {}
-        self._fills: dict[str, list[tuple[ast.expr | None, _Function]]] = {}
-        self._named: dict[str, list[_Function]] = {}
+        self._stores: dict[str, list[tuple[ast.expr | None, BoundIn]]] = {}
+        self._fills: dict[str, list[tuple[ast.expr | None, BoundIn]]] = {}
+        self._named: dict[str, list[BoundIn]] = {}
         for one in self.functions:
             self._named.setdefault(one.node.name, []).append(one)
             for name, value in one.stores:
@@ -362,7 +362,7 @@ class _Look:
                         return True
         return False
 
-    def _boxy(self, node: ast.expr | None, function: _Function) -> bool:
+    def _boxy(self, node: ast.expr | None, function: BoundIn) -> bool:
         """Whether an expression may give a plain container."""
         match node:
             case None:
@@ -396,7 +396,7 @@ class _Look:
                 return self._call_is_boxy(node, function)
         return False
 
-    def _call_is_boxy(self, node: ast.Call, function: _Function, elements: bool = False) -> bool:
+    def _call_is_boxy(self, node: ast.Call, function: BoundIn, elements: bool = False) -> bool:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in _MAKERS:
             return True
@@ -446,7 +446,7 @@ class _Look:
             return key not in self._deciding
         there = _Look(None, self.project, symbol.file)
         there._deciding = self._deciding
-        function = _Function(symbol.node)
+        function = BoundIn(symbol.node)
         self._deciding.add(key)
         try:
             values = [
@@ -465,7 +465,7 @@ class _Look:
             found = self.project.find(module, binding.level, self.file.path)
         return found is not None
 
-    def _inert(self, node: ast.expr | None, function: _Function) -> bool:
+    def _inert(self, node: ast.expr | None, function: BoundIn) -> bool:
         """Whether an expression is sure to give, or hold, neither modules nor parameters."""
         match node:
             case None:
@@ -502,10 +502,10 @@ class _Look:
                 return self._call_is_inert(node, function)
         return False
 
-    def _all_inert(self, nodes: Iterable[ast.expr | None], function: _Function) -> bool:
+    def _all_inert(self, nodes: Iterable[ast.expr | None], function: BoundIn) -> bool:
         return all(self._inert(node, function) for node in nodes)
 
-    def _call_is_inert(self, node: ast.Call, function: _Function) -> bool:
+    def _call_is_inert(self, node: ast.Call, function: BoundIn) -> bool:
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         if isinstance(node.func, ast.Name):
             return node.func.id in _COMPUTING and self._all_inert(arguments, function)
@@ -534,7 +534,7 @@ class _Look:
             (0, "inert ." + attribute), True, lambda: all(self._inert(value, other) for value, other in values)
         )
 
-    def _name_is_inert(self, name: str, function: _Function) -> bool:
+    def _name_is_inert(self, name: str, function: BoundIn) -> bool:
         if name in function.parameters and not function.is_init:
             return False
         if name in function.parameters:
@@ -547,7 +547,7 @@ class _Look:
             (id(function), "inert " + name), True, lambda: self._all_inert(function.locals.get(name, ()), function)
         )
 
-    def _name_is_boxy(self, name: str, function: _Function) -> bool:
+    def _name_is_boxy(self, name: str, function: BoundIn) -> bool:
         if name not in function.locals:
             # A parameter is the caller's: what the class itself hands over is met where it does so.
             return name not in function.parameters and name in self.file.names and not self._is_import(name)

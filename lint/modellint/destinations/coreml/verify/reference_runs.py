@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from modellint.destinations.coreml.dry_run.dry_run import Rest, at_rest
-from modellint.destinations.coreml.verify.stochastic_arithmetic import UNITS, InDouble, Stochastic, portable_kernels
+from modellint.destinations.coreml.verify.stochastic_arithmetic import UNITS, Stochastic, in_double, portable_kernels
 from modellint.destinations.coreml.verify.undefined_casts import OtherCasts
 from modellint.live.snapshot import unchanged
 
@@ -76,7 +75,7 @@ class Reference:
         return self.steps(inputs, 1, seed)[0]
 
     def steps(
-        self, inputs: Inputs | Row, count: int, seed: int = 0, mode: TorchDispatchMode | None = None
+        self, inputs: Inputs | Row, count: int, seed: int = 0, mode: AbstractContextManager[Any] | None = None
     ) -> list[list[Tensor]]:
         """The outputs of several runs in a row, each of which finds what the one before left. Raises ``Raised``.
 
@@ -92,7 +91,7 @@ class Reference:
     def in_double(self, inputs: Inputs | Row, count: int = 1) -> list[Tensor] | None:
         """The last of several runs in a row, computed in double precision; None where the model does not run so."""
         with portable_kernels():
-            return self._under(InDouble(), inputs, count)
+            return self._under(in_double(), inputs, count)
 
     def in_stochastic_arithmetic(
         self, inputs: Inputs | Row, count: int = 1, seed: int = 0, size: float = 1.0
@@ -133,7 +132,7 @@ class Reference:
     def _kept(self) -> frozenset[int]:
         return frozenset(one.untyped_storage()._cdata for one in self.model.parameters() if not one.is_meta)
 
-    def _under(self, mode: TorchDispatchMode, inputs: Inputs | Row, count: int) -> list[Tensor] | None:
+    def _under(self, mode: AbstractContextManager[Any], inputs: Inputs | Row, count: int) -> list[Tensor] | None:
         try:
             return self.steps(inputs, count, mode=mode)[-1]
         except Raised:

@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 UNITS = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 """The unit roundoff of each type: the largest relative error of one rounding to nearest."""
+_TYPE = Tensor.dtype.__get__  # type: ignore[attr-defined]
 _DRAWN = 2**20 - 3
 _WHOLE = 2.0**24
 """Integers up to here are exact in float32."""
@@ -43,10 +45,11 @@ class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run one operator on widened tensors."""
-        args, kwargs = pytree.tree_map(self._widened, (args, kwargs or {}))
+        args, kwargs = pytree.tree_map(self.widened, (args, kwargs or {}))
         return func(*args, **kwargs)
 
-    def _widened(self, value: Any) -> Any:
+    def widened(self, value: Any) -> Any:
+        """An argument in double precision, as far as it is a tensor, or a type, of less."""
         if isinstance(value, Tensor):
             return self.wide(value) if value.dtype in _NARROW else value
         return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
@@ -61,6 +64,37 @@ class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 # The tensor is kept too: its address stands for it.
                 self._wide[key] = tensor, flat.double()
         return self._wide[key][1].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+class MixedTypes(TorchFunctionMode):
+    """Mixed precision: functions that refuse operands of several types, before they come to an operator, get widened ones.
+
+    Convolutions, for instance, hold the type of their input against that of their bias; recurrent layers look at it in Python,
+    which is told the wide type of all tensors.
+
+    Args:
+        mode: What widens, and is entered before this.
+    """
+
+    def __init__(self, mode: InDouble) -> None:
+        super().__init__()
+        self._mode = mode
+
+    def __torch_function__(
+        self, function: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call a function, and once more where it refuses."""
+        kwargs = kwargs or {}
+        if function == _TYPE:
+            return self._mode.widened(function(*args))
+        try:
+            return function(*args, **kwargs)
+        except RuntimeError:
+            tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            if not any(tensor.dtype in _NARROW for tensor in tensors):
+                raise
+            args, kwargs = pytree.tree_map(self._mode.widened, (args, kwargs))
+            return function(*args, **kwargs)
 
 
 class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -175,6 +209,13 @@ _EXACT = _words(
     "set resize "
 )
 """Operators that move numbers or choose among them."""
+
+
+@contextmanager
+def in_double() -> Iterator[None]:
+    """Double precision for all that a model computes."""
+    with InDouble() as mode, MixedTypes(mode):
+        yield
 
 
 @contextmanager
