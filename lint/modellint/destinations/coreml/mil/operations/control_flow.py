@@ -1,6 +1,7 @@
 """Choice, lists and states, of `coremltools.converters.mil.mil.ops.defs.iOS15.control_flow` and `iOS18.states`.
 
-Branches and loops are the executor's. A list grows where it is written beyond its end, and what was never written is zeros: coremltools' `TestList`.
+Branches and loops are the executor's. A list grows where it is written beyond its end, and what was never written is zeros:
+coremltools' `TestList`.
 """
 
 from __future__ import annotations
