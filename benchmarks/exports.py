@@ -270,7 +270,7 @@ def workers(parent: int) -> list[int]:
         if one.name.isdigit():
             try:
                 fields = (one / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[1]) == parent and b"live_child" in (one / "cmdline").read_bytes():
+                if int(fields[1]) == parent and b"session.worker" in (one / "cmdline").read_bytes():
                     found.append(int(one.name))
             except OSError:
                 continue

@@ -270,7 +270,7 @@ def test_killed_worker_leaves_nothing(folder: Path) -> None:
                 try:
                     if (one / "stat").read_text().rpartition(")")[2].split()[1] == str(
                         process.pid
-                    ) and b"live_child" in (one / "cmdline").read_bytes():
+                    ) and b"session.worker" in (one / "cmdline").read_bytes():
                         found.append(int(one.name))
                 except OSError:
                     continue

@@ -1,6 +1,7 @@
-"""Choice and lists, of `coremltools.converters.mil.mil.ops.defs.iOS15.control_flow`; branches and loops are the executor's.
+"""Choice, lists and states, of `coremltools.converters.mil.mil.ops.defs.iOS15.control_flow` and `iOS18.states`.
 
-A list grows where it is written beyond its end, and what was never written is zeros: coremltools' `TestList`.
+Branches and loops are the executor's. A list grows where it is written beyond its end, and what was never written is zeros:
+coremltools' `TestList`.
 """
 
 from __future__ import annotations
@@ -88,3 +89,9 @@ def list_gather(ls: TensorList, indices: Sequence[int], declared: tuple[Declared
 def list_scatter(ls: TensorList, indices: Sequence[int], value: Tensor) -> TensorList:
     """The list with elements replaced by those of ``value``."""
     return ls.with_elements(dict(zip(indices, value, strict=True)))
+
+
+@operation(moves=True)
+def read_state(input: Tensor) -> Tensor:  # noqa: A002
+    """The state's present value. Nothing here writes into a tensor, so that it need not be copied."""
+    return input

@@ -5,7 +5,7 @@ Integers are reduced exactly or in double precision, and the result is truncated
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -27,72 +27,44 @@ def reduce_argmin(x: Tensor, axis: int = -1, keep_dims: bool = False, output_dty
     return torch.argmin(x, axis, keep_dims)
 
 
-@operation()
-def reduce_l1_norm(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Sum of absolute values over ``axes``, or over all."""
-    return reduce_sum(x.abs(), axes, keep_dims)
-
-
-@operation()
-def reduce_l2_norm(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Square root of the sum of squares over ``axes``, or over all."""
-    return _as_input(reduce_sum_square(_real(x), axes, keep_dims).sqrt(), x)
-
-
-@operation()
-def reduce_log_sum(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Logarithm of the sum over ``axes``, or over all."""
-    return _as_input(reduce_sum(_real(x), axes, keep_dims).log(), x)
-
-
-@operation()
-def reduce_log_sum_exp(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Logarithm of the sum of exponentials over ``axes``, or over all, without overflow."""
-    over = _over(x, axes)
-    return _as_input(torch.logsumexp(_real(x), over, keep_dims), x) if over else x
-
-
-@operation(moves=True)
-def reduce_max(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Maximum over ``axes``, or over all."""
-    over = _over(x, axes)
-    return torch.amax(x, over, keep_dims) if over else x
-
-
-@operation()
-def reduce_mean(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Mean over ``axes``, or over all."""
-    over = _over(x, axes)
-    return _as_input(torch.mean(_real(x), over, keep_dims), x) if over else x
-
-
-@operation(moves=True)
-def reduce_min(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Minimum over ``axes``, or over all."""
-    over = _over(x, axes)
-    return torch.amin(x, over, keep_dims) if over else x
-
-
-@operation()
-def reduce_prod(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Product over ``axes``, or over all."""
-    result = x
-    for axis in sorted(_over(x, axes), reverse=True):
-        result = torch.prod(result, axis, keep_dims)
-    return result
-
-
-@operation()
-def reduce_sum(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Sum over ``axes``, or over all."""
-    over = _over(x, axes)
+def _sum(x: Tensor, over: list[int], keep_dims: bool) -> Tensor:
     return torch.sum(x, over, keep_dims) if over else x
 
 
-@operation()
-def reduce_sum_square(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
-    """Sum of squares over ``axes``, or over all."""
-    return reduce_sum(x * x, axes, keep_dims)
+def _product(x: Tensor, over: list[int], keep_dims: bool) -> Tensor:
+    for axis in sorted(over, reverse=True):
+        x = torch.prod(x, axis, keep_dims)
+    return x
+
+
+Reduction = Callable[[Tensor, list[int], bool], Tensor]
+_REDUCTIONS: dict[str, Reduction] = {
+    "reduce_l1_norm": lambda x, over, keep: _sum(x.abs(), over, keep),
+    "reduce_l2_norm": lambda x, over, keep: _as_input(_sum(_real(x).square(), over, keep).sqrt(), x),
+    "reduce_log_sum": lambda x, over, keep: _as_input(_sum(_real(x), over, keep).log(), x),
+    # Without overflow.
+    "reduce_log_sum_exp": lambda x, over, keep: _as_input(torch.logsumexp(_real(x), over, keep), x) if over else x,
+    "reduce_mean": lambda x, over, keep: _as_input(torch.mean(_real(x), over, keep), x) if over else x,
+    "reduce_prod": _product,
+    "reduce_sum": _sum,
+    "reduce_sum_square": lambda x, over, keep: _sum(x * x, over, keep),
+}
+_EXTREMES: dict[str, Reduction] = {
+    "reduce_max": lambda x, over, keep: torch.amax(x, over, keep) if over else x,
+    "reduce_min": lambda x, over, keep: torch.amin(x, over, keep) if over else x,
+}
+
+
+def _reducing(reduction: Reduction) -> Callable[..., Tensor]:
+    def reduce(x: Tensor, axes: Axes = None, keep_dims: bool = False) -> Tensor:
+        """Reduction over ``axes``, or over all."""
+        return reduction(x, _over(x, axes), keep_dims)
+
+    return reduce
+
+
+for _name, _reduction in (_REDUCTIONS | _EXTREMES).items():
+    operation(_name, moves=_name in _EXTREMES)(_reducing(_reduction))
 
 
 def _over(x: Tensor, axes: Axes) -> list[int]:
