@@ -23,7 +23,7 @@ import torch
 from ledger import MORE, Ledger, supervise
 from modellint.destinations.coreml.verify.model import verify
 from modellint.live.code.places import Project
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED
 from modellint.settings import Destination
 

@@ -26,10 +26,11 @@ from fixable import Built, built, hidden_in, in_evaluation
 from test_hidden import CONTAINERS, Planted, models
 
 from digest import digest
+from modellint.destinations.coreml.dry_run.verdicts import judge
 from modellint.live.code.places import Project
 from modellint.live.fix import BIT_EQUAL, FixedModel, fixed_copy
 from modellint.live.fixes.proof import is_same, run
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 from zoo import files as architectures
 
@@ -37,7 +38,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def fix(model: nn.Module, inputs: Any) -> FixedModel:
-    return fixed_copy(model, Inputs.of(inputs), Destination(), Project(Path.cwd()))
+    return fixed_copy(model, Inputs.of(inputs), Destination(), Project(Path.cwd()), judge=judge)
 
 
 def examples(count: int, start: int) -> bool:
@@ -110,16 +111,17 @@ torch.set_num_threads(1)
 import {name}
 from digest import digest
 from pathlib import Path
+from modellint.destinations.coreml.dry_run.verdicts import judge
 from modellint.live.fix import fixed_copy
 from modellint.live.fixes.proof import is_same, run
 from modellint.live.code.places import Project
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 model, inputs = {name}.make()
 given = Inputs.of(inputs)
 before = digest(model, inputs)
 began = time.perf_counter()
-found = fixed_copy(model, given, Destination(), Project(Path({folder!r})))
+found = fixed_copy(model, given, Destination(), Project(Path({folder!r})), judge=judge)
 taken = time.perf_counter() - began
 changed = [key for key, value in digest(model, inputs).items() if before.get(key) != value]
 print(json.dumps({{

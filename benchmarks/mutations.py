@@ -30,7 +30,7 @@ from modellint.destinations.coreml.package.predictor import Predictor
 from modellint.destinations.coreml.private.mil_programs import made_from
 from modellint.destinations.coreml.verify import model as verify
 from modellint.live.code.places import Project
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 
 HERE = Path(__file__).resolve().parent

@@ -21,7 +21,7 @@ from modellint.destinations.coreml.convert.conversion import NotConverted, captu
 from modellint.destinations.coreml.mil.executor import ExecutionError
 from modellint.destinations.coreml.package.predictor import Misfit, Predictor
 from modellint.destinations.coreml.verify.reference_runs import Reference
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.nn import CustomPReLU
 from modellint.settings import Destination
 

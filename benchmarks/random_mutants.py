@@ -150,7 +150,7 @@ def _verified(model: Any, path: Path) -> str:
     """What modellint says of a saved package."""
     from modellint.destinations.coreml.verify.package import verify_package
     from modellint.live.code.places import Project
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
     inputs = Inputs(model.example(), {}, model.flexible)
     found = verify_package(model.build(), inputs, str(path), Project(Path(path).parent))

@@ -24,7 +24,7 @@ from modellint.destinations.coreml.mil.compare import compare
 from modellint.destinations.coreml.mil.executor import ExecutionError, UnknownOperations
 from modellint.destinations.coreml.package import core_ml_runtime as runtime
 from modellint.destinations.coreml.package.predictor import Predictor
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 
 ENOUGH = {"fp32": 60.0, "fp16": 30.0}

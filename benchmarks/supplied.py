@@ -99,7 +99,7 @@ def _captures(model: Any, args: Any, supplied: bool) -> Iterator[tuple[str, Any]
     import torch
 
     from modellint.destinations.coreml.convert.conversion import NotConverted, captures
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
     from truth import TooSlow, limited
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from modellint.live.code.places import Project
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 
 with contextlib.redirect_stderr(io.StringIO()):

@@ -156,7 +156,7 @@ def same_bits(model: Any, inputs: Any) -> dict[str, bool]:
 def _by_either_route(model: Any, inputs: Any, precision: str) -> Any:
     """A conversion by trace, or else by an export. Raises ``NotConverted``."""
     from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
     why = None

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.results.diagnostic import Diagnostic, Severity
+from modellint.results.shape_table import Table
 
 if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.fixes.applied import Applied
-    from modellint.live.shape_table import Table
     from modellint.results.verification import Verification
 
 
@@ -196,8 +196,9 @@ def shapes(
 
     from modellint.live.capture.run import capture
     from modellint.live.garbage_collection import undisturbed
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.shape_table import table_of
-    from modellint.live.subject import Inputs, Subject
+    from modellint.live.subject import Subject
     from modellint.settings import Destination
 
     if not isinstance(model, nn.Module):
@@ -210,6 +211,17 @@ def shapes(
     subject = Subject(model, inputs, Path.cwd(), Destination(), has_values=has_values)
     with undisturbed():
         return table_of(subject, capture(subject, symbolic=True))
+
+
+def _shown(table: Table) -> str:
+    """A table of shapes as Python shows it."""
+    from modellint.report.shapes import render
+
+    return render(table).rstrip("\n")
+
+
+# How results are displayed is no matter of the data.
+Table.__repr__ = _shown  # type: ignore[method-assign,assignment]
 
 
 def verify(

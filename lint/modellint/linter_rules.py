@@ -197,9 +197,7 @@ class RuleFailed(Rule):
     module class that binds an attribute gets LNT004. As a file to check, the text is clean.
 
     ```python
-    from modellint.results.diagnostic import Severity
-    from modellint.rule import Rule
-    from modellint.source.engine.class_facts import ModuleClass
+    from modellint.authoring import ModuleClass, Rule, Severity
 
 
     class Misspelt(Rule):
@@ -213,9 +211,7 @@ class RuleFailed(Rule):
 
     ## Good
     ```python
-    from modellint.results.diagnostic import Severity
-    from modellint.rule import Rule
-    from modellint.source.engine.class_facts import ModuleClass
+    from modellint.authoring import ModuleClass, Rule, Severity
 
 
     class Correct(Rule):

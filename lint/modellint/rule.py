@@ -1,7 +1,7 @@
 """What a rule is, how its page is read, and where rules are found.
 
-A rule is a class in a file of its own below a rules package. Its docstring is its page; the annotation of
-its ``source`` method's subject is its registration. The machine walks the package and names no rule.
+A rule is a class in a file of its own below a rules package. Its docstring is its page; the annotation of the
+argument of ``source`` and ``live`` is its registration. The machine walks the package and names no rule.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import importlib
 import inspect
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Fix, Severity, Span
 from modellint.results.operator_support import Hint as Hint
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from modellint.settings import Destination
-    from modellint.source.project.symbols import IndexedFile
 
 SECTIONS = ("What it does", "Why", "Bad", "Good", "Fix safety", "Known limits", "References")
 """The sections of every page, in this order; Bad and Good are Python and are run as tests.
@@ -55,6 +56,83 @@ class Feature(Enum):
     INIT_WITHOUT_BASE = "an __init__ that does not start by calling its base's"
 
 
+class Trigger:
+    """What may stand among the words of ``needs``: patterns that syntax must show before code is read.
+
+    Each asks "may there be such a thing?" at a glance; no means no.
+    """
+
+    MAKES_TENSORS = "<makes tensors>"
+    """What builds the object may make a tensor."""
+    HIGH_RANK = "<wide>"
+    """A tensor may get six dimensions."""
+    WRITES_TO_COPY = "<writes through>"
+    """What may be a copy, of `reshape` and its kin, may be written to."""
+    BUILDS_MODULE = "<builds>"
+    """A function other than ``__init__`` may build a module with state."""
+    FUNCTIONAL_DROPOUT = "<drops>"
+    """A functional dropout may be on whatever the mode."""
+    CALLS_FORWARD = "<forwards>"
+    """The `forward` of another object may be called by name."""
+    VIEW_OF_PERMUTATION = "<moves>"
+    """A `view` may be asked of what a permutation gave."""
+    BRANCHES_ON_DATA = "<branches on data>"
+    """A condition may depend on the values of a tensor."""
+    TENSOR_TO_NUMBER = "<takes numbers>"
+    """Python may take a number out of a tensor."""
+    USES_NUMPY = "<uses numpy>"
+    """NumPy may work on what the caller gives."""
+    LOOPS_OVER_DATA = "<loops over data>"
+    """A loop may be as long as a tensor."""
+    WRITES_SHARED_MEMORY = "<writes to shared memory>"
+    """What is written to may be held by another variable as a view."""
+    WRITES_INPUT = "<changes its input>"
+    """An argument of ``forward`` may be written to."""
+    WRITES_BY_INDEX = "<assigns by indices>"
+    """An item may be assigned to by a tensor of indices or truths."""
+    WRITES_ITEMS = "<assigns items>"
+    """An item may be assigned to."""
+    SETS_ATTRIBUTES = "<sets attributes>"
+    """``forward`` may set attributes of the object."""
+    ABOVE_FLOAT16 = "<numbers beyond float16>"
+    """A number may be written down that float16 does not hold."""
+    BELOW_FLOAT16 = "<numbers below float16>"
+    """A positive number may be written down that is smaller than any of float16."""
+    OUTSIDE_INT32 = "<numbers outside int32>"
+    """A whole number may be written down that int32 does not hold."""
+    RETURNS_DICT = "<returns a dict>"
+    """What `forward` runs may return a dict."""
+    RETURNS_NON_TENSOR = "<returns no tensor>"
+    """``forward`` may return something that is no tensor."""
+    LITERAL_SIZES = "<sizes written down>"
+    """A tensor may be reshaped to sizes that are all numbers."""
+    SEVERAL_INDICES = "<several indices>"
+    """Something may be indexed by two tensors at once."""
+    CASTS_PARAMETER = "<casts parameters>"
+    """A new parameter may be computed with where it is made."""
+    NO_RUNNING_STATISTICS = "<keeps no statistics>"
+    """A batch normalization may be told to keep no running statistics."""
+    SLICE_STEP = "<step>"
+    """There is a slice with a step."""
+    PARTIAL_INDEX = "<partial index>"
+    """A subscript may take a part of another dimension than the first."""
+    NONE_INDEX = "<None index>"
+    """`None` may be one of the indices of a subscript."""
+    BIT_OPERATOR = "<bits>"
+    """There is an operator on bits or truth values, but for `&` between two."""
+    VIEW_AS_DTYPE = "<view as a type>"
+    """A `view` may be told a type."""
+    NO_FORWARD = "<no forward>"
+    """There is a module class at its top that derives from ``Module`` itself and has no ``forward``."""
+
+
+_AMONG_WORDS = frozenset(
+    {Trigger.SLICE_STEP, Trigger.PARTIAL_INDEX, Trigger.NONE_INDEX, Trigger.BIT_OPERATOR, Trigger.VIEW_AS_DTYPE}
+    | {Trigger.NO_FORWARD}
+)
+"""Those that may stand in a set with words, any of which will do."""
+
+
 class RuleError(Exception):
     """A rule that cannot be used; the message names it and says why."""
 
@@ -63,7 +141,7 @@ class Rule:
     """Base of all rules.
 
     ``source(self, subject)`` is annotated with the fact it asks about (``ModuleClass``, …) and yields
-    diagnostics made by the subject; ``live(self, subject)`` is asked once about every live model (a ``Subject``). A rule has
+    diagnostics made by the subject; ``live(self, subject)`` is asked once about every live model (a ``LiveModel``). A rule has
     one of them or both. Rules hold no state: one instance serves every file.
     """
 
@@ -78,10 +156,10 @@ class Rule:
     """Whether they give way at the same statement only, and not for the attribute wherever it is found."""
     wakes_on: ClassVar[Feature | None] = None
     """What a class must show at a look for this rule to be asked about it; None: the rule is always asked."""
-    needs: ClassVar[tuple[frozenset[str], ...]] = ()
-    """Sets of words of each of which code must hold one for a rule about ``Code`` to be asked about it.
+    needs: ClassVar[tuple[str | Set[str], ...]] = ()
+    """What code must hold, each of it, for a rule about ``Code`` or nodes of libcst to be asked: a word, one of a set, a ``Trigger``.
 
-    ``.name`` is a name behind a dot, ``~name`` one that is imported or an attribute of anything but ``self``."""
+    ``name`` is a name anywhere, ``.name`` one behind a dot, ``~name`` one that is imported or an attribute of anything but ``self``."""
     only_modules: ClassVar[bool] = False
     """Whether a rule about ``Code`` asks module classes only, and nothing that stands outside of them."""
     only_forward: ClassVar[bool] = False
@@ -137,12 +215,15 @@ class Rule:
         """What the rule knows of an operator (``aten::fmod``) beside whether it converts."""
         return ()
 
-    def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
+    def needs_for(self, destination: Destination) -> tuple[str | Set[str], ...]:
         """``needs`` for a model that goes there."""
         return self.needs
 
-    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
-        """Whether code that holds what ``needs`` says may have a finding, by a closer look at the syntax of its classes and functions."""
+    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
+        """Whether code that holds what ``needs`` says may have a finding, by a closer look at the syntax of its classes and functions.
+
+        ``names``: what the file binds at its top, by name.
+        """
         return True
 
 
@@ -179,17 +260,160 @@ class Page:
         return match.group(1)
 
 
+class Registration(NamedTuple):
+    """What a rule is asked about: the annotations of its two methods, read."""
+
+    fact: str = ""
+    """``ModuleClass`` or ``Code``, of which ``source`` is asked; ``CSTNode`` for nodes of libcst; empty without a source side."""
+    nodes: tuple[str, ...] = ()
+    """The names of these nodes: ``Call`` for ``cst.Call``."""
+
+
+_SOURCE_FACTS = ("ModuleClass", "Code")
+_LIVE_FACTS = ("LiveModel",)
+_FACTS_COME_FROM = ("", "authoring", "modellint.authoring")
+_NODES_COME_FROM = ("cst", "libcst")
+
+
+@cache
+def registration_of(rule: Rule) -> Registration:
+    """Read what a rule is asked about. Raises ``RuleError`` for an annotation that matches nothing: nobody would ever ask the rule."""
+    if hasattr(rule, "live"):
+        _fact_of(type(rule), "live", _LIVE_FACTS)
+    if not hasattr(rule, "source"):
+        return Registration()
+    return _fact_of(type(rule), "source", _SOURCE_FACTS)
+
+
+def _fact_of(rule: type[Rule], method: str, facts: tuple[str, ...]) -> Registration:
+    function = getattr(rule, method)
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_argcount < 2:
+        raise _misread(rule, method, facts, "it takes none")
+    arguments = code.co_varnames[1 : code.co_argcount]
+    try:
+        annotation = function.__annotations__.get(arguments[0])
+    except NameError as error:
+        raise _misread(rule, method, facts, f"it cannot be evaluated: {error}") from None
+    if annotation is None:
+        raise _misread(rule, method, facts, f"`{arguments[0]}` has no annotation")
+    names = _dotted_names(annotation, function.__globals__)
+    shown = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    owners = {name.rpartition(".")[0] for name in names}
+    last = tuple(name.rpartition(".")[2] for name in names)
+    if len(names) == 1 and owners <= {*_FACTS_COME_FROM} and last[0] in facts:
+        if len(arguments) != 1:
+            raise _misread(rule, method, facts, f"it is handed one argument, and takes {len(arguments)}")
+        return Registration(last[0])
+    if method == "source" and owners and owners <= {*_NODES_COME_FROM}:
+        if len(arguments) != 2:
+            raise _misread(rule, method, facts, "with a node it is handed `file: CstFile`, too")
+        unknown = [name for name in last if name not in _node_names()]
+        if not unknown:
+            return Registration("CSTNode", last)
+        raise _misread(rule, method, facts, f"libcst has no node `{unknown[0]}`")
+    raise _misread(rule, method, facts, f"it is `{shown}`")
+
+
+def _check_needs(rule: type[Rule], about_nodes: bool) -> None:
+    """Refuse words that nothing could hold: the rule would never be asked."""
+    said = ""
+    if not isinstance(rule.needs, tuple):
+        said = "it must be a tuple, each item of which code has to hold; of one item: `(item,)`"
+    elif any(not isinstance(need, str) and _is_mixed(need) for need in rule.needs):
+        said = "a trigger for which syntax is looked at stands alone, not in a set with others"
+    elif about_nodes and any(_is_mixed({need} if isinstance(need, str) else need) for need in rule.needs):
+        said = "a rule about nodes of libcst is woken by the words of the file, and by no trigger for which syntax is looked at"
+    if said:
+        raise RuleError(f"{_file_of(rule)}: {rule.code} ({rule.__name__}): `needs`: {said}")
+    if about_nodes and (rule.only_modules or rule.only_forward or rule.wakes_on):
+        raise RuleError(
+            f"{_file_of(rule)}: {rule.code} ({rule.__name__}): `only_modules`, `only_forward` and `wakes_on` say nothing of nodes of libcst"
+        )
+
+
+def _is_mixed(need: Set[str]) -> bool:
+    return any(word.startswith("<") and word not in _AMONG_WORDS for word in need)
+
+
+def _file_of(rule: type[Rule]) -> str:
+    return getattr(sys.modules.get(rule.__module__), "__file__", None) or rule.__module__
+
+
+def _misread(rule: type[Rule], method: str, facts: tuple[str, ...], said: str) -> RuleError:
+    allowed = " or ".join(f"`{fact}`" for fact in facts) + " of modellint.authoring"
+    if method == "source":
+        allowed += ", a node of libcst (`cst.Call`), or a union of such nodes"
+    return RuleError(
+        f"{_file_of(rule)}: {rule.code} ({rule.__name__}) would never be asked: the argument of `{method}` must be annotated "
+        f"with {allowed}; {said}"
+    )
+
+
+def _dotted_names(annotation: object, names: dict[str, object]) -> list[str]:
+    """The dotted names of what an annotation may be, by where they come from if that is known: `cst.Call | cst.Name`."""
+    if isinstance(annotation, str):
+        if annotation in (*_SOURCE_FACTS, *_LIVE_FACTS) and annotation not in names:
+            return [annotation]
+        import ast
+
+        try:
+            return _names_in(ast.parse(annotation.strip(), mode="eval").body, names)
+        except SyntaxError:
+            return [annotation]
+    if isinstance(annotation, type):
+        return [_home(annotation)]
+    parts = getattr(annotation, "__args__", ())
+    return [name for part in parts for name in _dotted_names(part, names)] or [str(annotation)]
+
+
+def _names_in(node: ast.expr, names: dict[str, object]) -> list[str]:
+    import ast
+
+    match node:
+        case ast.Constant(value=str() as quoted):
+            return _dotted_names(quoted, names)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return [*_names_in(left, names), *_names_in(right, names)]
+        case ast.Subscript(value=ast.Name(id="Union") | ast.Attribute(attr="Union"), slice=inner):
+            parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            return [name for part in parts for name in _names_in(part, names)]
+        case ast.Name(id=name) if isinstance(value := names.get(name), type):
+            return [_home(value)]
+        case _:
+            return [ast.unparse(node)]
+
+
+def _home(kind: type) -> str:
+    """The dotted name of a class, as an annotation names it."""
+    if kind.__module__.startswith("libcst."):
+        return f"libcst.{kind.__name__}"
+    # The facts are defined all over the machine, and are all to be had from one module.
+    return kind.__name__ if kind.__module__.startswith("modellint.") else f"{kind.__module__}.{kind.__name__}"
+
+
+@cache
+def _node_names() -> frozenset[str]:
+    """The nodes of the installed libcst, without importing it: that costs more than a check of a file."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    spec = find_spec("libcst")
+    text = Path(spec.origin).read_text("utf-8") if spec is not None and spec.origin is not None else ""
+    imported = re.findall(r"from libcst\._nodes\.\w+ import (?:\(([^)]*)\)|(.*))", text)
+    return frozenset(re.findall(r"\w+", " ".join(map(" ".join, imported)))) | {"CSTNode"}
+
+
 def load_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
     """Every rule of ``modellint_rules`` and of the plug-in modules, by code, in the order of codes.
 
-    Raises ``RuleError`` for a malformed or doubled code.
+    Raises ``RuleError`` for a malformed or doubled code, and for a rule that nothing would ever be asked of.
     """
-    import modellint_rules
-
+    knowledge = importlib.import_module("modellint_rules")
     found: dict[str, Rule] = {}
-    for package in (modellint_rules, *plugins):
+    for package in (knowledge, *plugins):
         # Of the knowledge only files that are called after a code hold rules: what these share is loaded where it is needed.
-        called = _RULE_FILE if package is modellint_rules else _ANY_FILE
+        called = _RULE_FILE if package is knowledge else _ANY_FILE
         for module in _modules(package, called):
             for rule in _rules_in(module):
                 _admit(rule, found)
@@ -227,3 +451,4 @@ def _admit(rule: type[Rule], found: dict[str, Rule]) -> None:
     if rule.code in found:
         raise RuleError(f"{rule.code} is defined twice: in {type(found[rule.code]).__module__} and {rule.__module__}")
     found[rule.code] = rule()
+    _check_needs(rule, registration_of(found[rule.code]).fact == "CSTNode")

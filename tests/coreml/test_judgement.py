@@ -74,7 +74,7 @@ def test_package_with_other_weights_differs(tmp_path: Path) -> None:
     modellint.export(made(0), (randn(2, 8),), output=path, root=HERE.parent)
     from modellint.destinations.coreml.verify.package import verify_package
     from modellint.live.code.places import Project
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
     def compared(seed: int) -> Any:
         return verify_package(made(seed), Inputs.of((randn(2, 8),)), str(path), Project(HERE.parent))
@@ -91,7 +91,7 @@ def test_compressed_weights_are_compared_with_the_decompressed_ones(tmp_path: Pa
 
     from modellint.destinations.coreml.verify.package import verify_package
     from modellint.live.code.places import Project
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3)).eval()
@@ -160,7 +160,7 @@ def test_what_is_infinite_or_nan_is_so_in_the_program(function: Any, verdict: st
 def test_relu_is_no_model_that_gives_nan_alone(tmp_path: Path) -> None:
     from modellint.destinations.coreml.verify.package import verify_package
     from modellint.live.code.places import Project
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
     path = tmp_path / "relu.mlpackage"
     modellint.export(nn.ReLU(), (randn(2, 3),), output=path, precision="fp32", root=HERE.parent)

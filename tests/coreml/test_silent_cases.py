@@ -13,7 +13,8 @@ from torch.nn import functional
 
 import modellint
 from modellint.live.check import check_subject
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.rule import load_rules
 from modellint.settings import Destination
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 import modellint
 from modellint.destinations.coreml.verify.model import verify
 from modellint.live.code.places import Project
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.results.verification import Verification
 from modellint.settings import Destination
 

@@ -17,6 +17,7 @@ from torch import nn
 
 from modellint.live.fixes.mode import by_path
 from modellint.live.subject import Subject
+from modellint.live.unregistered_state import unregistered_state
 from modellint.settings import Destination
 
 WIDTH = 4
@@ -201,7 +202,7 @@ def subject_of(model: nn.Module) -> Subject:
 
 def hidden_in(model: nn.Module) -> list[str]:
     """Where modules and parameters are that PyTorch does not see."""
-    return [held.places[0] for held in subject_of(model).hidden if held.kind in ("module", "parameter")]
+    return [held.places[0] for held in unregistered_state(subject_of(model)) if held.kind in ("module", "parameter")]
 
 
 def modules_of(model: nn.Module) -> list[str]:

@@ -15,7 +15,8 @@ from torch import nn
 import modellint
 from modellint import destinations
 from modellint.destinations.destination import Destination, PackageError, UnknownOperator
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.results.exported import Exported
 from modellint.results.operator_support import Hint, Route, Support
 from modellint.results.verdict import Blocker, Verdict

@@ -19,7 +19,7 @@ import modellint
 from modellint.live.code.places import Project
 from modellint.live.fix import BIT_EQUAL, FixedModel, fixed_copy
 from modellint.live.fixes.proof import is_same, run
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "benchmarks"))

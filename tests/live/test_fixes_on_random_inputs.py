@@ -19,7 +19,7 @@ import modellint
 from modellint.live.code.places import Project
 from modellint.live.fix import BIT_EQUAL, fixed_copy
 from modellint.live.fixes.proof import same_bits
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.nn import CustomPReLU
 from modellint.results.diagnostic import Applicability
 from modellint.rule import Page, load_rules

@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 from modellint.live.subject import Subject
-from modellint.live.unregistered_state import Held
+from modellint.live.unregistered_state import Held, reachable_state, unregistered_state
 from modellint.settings import Destination
 
 
@@ -29,7 +29,7 @@ def subject_of(model: nn.Module) -> Subject:
 
 def places(model: nn.Module) -> list[tuple[str, str]]:
     """Kind and first place of all that is hidden."""
-    return [(held.kind, held.places[0]) for held in subject_of(model).hidden]
+    return [(held.kind, held.places[0]) for held in unregistered_state(subject_of(model))]
 
 
 # Random models.
@@ -259,7 +259,7 @@ def test_a_module_past_setattr() -> None:
     object.__setattr__(model, "first", nn.Linear(1, 1))
     model.__dict__["second"] = nn.Parameter(torch.ones(1))
     assert places(model) == [("module", "first"), ("parameter", "second")]
-    assert [held.container for held in subject_of(model).hidden] == ["", ""]
+    assert [held.container for held in unregistered_state(subject_of(model))] == ["", ""]
 
 
 def test_a_function_that_closes_over_a_module() -> None:
@@ -273,7 +273,7 @@ def test_containers_that_the_class_holds() -> None:
         layers: ClassVar = [nn.Linear(1, 1)]
         acts: ClassVar = [nn.ReLU()]
 
-    (held,) = subject_of(nn.Sequential(Shared())).hidden
+    (held,) = unregistered_state(subject_of(nn.Sequential(Shared())))
     assert (held.places, held.on_class) == (("0.layers[0]",), True)
 
 
@@ -282,7 +282,7 @@ def test_each_value_once_with_the_other_ways_to_it() -> None:
     layer = nn.Linear(1, 1)
     model.once = {"deep": [layer]}
     model.again = [layer]
-    (held,) = subject_of(model).hidden
+    (held,) = unregistered_state(subject_of(model))
     # The shortest way is told first.
     assert held.places == ("again[0]",)
     assert [other.places for other in held.others] == [('once["deep"][0]',)]
@@ -300,7 +300,7 @@ def test_a_shared_owner_has_all_its_paths() -> None:
     owner = Block()
     owner.layers = [nn.Linear(1, 1)]
     model = nn.ModuleList([owner, nn.Sequential(owner)])
-    (held,) = subject_of(model).hidden
+    (held,) = unregistered_state(subject_of(model))
     assert held.places == ("0.layers[0]", "1.0.layers[0]")
 
 
@@ -320,7 +320,7 @@ def test_a_parent_that_is_not_part_of_the_model() -> None:
 def test_buffers_that_are_held_twice_are_aliases() -> None:
     model = Block()
     model.both = [model.count, model.count.detach(), model.count[:1], model.linear.weight]
-    kinds = [(held.kind, held.route) for held in subject_of(model).reached]
+    kinds = [(held.kind, held.route) for held in reachable_state(subject_of(model))]
     assert kinds == [("alias", "both[0]"), ("alias", "both[1]"), ("tensor", "both[2]")]
     assert places(model) == [("tensor", "both[2]")]
 
@@ -397,7 +397,7 @@ def test_the_walk_changes_nothing() -> None:
     model = Block()
     model.kept = defaultdict(list, a=[nn.Linear(1, 1)])
     before = {name: id(value) for name, value in vars(model).items()}
-    held: tuple[Held, ...] = subject_of(model).reached
+    held: tuple[Held, ...] = reachable_state(subject_of(model))
     assert held
     assert {name: id(value) for name, value in vars(model).items()} == before
     assert list(model.kept) == ["a"]

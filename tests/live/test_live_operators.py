@@ -16,7 +16,8 @@ from torch.nn import functional
 from modellint.cli import cli
 from modellint.destinations.coreml import installed_versions as installed
 from modellint.live.check import check_subject, live_rules
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.nn import CustomPReLU
 from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import load_rules

@@ -17,7 +17,8 @@ from torch import nn
 
 from modellint.destinations.coreml import installed_versions as installed
 from modellint.live.check import check_subject, live_rules
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.rule import Page, Rule, load_rules
 from modellint.session.verdicts import execute, judge
 from modellint.settings import Destination

@@ -17,7 +17,8 @@ from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, 
 
 from modellint.destinations.coreml import installed_versions as installed
 from modellint.live.check import check_subject, live_rules
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.rule import load_rules
 from modellint.settings import Destination

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from modellint.live.check import check_subject, live_rules
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.rule import load_rules
 from modellint.settings import Destination
 

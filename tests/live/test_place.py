@@ -12,8 +12,9 @@ from torch import nn
 from written import HEAD, Load
 
 from modellint.live.code.class_source import place_of_attribute, place_of_class
-from modellint.live.code.places import Place, Project, statement_at
+from modellint.live.code.places import Project, statement_at
 from modellint.live.subject import Subject
+from modellint.results.diagnostic import Place
 from modellint.settings import Destination
 
 

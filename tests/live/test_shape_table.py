@@ -16,7 +16,8 @@ from torch.nn import functional
 import modellint
 from modellint.cli import cli
 from modellint.live.check import check_subject
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.results.diagnostic import Diagnostic
 from modellint.run import all_rules
 from modellint.settings import Destination

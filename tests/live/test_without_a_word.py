@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.live.subject import Inputs, Subject
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.subject import Subject
 from modellint.results.verification import Verification
 from modellint.rule import load_rules
 from modellint.session.confirmed_findings import CONFIRMED, findings

@@ -11,14 +11,13 @@ from click.testing import CliRunner, Result
 import modellint
 from modellint.cli import cli
 from modellint.results.diagnostic import Diagnostic
-from modellint.rule import Page, Rule, load_rules
+from modellint.rule import Page, Rule, load_rules, registration_of
 from modellint.run import all_rules
-from modellint.source.check import subject_of
 from modellint.source.fix import fix_text
 from modellint.source.syntax.text import SourceText
 
 RULES = all_rules()
-ABOUT_SOURCE = {code: rule for code, rule in load_rules().items() if subject_of(rule)}
+ABOUT_SOURCE = {code: rule for code, rule in load_rules().items() if registration_of(rule).fact}
 ROOT = Path(__file__).resolve().parent.parent.parent
 NET = """\
 from torch import nn
@@ -130,30 +129,50 @@ def test_failing_rule_page() -> None:
     assert with_plugin(page.example("Good")).exit_code == 0
 
 
-@pytest.fixture
-def guide() -> str:
-    """The contributing guide's rule; under another code, so that it may stand where the guide says at the same time."""
-    match = re.search(r"````python\n(.*?)````", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
-    assert match is not None
-    return match[1].replace("REG900", "XYZ001")
+GUIDE = re.findall(r"````python\n(.*?)````", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
+"""The rules of the contributing guide: about a class, about code, with libcst, live."""
 
 
-def test_rule_of_the_contributing_guide_works(guide: str) -> None:
-    Path("net.py").write_text(NET, "utf-8")
-    done = with_plugin(guide)
-    assert "net.py:7:9: XYZ001 `self.todo` is unfinished" in done.output
-    assert done.exit_code == 1
+def in_guide(code: str) -> tuple[str, Page]:
+    """A rule of the guide, under a code of no family, so that it may stand where the guide says at the same time, and its page."""
+    (text,) = (text for text in GUIDE if code in text)
+    text = text.replace(code, "XYZ001")
+    names: dict[str, object] = {"__name__": "guide"}
+    exec(compile(text, "xyz001.py", "exec"), names)
+    (rule,) = (
+        kind for kind in names.values() if isinstance(kind, type) and issubclass(kind, Rule) and kind is not Rule
+    )
+    return text, Page.of(rule)
 
 
-def test_page_in_the_contributing_guide_is_right(guide: str) -> None:
-    made: dict[str, object] = {"__name__": "made"}
-    exec(compile(guide, "xyz001.py", "exec"), made)
-    rule = made["TodoAttribute"]
-    assert isinstance(rule, type)
-    assert issubclass(rule, Rule)
-    page = Page.of(rule)
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("REG900", "net.py:8:9: XYZ001 `self.todo` is unfinished"),
+        ("FLW900", "net.py:7:20: XYZ001 `torch.empty` holds whatever stood in memory"),
+        ("OPS900", "net.py:5:12: XYZ001 `torch.concat` is `torch.cat`"),
+    ],
+)
+def test_rule_of_the_contributing_guide_works(code: str, said: str) -> None:
+    text, page = in_guide(code)
     Path("net.py").write_text(page.example("Bad"), "utf-8")
-    assert with_plugin(guide).output.count("XYZ001") == 1
-    fixed = with_plugin(guide, "--fix", "--unsafe-fixes")
+    done = with_plugin(text, "--extend-select", "ALL", "--fail-level", "info")
+    assert said in done.output.replace("[*] ", "")
+    assert done.output.count("net.py:") == 1
+    assert done.exit_code == 1
+    fixed = with_plugin(text, "--fix", "--unsafe-fixes", "--fail-level", "info")
     assert fixed.exit_code == 0, fixed.output
     assert Path("net.py").read_text("utf-8") == page.example("Good")
+
+
+def test_contributing_guide_has_a_rule_of_every_kind() -> None:
+    assert [re.search(r'"""(\w+):', text)[1] for text in GUIDE] == ["REG900", "FLW900", "OPS900", "NUM900"]  # type: ignore[index]
+
+
+def test_paths_in_the_contributing_guide_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    paths = set(
+        re.findall(r"`((?:source|live|destinations|data|measure|report|results|session)[\w/.]*(?:/|\.py))`", text)
+    )
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / "lint" / "modellint" / path).exists()] == []

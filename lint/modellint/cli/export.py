@@ -26,8 +26,7 @@ from modellint.cli.output import Texts, Waiting, colored
 
 if TYPE_CHECKING:
     from modellint.destinations.export_options import Options
-    from modellint.live.code.places import Place
-    from modellint.results.diagnostic import Diagnostic
+    from modellint.results.diagnostic import Diagnostic, Place
     from modellint.run import Job
     from modellint.session.parent import Answer
 

@@ -25,8 +25,7 @@ from modellint.cli.options import (
 from modellint.cli.output import Texts, Waiting, absolute, colored, expect_output, write
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
-    from modellint.results.diagnostic import Diagnostic
+    from modellint.results.diagnostic import Diagnostic, Place
     from modellint.results.verification import Verification
     from modellint.run import Job
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from modellint.destinations.export_options import Options
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs, Subject
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.subject import Subject
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.exported import Exported
     from modellint.results.operator_support import Hint, Support
@@ -131,9 +132,13 @@ class Destination(ABC):
         project: Project,
         *,
         progress: Callable[[str], None] | None = None,
+        subject: Subject | None = None,
         **rest: Unpack[VerifyOptions],
     ) -> Verification:
-        """Convert a model, execute its program, and compare that with PyTorch; the model is left as it was."""
+        """Convert a model, execute its program, and compare that with PyTorch; the model is left as it was.
+
+        Of a ``subject`` of this model and these inputs the captures are shared.
+        """
 
     def execute(self, subject: Subject) -> Verification:
         """Convert and execute a model on its example inputs alone, for rules that ask about that."""
@@ -144,7 +149,9 @@ class Destination(ABC):
             return Verification(
                 NOT_CONVERTED, f"{self.converter} is not installed: pip install 'modellint[{self.extra}]'"
             )
-        return self.verify(subject.model, subject.inputs, subject.destination, subject.project, budget=0.0)
+        return self.verify(
+            subject.model, subject.inputs, subject.destination, subject.project, subject=subject, budget=0.0
+        )
 
     # Packages
 

@@ -1,1 +1,1 @@
-"""Live modules to facts to findings; everything here may import torch."""
+"""Live analysis: a module in memory to facts, and facts to findings; everything here may import torch."""

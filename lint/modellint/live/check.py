@@ -1,10 +1,12 @@
-"""One live model to its findings."""
+"""Check of one live model: its subject to the findings of all live rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from modellint.live.capture.run import captured_run
+from modellint.live.conversion import execution, verdicts
 from modellint.results.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
 def live_rules(rules: Mapping[str, Rule]) -> list[Rule]:
     """The rules that have a live side."""
     return [rule for rule in rules.values() if hasattr(rule, "live")]
+
+
+def findings_of(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
+    """What the live side of one rule says of a subject."""
+    from modellint.live.model_facts import LiveModel
+
+    yield from rule.live(LiveModel(subject))  # type: ignore[attr-defined]
 
 
 def needs_of(rules: Mapping[str, Rule]) -> frozenset[str]:
@@ -54,37 +63,39 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         met.add("conversion")
     if subject.may_execute:
         met.add("execution")
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     asked: set[str] = set()
     for rule in live_rules(rules):
         needs = rule.live_needs.split()
         if not met.issuperset(needs):
             continue
         try:
-            found.extend(rule.live(subject))  # type: ignore[attr-defined]
+            findings.extend(findings_of(rule, subject))
         except Exception as error:
             from modellint.linter_rules import rule_failed
 
-            found.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
+            findings.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
             continue
         # Of a run that ended early nobody saw the rest.
         if all(_is_seen(need, subject) for need in needs):
             asked.add(rule.code)
-    ordered = sorted(united(_most_specific(found, rules)), key=lambda finding: finding.sort_key)
-    verdicts = subject.verdicts if "conversion" in met & needs_of(rules) else ()
-    return Examined(ordered, frozenset(asked), verdicts)
+    ordered = sorted(united(_most_specific(findings, rules)), key=lambda finding: finding.sort_key)
+    judged = verdicts(subject) if "conversion" in met & needs_of(rules) else ()
+    return Examined(ordered, frozenset(asked), judged)
 
 
 def _is_seen(need: str, subject: Subject) -> bool:
     """Whether a rule with this need saw all that there is to see."""
     if need == "run":
-        return subject.run is not None and subject.run.failure is None
+        run = captured_run(subject)
+        return run is not None and run.failure is None
     if need == "conversion":
-        return bool(subject.verdicts) and all(
-            verdict.convertible is not None and verdict.complete for verdict in subject.verdicts
+        return bool(verdicts(subject)) and all(
+            verdict.convertible is not None and verdict.complete for verdict in verdicts(subject)
         )
     if need == "execution":
-        return subject.execution is not None and subject.execution.verdict in ("agrees", "differs")
+        verification = execution(subject)
+        return verification is not None and verification.verdict in ("agrees", "differs")
     return True
 
 
@@ -95,28 +106,28 @@ def same(finding: Diagnostic) -> tuple[object, ...]:
     return finding.code, finding.path, finding.span, finding.operator, finding.message
 
 
-def united(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+def united(findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
     """The findings, each once, with the paths of all modules that show it; the worst severity counts."""
     groups: dict[tuple[object, ...], Diagnostic] = {}
-    for finding in found:
+    for finding in findings:
         key = same(finding)
         known = groups.get(key)
         if known is None:
             groups[key] = finding
         else:
-            worst = max(known, finding, key=lambda one: one.severity)
+            worst = max(known, finding, key=lambda each: each.severity)
             groups[key] = worst._replace(modules=tuple(dict.fromkeys((*known.modules, *finding.modules))))
     return iter(groups.values())
 
 
-def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
+def _most_specific(findings: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
     beaten = {
         (code, finding.class_name, finding.attribute or (finding.path, finding.span))
-        for finding in found
+        for finding in findings
         for code in (rules[finding.code].supersedes if finding.code in rules else ())
     }
     return [
         finding
-        for finding in found
+        for finding in findings
         if (finding.code, finding.class_name, finding.attribute or (finding.path, finding.span)) not in beaten
     ]

@@ -1,4 +1,4 @@
-"""What a checkpoint and a model's ``state_dict`` have in common, as ``load_state_dict`` sees it."""
+"""Comparison of a checkpoint with a model's ``state_dict``, as ``load_state_dict`` makes it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from modellint.live.checkpoint_file import WRAPPERS, weights, without_wrappers
+from modellint.live.unregistered_state import reachable_state
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
 
 Shape = tuple[int, ...]
+"""The sizes of a tensor."""
 
 
 class Renaming(NamedTuple):
@@ -195,7 +197,7 @@ def _on_meta(value: Any) -> Any:
 def _stand_ins(subject: Subject) -> Iterator[tuple[int, torch.Tensor]]:
     """For each of the model's tensors, by identity, one on the meta device, so that a copy costs no memory."""
     tensors = [state.tensor for state in subject.state]
-    for held in subject.reached:
+    for held in reachable_state(subject):
         if isinstance(held.value, torch.Tensor):
             tensors.append(held.value)
         else:

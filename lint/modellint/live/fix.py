@@ -1,4 +1,4 @@
-"""A model to a copy of it that is ready to be converted: what can be mended is, what does not hold is taken back."""
+"""Fix of a live model: a copy of it, ready to be converted, with every change proven or else undone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from modellint.live.conversion import verdicts
 from modellint.live.fixes import (
     buffers,
     contiguous,
@@ -23,9 +24,10 @@ from modellint.live.fixes.applied import BIT_EQUAL as BIT_EQUAL
 from modellint.live.fixes.applied import Applied as Applied
 from modellint.live.fixes.applied import Change
 from modellint.live.fixes.copying import Copier, copied
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.snapshot import remembered, unchanged
-from modellint.live.subject import Inputs, Subject
-from modellint.live.unregistered_state import Held
+from modellint.live.subject import Subject
+from modellint.live.unregistered_state import Held, reachable_state
 
 if TYPE_CHECKING:
     from modellint.live.code.places import Project
@@ -51,17 +53,13 @@ class FixedModel(NamedTuple):
 
 
 def fixed_copy(
-    model: nn.Module, inputs: Inputs | None, destination: Destination, project: Project, *, judge: Judge | None = None
+    model: nn.Module, inputs: Inputs | None, destination: Destination, project: Project, *, judge: Judge
 ) -> FixedModel:
     """A copy of a model in which everything is mended that can be.
 
     Every change is proven on the inputs, and on others made of them: equal outputs and gradients, no key of `state_dict`
-    lost. ``judge`` says what coremltools refuses; by default its dry run does. The model is left as it was.
+    lost. ``judge`` says what the destination refuses. The model is left as it was.
     """
-    if judge is None:
-        from modellint.destinations.coreml.dry_run.verdicts import judge as ask
-
-        judge = ask
     with unchanged(model, inputs, values=False):
         return _Fixer(model, inputs, destination, project, judge).fixed()
 
@@ -78,6 +76,8 @@ class _Fixer:
         self._project = project
         self._judge = judge
         self._model = model
+        self._current: Subject | None = None
+        """The copy as it is now, with what analyses found in it; None behind a change."""
         self._runs = False
         """Whether it can be seen what the copy computes."""
         self._proof: proof.Proof | None = None
@@ -91,6 +91,7 @@ class _Fixer:
         """Copy, mend, and prove."""
         self._take_copy()
         self.applied.extend(mode.evaluating(self._subject()))
+        self._current = None
         self._keys = _keys_of(self._model)
         for find in (registration.changes, parametrizations.changes, buffers.changes, contiguous.changes):
             self._work(find)
@@ -98,8 +99,13 @@ class _Fixer:
         self._replace_prelu()
         return FixedModel(self._model, tuple(self.applied), tuple(self.undone), tuple(self.left))
 
-    def _subject(self, model: nn.Module | None = None) -> Subject:
-        model = self._model if model is None else model
+    def _subject(self) -> Subject:
+        """The copy; analyses are shared until it changes."""
+        if self._current is None:
+            self._current = self._subject_of(self._model)
+        return self._current
+
+    def _subject_of(self, model: nn.Module) -> Subject:
         has_values = not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
         inputs = self._inputs
         return Subject(model, inputs, self._project.root, self._destination, has_values=has_values, judge=self._judge)
@@ -108,65 +114,65 @@ class _Fixer:
 
     def _take_copy(self) -> None:
         """Copy the model without wrappers; in shells of their names where the model asks for those."""
-        before = self._subject(self._original)
+        before = self._subject_of(self._original)
         wrapped = mode.by_path(before)
-        found = list(wrappers.told(wrapped, in_shells=False))
-        self._model = self._copied(before, wrappers.inside)
-        if self._inputs is not None and not self._is_on_meta():
-            expected, made = self._ran(self._original), self._ran(self._model)
-            if found and made.error:
+        unwrapped = list(wrappers.told(wrapped, in_shells=False))
+        self._take(self._copied(before, wrappers.inside))
+        if self._inputs is not None and self._subject().has_values:
+            expected, observed = self._ran(before), self._ran(self._subject())
+            if unwrapped and observed.error:
                 bare = self._model
-                self._model = self._copied(before, wrappers.in_shell)
-                again = self._ran(self._model)
+                self._take(self._copied(before, wrappers.in_shell))
+                again = self._ran(self._subject())
                 if again.error:
-                    self._model = bare
+                    self._take(bare)
                 else:
-                    made, found = again, list(wrappers.told(wrapped, in_shells=True))
-            self._runs = not made.error
-            if made.error:
-                self.left.append(f"the model does not run: {made.error}")
-            elif not expected.error and not proof.is_same(expected, made):
+                    observed, unwrapped = again, list(wrappers.told(wrapped, in_shells=True))
+            self._runs = not observed.error
+            if observed.error:
+                self.left.append(f"the model does not run: {observed.error}")
+            elif not expected.error and not proof.is_same(expected, observed):
                 self.left.append("the copy gives other outputs than the model in evaluation mode")
-        self.applied.extend(found)
+        self.applied.extend(unwrapped)
+
+    def _take(self, model: nn.Module) -> None:
+        self._model, self._current = model, None
 
     def _copied(self, before: Subject, replaced: Callable[[nn.Module], nn.Module]) -> nn.Module:
         copier = Copier(self._original, replaced)
-        made: nn.Module = copied(copier, self._original)
-        for held in before.reached:
-            for one in (held, *held.others):
-                if one.on_class:
-                    self._take_from_class(copier, one)
-        kinds = sorted({type(one).__name__ for one in copier.shared})
+        copy: nn.Module = copied(copier, self._original)
+        for reachable in reachable_state(before):
+            for each in (reachable, *reachable.others):
+                if each.on_class:
+                    self._take_from_class(copier, each)
+        kinds = sorted({type(each).__name__ for each in copier.shared})
         self.left[:] = [f"the copy has in common with the model: {', '.join(kinds)}"] if kinds else []
-        return made
+        return copy
 
-    def _take_from_class(self, copier: Copier, held: Held) -> None:
+    def _take_from_class(self, copier: Copier, reachable: Held) -> None:
         """What a class holds would be the model's and the copy's at once."""
-        owner = copier.memo.get(id(held.owner))
-        if owner is not None and held.attribute not in vars(owner):
-            vars(owner)[held.attribute] = copier.copy(getattr(type(held.owner), held.attribute))
+        owner = copier.memo.get(id(reachable.owner))
+        if owner is not None and reachable.attribute not in vars(owner):
+            vars(owner)[reachable.attribute] = copier.copy(getattr(type(reachable.owner), reachable.attribute))
 
-    def _ran(self, model: nn.Module) -> proof.Observed:
+    def _ran(self, subject: Subject) -> proof.Observed:
         """What a run of all in evaluation mode shows, those modules among them that `eval()` does not reach."""
         assert self._inputs is not None
-        with unchanged(model, values=False):
-            for module in mode.by_path(self._subject(model)).values():
+        with unchanged(subject.model, values=False):
+            for module in mode.by_path(subject).values():
                 vars(module)["training"] = False
-            return proof.run(model, self._inputs)
-
-    def _is_on_meta(self) -> bool:
-        return not self._subject().has_values
+            return proof.run(subject.model, self._inputs)
 
     # Changes
 
     def _begin_proof(self) -> None:
         """See what the model shows before the first change."""
         assert self._inputs is not None
-        found = [held.value for held in self._subject().reached]
+        found = [reachable.value for reachable in reachable_state(self._subject())]
         found += mode.by_path(self._subject()).values()
         tensors: dict[int, Tensor] = {}
-        for one in found:
-            for tensor in one.parameters() if isinstance(one, nn.Module) else (one,):
+        for value in found:
+            for tensor in value.parameters() if isinstance(value, nn.Module) else (value,):
                 if not is_lazy(tensor):
                     tensors.setdefault(id(tensor), tensor)
         self._proof = proof.Proof(self._model, self._inputs, tensors.values())
@@ -176,7 +182,7 @@ class _Fixer:
     def _work(self, find: Callable[[Subject], Iterable[Change]]) -> None:
         """Try what is found until nothing new is."""
         for _ in range(_ROUNDS):
-            new = [one for one in find(self._subject()) if _name(one) not in self._refuted]
+            new = [change for change in find(self._subject()) if _name(change) not in self._refuted]
             if not new:
                 return
             self._try(new)
@@ -186,14 +192,14 @@ class _Fixer:
         if self._runs and self._proof is None:
             self._begin_proof()
         if not self._runs:
-            for one in changes:
+            for change in changes:
                 self._refuse(
-                    one, _UNPROVEN if self._inputs is None else "the model does not run: nothing can be proven"
+                    change, _UNPROVEN if self._inputs is None else "the model does not run: nothing can be proven"
                 )
             return
         exactness, why = self._attempt(changes)
         if exactness:
-            self.applied.extend(one.told(exactness) for one in changes)
+            self.applied.extend(change.told(exactness) for change in changes)
         elif len(changes) > 1:
             middle = len(changes) // 2 if len(changes) > _TRIED else 1
             for part in (changes[:middle], changes[middle:]):
@@ -211,14 +217,15 @@ class _Fixer:
         """Make changes and prove them; otherwise everything is as it was, and the word for how equal the model is, empty."""
         assert self._proof is not None
         restore = remembered(self._model)
+        self._current = None
         try:
-            for one in changes:
-                one.apply()
+            for change in changes:
+                change.apply()
             gone = self._keys - _keys_of(self._model)
-            if gone and all(one.keeps_keys for one in changes):
+            if gone and all(change.keeps_keys for change in changes):
                 exactness, why = "", f"`state_dict` would lose {min(gone)!r}"
             else:
-                exactness, why = self._proof.exactness(self._model, rounds=any(one.rounds for one in changes))
+                exactness, why = self._proof.exactness(self._model, rounds=any(change.rounds for change in changes))
         except Exception as error:
             exactness, why = "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         if exactness:
@@ -230,32 +237,33 @@ class _Fixer:
     # What coremltools says
 
     def _free_of_hooks(self) -> None:
-        found = list(hooks.changes(self._subject())) if self._runs else []
-        before = self._uncaptured() if found else set()
+        candidates = list(hooks.changes(self._subject())) if self._runs else []
+        before = self._uncaptured() if candidates else set()
         if not before:
             return
         if self._proof is None:
             self._begin_proof()
-        for some in [*([one] for one in found), found]:
+        for some in [*([change] for change in candidates), candidates]:
             restore = remembered(self._model)
             exactness, why = self._attempt(some)
             if not exactness:
-                for one in some if len(some) == 1 else ():
-                    self._refuse(one, f"perhaps the model is not captured with them, but {why}")
+                for change in some if len(some) == 1 else ():
+                    self._refuse(change, f"perhaps the model is not captured with them, but {why}")
             elif self._uncaptured() < before:
-                self.applied.extend(one.told(note="the model is not captured with them") for one in some)
+                self.applied.extend(change.told(note="the model is not captured with them") for change in some)
                 return
             else:
                 restore()
+                self._current = None
 
     def _uncaptured(self) -> set[str]:
         """The routes that do not even capture the model."""
         frontend = self._destination.frontend
         return {
-            one.route
-            for one in self._subject().verdicts
-            if frontend in ("auto", one.route)
-            and any(blocker.kind in ("capture", "output") for blocker in one.blockers)
+            verdict.route
+            for verdict in verdicts(self._subject())
+            if frontend in ("auto", verdict.route)
+            and any(blocker.kind in ("capture", "output") for blocker in verdict.blockers)
         }
 
     def _replace_prelu(self) -> None:
@@ -263,11 +271,11 @@ class _Fixer:
             subject = self._subject()
             if not self._runs or not prelu.candidates(subject):
                 return
-            refused = prelu.refused(subject.verdicts, self._destination.frontend)
-            found = [one for one in prelu.changes(subject, refused) if _name(one) not in self._refuted]
-            if not found:
+            refused = prelu.refused(verdicts(subject), self._destination.frontend)
+            candidates = [change for change in prelu.changes(subject, refused) if _name(change) not in self._refuted]
+            if not candidates:
                 return
-            self._try(found)
+            self._try(candidates)
 
 
 def _keys_of(model: nn.Module) -> set[str]:

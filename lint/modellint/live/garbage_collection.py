@@ -1,4 +1,4 @@
-"""Python's garbage collector while a model is looked at."""
+"""Garbage collection, kept from disturbing while a model is looked at."""
 
 from __future__ import annotations
 

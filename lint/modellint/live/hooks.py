@@ -1,4 +1,4 @@
-"""Hooks on modules that somebody other than torch has put there."""
+"""Module hooks that somebody other than torch has registered."""
 
 from __future__ import annotations
 

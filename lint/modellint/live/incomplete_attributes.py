@@ -1,4 +1,4 @@
-"""What one model leaves open: attributes that hold nothing yet, or too little to tell what the code makes of them."""
+"""Incomplete attributes: those that hold nothing yet, or too little to tell what the code makes of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from modellint.live.code.attribute_usage import reading_of
 from modellint.live.code.class_source import binding_of
-from modellint.live.unregistered_state import BOOKKEEPING
+from modellint.live.unregistered_state import BOOKKEEPING, unregistered_state
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
@@ -27,7 +27,12 @@ def undecided(subject: Subject) -> dict[str, frozenset[str]]:
     one item here, and for a plain tensor that `forward` is not seen to touch. An object is an instance of
     each of the user's classes that it inherits from.
     """
-    hidden = (part for held in subject.hidden if isinstance(held.value, nn.Module) for part in held.value.modules())
+    hidden = (
+        part
+        for held in unregistered_state(subject)
+        if isinstance(held.value, nn.Module)
+        for part in held.value.modules()
+    )
     found: dict[str, dict[str, bool]] = {}
     for module in (*(entry.module for entry in subject.modules), *hidden):
         kind = type(module)

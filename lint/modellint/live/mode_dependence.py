@@ -1,4 +1,4 @@
-"""Which modules compute something else in training mode than in evaluation."""
+"""Mode dependence: which modules compute something else in training mode than in evaluation."""
 
 from __future__ import annotations
 

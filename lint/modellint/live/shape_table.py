@@ -1,87 +1,19 @@
-"""The table of what every layer takes and gives: shapes, parameters, memory, and the line that calls it.
-
-Importing this module does not import torch: the table crosses the pipe from the worker as JSON.
-"""
+"""Shape table of a captured run: shapes, parameters and memory of every call of a layer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from modellint.live.code.places import Place
-from modellint.results.diagnostic import Span
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
 
-if TYPE_CHECKING:
-    from torch import nn
-
-    from modellint.live.capture.run import Run, TensorFact
-    from modellint.live.subject import Subject
-
-Shape = tuple[str, ...]
-"""The sizes of a tensor as they are shown: numbers, or formulas where a dimension is flexible."""
-
-
-class Row(NamedTuple):
-    """One call of one layer."""
-
-    path: str
-    """Empty for the model itself."""
-    type: str
-    depth: int
-    """How many modules are around it."""
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
-    parameters: int
-    """Of the layer and all within it, each once."""
-    memory: int
-    """Bytes of the outputs that the layer does not share with its inputs; at the lower bounds of flexible dimensions."""
-    place: Place | None
-    """The statement that calls it."""
-    calls: int = 0
-    """How many calls of the same layer came before."""
-    failed: bool = False
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition(".")[2]
-
-
-class Table(NamedTuple):
-    """Every call of one run, in the order in which they began."""
-
-    model: str
-    """The class of the model."""
-    rows: tuple[Row, ...]
-    parameters: int
-    """Of the whole model, shared ones once."""
-    trainable: int
-    parameter_memory: int
-    """Bytes of parameters and buffers."""
-    input_memory: int
-    activation_memory: int
-    """Bytes of all outputs, memory that several share once."""
-    is_flexible: bool = False
-    """Whether some sizes are formulas; memory is then that at the lower bounds."""
-    failure: str | None = None
-    """Why the run ended early."""
-
-    def leaves(self, depth: int | None = None) -> Iterator[Row]:
-        """The calls that no other shown call is made of, down to a depth."""
-        rows = self.within(depth)
-        for row, after in zip(rows, (*rows[1:], None), strict=True):
-            if after is None or after.depth <= row.depth:
-                yield row
-
-    def within(self, depth: int | None = None) -> tuple[Row, ...]:
-        """The calls down to a depth; the model's own is at 0."""
-        return tuple(row for row in self.rows if depth is None or row.depth <= depth)
-
-    def __repr__(self) -> str:
-        from modellint.report import shapes
-
-        return shapes.render(self).rstrip("\n")
+from modellint.live.capture.records import Record, Run, TensorFact
+from modellint.live.subject import Subject
+from modellint.live.unregistered_state import unregistered_state
+from modellint.results.shape_table import Row, Shape, Table
 
 
 def table_of(subject: Subject, run: Run) -> Table:
@@ -91,8 +23,8 @@ def table_of(subject: Subject, run: Run) -> Table:
     stored: dict[int, int] = {}
     rows = []
     for call in run.modules:
-        given, made = tuple(_facts(call.inputs)), tuple(_facts(call.outputs))
-        for fact in made:
+        arguments, outputs = tuple(_facts(call.inputs)), tuple(_facts(call.outputs))
+        for fact in outputs:
             stored[fact.storage] = max(stored.get(fact.storage, 0), size_of(fact))
         module = modules.get(call.identity)
         before = seen.get(call.identity, 0)
@@ -102,10 +34,10 @@ def table_of(subject: Subject, run: Run) -> Table:
                 call.path,
                 call.type,
                 call.depth,
-                tuple(_shape(fact) for fact in given),
-                tuple(_shape(fact) for fact in made),
+                tuple(_shape(fact) for fact in arguments),
+                tuple(_shape(fact) for fact in outputs),
                 0 if module is None else _parameters(module),
-                sum(_fresh(given, made).values()),
+                sum(_fresh(arguments, outputs).values()),
                 call.place,
                 before,
                 run.failure is not None and not call.completed,
@@ -134,19 +66,17 @@ def size_of(fact: TensorFact) -> int:
 
 def _modules(subject: Subject) -> Iterator[nn.Module]:
     yield from (entry.module for entry in subject.modules)
-    for held in subject.hidden:
-        if held.kind == "module":
-            yield from held.value.modules()  # type: ignore[union-attr]
+    for hidden in unregistered_state(subject):
+        if hidden.kind == "module":
+            yield from hidden.value.modules()  # type: ignore[union-attr]
 
 
-def _fresh(given: Iterable[TensorFact], made: Iterable[TensorFact]) -> dict[int, int]:
-    known = {fact.storage for fact in given}
-    return {fact.storage: size_of(fact) for fact in made if fact.storage not in known}
+def _fresh(inputs: Iterable[TensorFact], outputs: Iterable[TensorFact]) -> dict[int, int]:
+    known = {fact.storage for fact in inputs}
+    return {fact.storage: size_of(fact) for fact in outputs if fact.storage not in known}
 
 
 def _facts(value: Any) -> Iterator[TensorFact]:
-    from modellint.live.capture.run import Record, TensorFact
-
     match value:
         case TensorFact():
             yield value
@@ -169,45 +99,9 @@ def _parameters(module: nn.Module) -> int:
 
 
 def _count(tensor: Any) -> int:
-    from torch.nn.parameter import is_lazy
-
     return 0 if is_lazy(tensor) else int(tensor.numel())
 
 
 def _bytes(dtype: str) -> int:
-    import torch
-
-    found = getattr(torch, dtype, None)
-    return found.itemsize if isinstance(found, torch.dtype) else 1
-
-
-def to_json(table: Table) -> dict[str, Any]:
-    """A table as JSON's own types; paths of files as they are."""
-    values = table._asdict()
-    values["rows"] = [row_to_json(row) for row in table.rows]
-    return values
-
-
-def row_to_json(row: Row) -> dict[str, Any]:
-    """A row as JSON's own types: sizes are numbers, or text where they are formulas."""
-    values = row._asdict()
-    for key in ("inputs", "outputs"):
-        values[key] = [[int(size) if size.isdecimal() else size for size in shape] for shape in values[key]]
-    values["place"] = None if row.place is None else {"filename": row.place.path, "span": list(row.place.span)}
-    return values
-
-
-def from_json(values: Mapping[str, Any]) -> Table:
-    """The table that ``to_json`` wrote. Raises ``TypeError``, ``ValueError`` or ``KeyError`` for anything else."""
-    found = dict(values)
-    found["rows"] = tuple(_row(row) for row in found["rows"])
-    return Table(**found)
-
-
-def _row(values: Mapping[str, Any]) -> Row:
-    found = dict(values)
-    for key in ("inputs", "outputs"):
-        found[key] = tuple(tuple(str(size) for size in shape) for shape in found[key])
-    place = found["place"]
-    found["place"] = None if place is None else Place(str(place["filename"]), Span(*map(int, place["span"])))
-    return Row(**found)
+    kind = getattr(torch, dtype, None)
+    return kind.itemsize if isinstance(kind, torch.dtype) else 1

@@ -1,4 +1,4 @@
-"""Leave a model, what it holds, and torch's global state bit for bit as they were before a run."""
+"""Snapshots: a model, what it holds, and torch's global state are left bit for bit as they were before a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the state of a model lies in memory: what is not in order, and what has elements in common."""
+"""Memory layout of state: which tensors are not contiguous, and which have elements in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What modules hold beside what PyTorch registers: the walk through their ``__dict__``.
+"""Unregistered state: modules, parameters and tensors that attributes hold and PyTorch does not know of.
 
 The walk goes by breadth, so that of several ways to a value the shortest is the one that is told. It runs none of the
 user's code: no property, no ``__getattr__``, no ``__iter__`` or ``items`` of a class of theirs.
@@ -15,13 +15,13 @@ import types
 import weakref
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+from modellint.live.analysis import analysis
+from modellint.live.subject import Subject
 
 
 class Held(NamedTuple):
@@ -51,14 +51,16 @@ class Held(NamedTuple):
         return tuple(_joined(path, self.route) for path in self.paths)
 
 
-def held(subject: Subject) -> Iterator[Held]:
-    """Every hidden module, parameter and tensor once, in the order of modules and attributes."""
-    return (found for found in subject.reached if found.kind != "alias")
-
-
-def reached(subject: Subject) -> tuple[Held, ...]:
+@analysis
+def reachable_state(subject: Subject) -> tuple[Held, ...]:
     """Everything that attributes lead to and that is not registered there: what is hidden, and the aliases of registered state."""
     return tuple(_Walk(subject).found())
+
+
+@analysis
+def unregistered_state(subject: Subject) -> tuple[Held, ...]:
+    """Every hidden module, parameter and tensor once, in the order of modules and attributes."""
+    return tuple(state for state in reachable_state(subject) if state.kind != "alias")
 
 
 _DEPTH = 40
@@ -201,9 +203,9 @@ class _Walk:
             self._meet(step)
             return
         if issubclass(kind, torch.Tensor):
-            found = self._kind_of(value)
-            if found:
-                self._note(step, found)
+            tensor_kind = self._kind_of(value)
+            if tensor_kind:
+                self._note(step, tensor_kind)
             return
         if id(value) in self.seen or step.depth >= _DEPTH:
             return
@@ -224,8 +226,8 @@ class _Walk:
 
     @functools.cached_property
     def _memories(self) -> set[tuple[int, int, int]]:
-        found = (memory_of(state.tensor) for state in self.subject.state)
-        return {memory for memory in found if memory is not None}
+        memories = (memory_of(state.tensor) for state in self.subject.state)
+        return {memory for memory in memories if memory is not None}
 
     def _note(self, step: _Step, kind: str) -> None:
         self.hits.setdefault(id(step.value), []).append((step, kind))
@@ -285,15 +287,15 @@ def _joined(path: str, route: str) -> str:
 
 def _class_attributes(kind: type) -> tuple[tuple[str, Any], ...]:
     """What the user's classes hold themselves and every object shares."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] == "torch":
             break
         for name, value in vars(base).items():
-            found.setdefault(name, value)
+            attributes.setdefault(name, value)
     return tuple(
         (name, value)
-        for name, value in found.items()
+        for name, value in attributes.items()
         if name[:2] != "__" and (type(value) in _ON_CLASSES or issubclass(type(value), nn.Module))
     )
 

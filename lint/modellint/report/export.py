@@ -10,7 +10,7 @@ from modellint.report.style import paint, visible
 from modellint.report.verification import ROUTES, decibels, number
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
+    from modellint.results.diagnostic import Place
     from modellint.results.exported import Change, Exported, Feature
     from modellint.results.verification import Output, Verification
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from modellint.report.style import paint, visible
 
 if TYPE_CHECKING:
-    from modellint.live.shape_table import Row, Shape, Table
+    from modellint.results.shape_table import Row, Shape, Table
 
 _HEADS = ("layer", "type", "input", "output", "parameters", "memory", "line")
 _RIGHT = frozenset({4, 5})
@@ -115,7 +115,7 @@ def to_json(
 
 
 def _entry(row: Row) -> dict[str, Any]:
-    from modellint.live.shape_table import row_to_json
+    from modellint.results.shape_table import row_to_json
 
     values = row_to_json(row)
     place = values.pop("place")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from modellint.report.style import paint, visible
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
+    from modellint.results.diagnostic import Place
     from modellint.results.verification import FirstDifference, Lost, Output, Verification
 
 Shown = Callable[[str], str]

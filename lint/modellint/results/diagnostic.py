@@ -39,6 +39,13 @@ class Span(NamedTuple):
     end_column: int
 
 
+class Place(NamedTuple):
+    """A statement: the absolute path of its file, and where it stands there."""
+
+    path: str
+    span: Span
+
+
 class Edit(NamedTuple):
     """Replace what ``span`` covers by ``content``; an empty span inserts."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from modellint.live.code.places import Place
-
-if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+from modellint.results.diagnostic import Place
 
 ROUTES = ("trace", "export")
 """How a model is captured, in the order in which the routes are tried."""
@@ -69,15 +66,6 @@ def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:
     allowed = [verdict for verdict in verdicts if frontend in ("auto", verdict.route)]
     order = {True: 0, False: 1, None: 2}
     return min(allowed, key=lambda one: (order[one.convertible], len(one.blockers)), default=None)
-
-
-def blockers(subject: Subject, *kinds: str) -> Iterator[tuple[Blocker, str]]:
-    """What stands in the way by the route that counts, of these kinds, each with what captured the model."""
-    verdict = choose(subject.verdicts, subject.destination.frontend)
-    if verdict is not None:
-        for blocker in verdict.blockers:
-            if blocker.kind in kinds:
-                yield blocker, CAPTURES[verdict.route]
 
 
 class Supply(NamedTuple):

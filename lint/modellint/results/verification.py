@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from modellint.live.code.places import Place
-from modellint.results.diagnostic import Span
+from modellint.results.diagnostic import Place, Span
 
 AGREES, DIFFERS, UNDECIDED, NOT_CONVERTED = "agrees", "differs", "undecided", "not converted"
 

@@ -22,7 +22,8 @@ from modellint.settings import Destination
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Inputs, Subject
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.subject import Subject
     from modellint.rule import Rule
 
 LARGEST = 2 * 1024**3
@@ -140,10 +141,9 @@ class Building:
         wanted = set(self._request["rules"])
         return {code: rule for code, rule in rules.items() if code in wanted}
 
-    def _subject(self, built: Built, checkpoint: Any = None, execute: Any = None) -> Subject:
+    def _subject(self, built: Built, checkpoint: Any = None) -> Subject:
         from modellint.live.subject import Subject
-        from modellint.session.verdicts import execute as convert_and_execute
-        from modellint.session.verdicts import judge
+        from modellint.session.verdicts import execute, judge
 
         return Subject(
             built.model,
@@ -153,7 +153,7 @@ class Building:
             has_values=built.has_values,
             checkpoint=checkpoint,
             judge=judge,
-            execute=execute or convert_and_execute,
+            execute=execute,
         )
 
     def _checkpoint(self) -> Any:
@@ -219,7 +219,7 @@ class Building:
             raise lazy.Unshaped(f"left {lazy.told(model)}", lazy.UNREACHED)
 
     def _inputs(self, specs: tuple[inputs.InputSpec, ...], example: Any, device: str) -> Inputs | None:
-        from modellint.live.subject import Inputs
+        from modellint.live.inputs.model_inputs import Inputs
 
         self._seed()
         if specs:
@@ -278,8 +278,10 @@ def _size(subject: Subject) -> int:
     from torch import nn
     from torch.nn.parameter import is_lazy
 
+    from modellint.live.unregistered_state import unregistered_state
+
     tensors = {id(one.tensor): one.tensor for one in subject.state}
-    for held in subject.hidden:
+    for held in unregistered_state(subject):
         if isinstance(held.value, nn.Module):
             tensors |= {id(one): one for one in (*held.value.parameters(), *held.value.buffers())}
         elif held.kind == "parameter":

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from modellint.live.check import examine, live_rules
-from modellint.live.code.places import Place
-from modellint.results.diagnostic import Severity
+from modellint.live.conversion import is_confirmed
+from modellint.results.diagnostic import Place, Severity
 from modellint.results.verification import NOT_CONVERTED, UNDECIDED
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def findings(subject: Subject, rules: Mapping[str, Rule], found: Verification) -
         at = None if one.path is None or one.span is None else Place(one.path, one.span)
         if one.code in about or (refused and one.severity is Severity.ERROR):
             shown.append(one)
-        elif subject.is_confirmed(at):
+        elif is_confirmed(subject, at):
             shown.append(one._replace(help=f"{one.help}\n{CONFIRMED}" if one.help else CONFIRMED))
         elif one.code in rules and route in rules[one.code].silent_by(one):
             shown.append(one)

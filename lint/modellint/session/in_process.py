@@ -22,14 +22,16 @@ from torch.utils import _pytree as pytree
 from modellint import destinations
 from modellint.live import check as checks
 from modellint.live import checkpoint_file as checkpoints
+from modellint.live.capture.run import captured_run
 from modellint.live.code import class_source
 from modellint.live.code import places as place
 from modellint.live.fix import FixedModel, fixed_copy
 from modellint.live.fixes.wrappers import inside
 from modellint.live.garbage_collection import undisturbed
 from modellint.live.inputs import lazy_parameters as lazy
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.snapshot import unchanged
-from modellint.live.subject import Inputs, Subject
+from modellint.live.subject import Subject
 from modellint.results.diagnostic import Diagnostic
 from modellint.rule import Rule
 from modellint.run import Checker, Job, all_rules, load_plugins
@@ -158,8 +160,11 @@ def verified(
         raise ImportError(f"modellint.verify needs {destination.requirement}")
     model = ready(model, inputs)
     with undisturbed(), unchanged(model, inputs, values=False):
-        found = destination.verify(model, inputs, options, place.Project(job.root), seed=seed, with_layers=True)
-        return noted(Subject(model, inputs, job.root, options, judge=judge), found, time.monotonic() + SPARE)
+        subject = Subject(model, inputs, job.root, options, judge=judge)
+        found = destination.verify(
+            model, inputs, options, subject.project, subject=subject, seed=seed, with_layers=True
+        )
+        return noted(subject, found, time.monotonic() + SPARE)
 
 
 def prepared(model: nn.Module, example_inputs: Any) -> Inputs:
@@ -261,7 +266,8 @@ def _job(root: Path, select: Sequence[str] | None, ignore: Sequence[str] | None,
 
 def _failed(subject: Subject, rules: Mapping[str, Rule]) -> Iterable[Diagnostic]:
     """LNT003 where the model could not be run for another reason than its shapes."""
-    failure = None if subject.run is None else subject.run.failure
+    run = captured_run(subject)
+    failure = None if run is None else run.failure
     if failure is None or "LNT003" not in rules or (failure.kind == "shape" and "SHP008" in rules):
         return ()
     if failure.kind == "data" and not subject.has_values:

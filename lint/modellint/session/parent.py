@@ -17,12 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from modellint.live import shape_table as shapes
 from modellint.live.code import places as place
-from modellint.live.shape_table import Table
-from modellint.results import exported, verification
+from modellint.results import exported, shape_table, verification
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.exported import Exported
+from modellint.results.shape_table import Table
 from modellint.results.verification import Verification
 from modellint.session import target_failure as failed
 from modellint.session import wire
@@ -386,7 +385,7 @@ class _Watch:
                 bool(answer["failed"]),
                 tuple(map(str, answer["notes"])),
                 undecided={str(name): frozenset(map(str, given)) for name, given in answer["undecided"].items()},
-                table=None if answer["table"] is None else shapes.from_json(answer["table"]),
+                table=None if answer["table"] is None else shape_table.from_json(answer["table"]),
                 verdict=answer["verdict"],
                 verification=None if answer["verification"] is None else verification.from_json(answer["verification"]),
                 exported=None if answer["exported"] is None else exported.from_json(answer["exported"]),

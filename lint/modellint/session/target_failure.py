@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from modellint.live.code.places import Place, Project, is_machinery, span_of, statement_at, tree_of
-from modellint.results.diagnostic import Diagnostic
+from modellint.live.code.places import Project, is_machinery, span_of, statement_at, tree_of
+from modellint.results.diagnostic import Diagnostic, Place
 
 Frame: TypeAlias = tuple[str, int, str]
 """File, line, function."""

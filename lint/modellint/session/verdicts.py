@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from modellint import destinations
 from modellint.destinations.destination import Destination, Fault
 from modellint.live.check import needs_of
+from modellint.live.conversion import verdicts
 from modellint.results.alternatives import alternatives
 from modellint.results.verdict import ROUTES, Verdict, to_json
 from modellint.results.verification import NOT_CONVERTED, Verification
@@ -54,19 +55,19 @@ def told(
     if "conversion" not in needs_of(rules):
         return None
     frontend = subject.destination.frontend
-    if not subject.may_convert or not subject.verdicts:
+    if not subject.may_convert or not verdicts(subject):
         return to_json((Verdict(ROUTES[0], None, reason=_not_tried(subject, found, asks)),), frontend)
     return to_json(
-        subject.verdicts, frontend, destination_of(subject).alternatives(subject, _faults(subject, rules, found), end)
+        verdicts(subject), frontend, destination_of(subject).alternatives(subject, _faults(subject, rules, found), end)
     )
 
 
 def noted(subject: Subject, found: Verification, end: float) -> Verification:
     """A verification of a model that does not convert, with a note on what converts it."""
-    if found.verdict != NOT_CONVERTED or not subject.verdicts:
+    if found.verdict != NOT_CONVERTED or not verdicts(subject):
         return found
     ways = destination_of(subject).alternatives(subject, end=end)
-    told = alternatives(to_json(subject.verdicts, subject.destination.frontend, ways))
+    told = alternatives(to_json(verdicts(subject), subject.destination.frontend, ways))
     return replace(found, notes=(*found.notes, *told))
 
 

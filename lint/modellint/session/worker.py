@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 from modellint.destinations.export_options import OptionError
 from modellint.live.code import places as place
 from modellint.live.inputs import example as inputs
-from modellint.results.diagnostic import Diagnostic
+from modellint.results.diagnostic import Diagnostic, Place
 from modellint.session import processes, target, wire
 from modellint.session import target_failure as failed
 from modellint.session.building import Again, Building, Built, Channel, Failed
 
 if TYPE_CHECKING:
     from modellint.live.capture.line_coverage import Executed
-    from modellint.live.capture.run import Failure
+    from modellint.live.capture.records import Failure
     from modellint.live.subject import Subject
     from modellint.rule import Rule
 
@@ -137,8 +137,10 @@ class Work(Building):
 
     def _shaped(self) -> dict[str, Any]:
         """The table of shapes, from a model without values unless its run asks for some."""
-        from modellint.live import shape_table as shapes
-        from modellint.live.capture.run import capture
+        from modellint.live.capture.run import capture, captured_run
+        from modellint.live.check import findings_of, live_rules
+        from modellint.live.shape_table import table_of
+        from modellint.results import shape_table
 
         rules = self._rules()
         for needs_values in (False, True):
@@ -147,21 +149,23 @@ class Work(Building):
                 raise self._without_inputs(built)
             subject = self._subject(built)
             self._enter("running forward of")
-            run = subject.run = capture(subject, symbolic=True)
+            run = capture(subject, symbolic=True)
+            captured_run.supply(subject, run)
             if run.failure is None or run.failure.kind != "data" or built.has_values:
                 break
         found = []
         if run.failure is not None and run.failure.kind == "shape":
-            found = [finding for rule in rules.values() if hasattr(rule, "live") for finding in rule.live(subject)]
+            found = [finding for rule in live_rules(rules) for finding in findings_of(rule, subject)]
         elif run.failure is not None:
             found = [self._failed_run(run.failure)]
-        return self._answer(found) | {"table": shapes.to_json(shapes.table_of(subject, run))}
+        return self._answer(found) | {"table": shape_table.to_json(table_of(subject, run))}
 
     def _verified(self) -> dict[str, Any]:
         """The comparison of the converted model with the model, and the findings that it confirms."""
         model, given, specs = self._with_values("verify")
         from modellint import destinations
         from modellint.destinations.destination import PackageError, VerifyOptions
+        from modellint.live.conversion import execution
         from modellint.results import verification
         from modellint.session import confirmed_findings as confirmed
         from modellint.session.verdicts import noted
@@ -180,15 +184,18 @@ class Work(Building):
             "partly": lambda known: self._channel.send({"partial": verification.to_json(known)}),
         }
         self._enter("verifying")
+        subject = self._subject(Built(model, given, True))
         if package is None:
-            found = destination.verify(model, given, goal, self._project, progress=self._enter, **options)
+            found = destination.verify(
+                model, given, goal, self._project, progress=self._enter, subject=subject, **options
+            )
         else:
             try:
                 found = destination.verify_package(model, given, package, self._project, **options)
             except PackageError as error:
                 raise target.TargetError(str(error)) from None
+        execution.supply(subject, found)
         self._enter("checking")
-        subject = self._subject(Built(model, given, True), execute=lambda _: found)
         rules = self._rules()
         diagnostics = confirmed.findings(subject, rules, found)
         found = noted(subject, found, self._end())
@@ -200,6 +207,7 @@ class Work(Building):
         """The package, as a file, and what the checks of the model as it is find."""
         model, given, specs = self._with_values("export")
         from modellint.destinations.export_options import from_json
+        from modellint.live.capture.run import captured_run
         from modellint.live.check import examine
         from modellint.results import exported
         from modellint.session.verdicts import destination_of, told
@@ -216,7 +224,8 @@ class Work(Building):
         answer = self._answer([*found, *seen.diagnostics], asked=seen.asked)
         # What else converts it, the export itself tells.
         answer["verdict"] = told(subject, rules, [*found, *seen.diagnostics], end=-math.inf)
-        failure = None if subject.run is None else subject.run.failure
+        run = captured_run(subject)
+        failure = None if run is None else run.failure
         if failure is not None and failure.kind != "data":
             return answer
         made = Path(self._request["made"])
@@ -275,12 +284,13 @@ class Work(Building):
 
     def _run(self, subject: Subject, rules: Mapping[str, Rule]) -> list[Diagnostic]:
         """Run the model where that is of use; LNT003 where it fails for another reason than its shapes."""
+        from modellint.live.capture.run import captured_run
         from modellint.live.check import needs_of
 
         if subject.inputs is None or not ({"run", "conversion"} & needs_of(rules) or "LNT003" in rules):
             return []
         self._enter("running forward of")
-        run = subject.run
+        run = captured_run(subject)
         if run is None or run.failure is None:
             return []
         failure = run.failure
@@ -300,7 +310,7 @@ class Work(Building):
         return self._lnt003(f"raised {failed.described(error)}", frames, None, advice=self._advice(error, frames))
 
     def _lnt003(
-        self, what: str, frames: tuple[failed.Frame, ...], at: place.Place | None, advice: tuple[str, ...] = ()
+        self, what: str, frames: tuple[failed.Frame, ...], at: Place | None, advice: tuple[str, ...] = ()
     ) -> Diagnostic:
         file = self._location.file
         otherwise = at or (None if file is None else failed.definition(str(file), self._target.name))
@@ -315,7 +325,14 @@ class Work(Building):
         return ()
 
     def _rows(self, executed: Executed, subject: Subject) -> dict[str, list[tuple[int, int]]]:
-        hidden = [part for held in subject.hidden if held.kind == "module" for part in held.value.modules()]  # type: ignore[union-attr]
+        from modellint.live.unregistered_state import unregistered_state
+
+        hidden = [
+            part
+            for held in unregistered_state(subject)
+            if held.kind == "module"
+            for part in held.value.modules()  # type: ignore[union-attr]
+        ]
         return executed.rows([*(entry.module for entry in subject.modules), *hidden])
 
 

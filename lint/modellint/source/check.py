@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Span
+from modellint.rule import registration_of
 from modellint.settings import Destination
 from modellint.source.project.symbols import ClassRef, IndexedFile
 from modellint.source.syntax.parse import Unparsable
@@ -57,16 +58,16 @@ def check_source(
     raises becomes a finding (LNT004), text that cannot be parsed another (LNT002), a class whose reading was ended a third (LNT005).
     """
     text = source.text
+    goal = settings.destination if settings is not None else Destination()
     project.touched.clear()
     suppressing = suppress and may_hold_directives(text)
-    if not suppressing and not _CLASS.search(text) and "torch" not in text:
+    if not suppressing and not _CLASS.search(text) and "torch" not in text and not _asking(rules, goal).about_nodes:
         return Checked((), {})
     location = str(path) if path is not None else str(project.root) + "/" + shown
     try:
         file = project.adopt(location, source)
     except Unparsable as error:
         return Checked((_cannot_parse(source, shown, error),), {})
-    goal = settings.destination if settings is not None else Destination()
     found = [finding._replace(path=shown) for finding in _findings(file, project, rules, shown, gated, goal)]
     found = _most_specific(found, rules)
     if suppressing:
@@ -117,26 +118,37 @@ class _Asking(NamedTuple):
 
     about_classes: list[Rule]
     about_code: list[Rule]
+    about_nodes: list[Rule]
     wakes_on: set[Feature | None]
     wanted: list[Wanted]
+    """By those about code."""
+    wanted_nodes: list[Wanted]
+
+
+def _asking(rules: Mapping[str, Rule], goal: Destination) -> _Asking:
+    return _sorted_by_fact(tuple(rules.values()), goal)
 
 
 @lru_cache(maxsize=8)
-def _asking(rules: tuple[Rule, ...], goal: Destination) -> _Asking:
-    about_classes = [rule for rule in rules if subject_of(rule) == "ModuleClass"]
-    about_code = [rule for rule in rules if subject_of(rule) == "Code"]
+def _sorted_by_fact(rules: tuple[Rule, ...], goal: Destination) -> _Asking:
+    about: dict[str, list[Rule]] = {"ModuleClass": [], "Code": [], "CSTNode": [], "": []}
+    for rule in rules:
+        about[registration_of(rule).fact].append(rule)
     wanted: list[Wanted] = []
-    if about_code:
+    wanted_nodes: list[Wanted] = []
+    if about["Code"] or about["CSTNode"]:
         from modellint.source.triggers.words import wanted_by
 
-        wanted = [wanted_by(rule, goal) for rule in about_code]
-    return _Asking(about_classes, about_code, {rule.wakes_on for rule in about_classes}, wanted)
+        wanted = [wanted_by(rule, goal) for rule in about["Code"]]
+        wanted_nodes = [wanted_by(rule, goal) for rule in about["CSTNode"]]
+    wakes_on = {rule.wakes_on for rule in about["ModuleClass"]}
+    return _Asking(about["ModuleClass"], about["Code"], about["CSTNode"], wakes_on, wanted, wanted_nodes)
 
 
 def _findings(
     file: IndexedFile, project: Project, rules: Mapping[str, Rule], shown: str, gated: bool, goal: Destination
 ) -> Iterator[Diagnostic]:
-    asking = _asking(tuple(rules.values()), goal)
+    asking = _asking(rules, goal)
     about_classes, about_code = asking.about_classes, asking.about_code
     words: Words | None = None
     if about_code and gated:
@@ -168,6 +180,12 @@ def _findings(
     asked = words.asked_outside() if words is not None else [rule for rule in about_code if not rule.only_modules]
     if asked:
         yield from new(_code_findings(file, None, project, asked, shown, goal))
+    if asking.about_nodes:
+        from modellint.source.triggers.words import Words
+
+        asked = Words(file, project, asking.wanted_nodes).asked_anywhere() if gated else asking.about_nodes
+        if asked:
+            yield from new(_node_findings(file, asked, shown, goal))
 
 
 def _code_findings(
@@ -196,10 +214,8 @@ def _code_findings(
             found.append(_not_read(file, ref, ordered[count:], error, shown))
             break
         except Exception as error:
-            from modellint.linter_rules import rule_failed
-
-            where = code.rewriter.span(ref.node) if ref is not None else Span(1, 1, 1, 1)
-            found.append(rule_failed(rule.code, shown, error, where))
+            place = code.rewriter.span(ref.node) if ref is not None else Span(1, 1, 1, 1)
+            found.append(_rule_failed(rule, shown, error, place))
     code.close()
     return found
 
@@ -219,11 +235,39 @@ def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: s
         except RecursionError:
             raise
         except Exception as error:
-            from modellint.linter_rules import rule_failed
-
-            found.append(rule_failed(rule.code, shown, error, cls.rewriter.span(ref.node)))
+            found.append(_rule_failed(rule, shown, error, cls.rewriter.span(ref.node)))
     cls.close()
     return found
+
+
+def _node_findings(file: IndexedFile, rules: list[Rule], shown: str, goal: Destination) -> list[Diagnostic]:
+    """The findings of rules that are asked about nodes of libcst, which is loaded for them alone."""
+    import libcst
+
+    from modellint.source.cst_facts import CstFile
+
+    try:
+        cst_file = CstFile(file.source, file.path, goal)
+    except (libcst.ParserSyntaxError, libcst.CSTLogicError, libcst.CSTValidationError) as error:
+        return [_rule_failed(rule, shown, error, Span(1, 1, 1, 1)) for rule in rules]
+    nodes = {rule: tuple(getattr(libcst, name) for name in registration_of(rule).nodes) for rule in rules}
+    diagnostics: list[Diagnostic] = []
+    for node in cst_file.nodes():
+        for rule in [rule for rule in nodes if isinstance(node, nodes[rule])]:
+            try:
+                diagnostics.extend(rule.source(node, cst_file))  # type: ignore[attr-defined]
+            except RecursionError:
+                raise
+            except Exception as error:
+                diagnostics.append(_rule_failed(rule, shown, error, cst_file.span(node)))
+                del nodes[rule]
+    return diagnostics
+
+
+def _rule_failed(rule: Rule, shown: str, error: BaseException, span: Span) -> Diagnostic:
+    from modellint.linter_rules import rule_failed
+
+    return rule_failed(rule.code, shown, error, span)
 
 
 def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error: TooLarge, shown: str) -> Diagnostic:
@@ -233,15 +277,6 @@ def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error:
     span = Rewriter(file).span(ref.node) if ref is not None else Span(1, 1, 1, 1)
     name = ref.node.name if ref is not None else None
     return not_read(shown, name, [rule.code for rule in rules], error.steps, span)
-
-
-def subject_of(rule: Rule) -> str:
-    """The name of the fact that a rule's ``source`` asks about; empty for one without a source side."""
-    source = getattr(type(rule), "source", None)
-    for name, annotation in getattr(source, "__annotations__", {}).items():
-        if name != "return":
-            return annotation if isinstance(annotation, str) else annotation.__name__
-    return ""
 
 
 def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
@@ -276,4 +311,4 @@ def _suppressed(
 
 def asked_in_source(rules: Mapping[str, Rule]) -> set[str]:
     """The codes of which a source check can say that a suppression is not needed."""
-    return {code for code, rule in rules.items() if subject_of(rule) or code == "LNT001"}
+    return {code for code, rule in rules.items() if registration_of(rule).fact or code == "LNT001"}

@@ -8,20 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Instance, alternatives
-from modellint.source.engine.def_use import only_for_a_loss
-from modellint.source.engine.parameter_kinds import shown_tensors
-from modellint.source.project.annotations import says_tensor
-from modellint.source.syntax.ast_walk import walk
-from modellint_rules.numerics.written import is_judge
+from modellint.authoring import Applicability, Diagnostic, Fix, Instance, Rule, Severity, alternatives
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Run
-    from modellint.live.subject import Subject
-    from modellint.source.engine import recorded_operations as records
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Call, Code, LiveModel, Run
 
 _ABSENT = (
     r"not compiled with CUDA|not linked with support for (?:cuda|mps|xpu)|No CUDA GPUs|no NVIDIA driver|"
@@ -89,13 +79,13 @@ class HardCodedDevice(Rule):
     name = "hard-coded-device"
     severity = Severity.WARNING
     supersedes = ("LNT003", "SHP008")
-    needs = (frozenset({"forward"}), frozenset({"cuda", "mps", "xpu"}))
+    needs = ("forward", frozenset({"cuda", "mps", "xpu"}))
     only_modules = True
     fixable = "the device of an input"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call that `forward` runs for a device that is written down."""
-        if is_judge(code):
+        if code.is_training_only:
             return
         for readings in code.calls:
             call = readings[0]
@@ -106,7 +96,7 @@ class HardCodedDevice(Rule):
             if any(one.training or not one.exported or (one.building and not built) for one in readings):
                 continue
             device = _device(call)
-            if device is None or only_for_a_loss(call.node, function):
+            if device is None or code.is_for_loss_only(call.node, function):
                 continue
             if not built and any(map(_is_module, readings)):
                 continue
@@ -131,16 +121,14 @@ class HardCodedDevice(Rule):
                 advice="Take the device of an input, or register constants as buffers",
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the state where it is, and the run where it put tensors."""
         yield from self._spread(subject)
         run = subject.run
         if run is not None:
             yield from self._moved(subject, run)
 
-    def _spread(self, subject: Subject) -> Iterator[Diagnostic]:
-        from modellint.live.code.attribute_binding import binding_of
-
+    def _spread(self, subject: LiveModel) -> Iterator[Diagnostic]:
         devices = Counter(str(state.tensor.device) for state in subject.state if not state.tensor.is_meta)
         if len(devices) < 2:
             return
@@ -152,13 +140,15 @@ class HardCodedDevice(Rule):
                     self,
                     f"the {state.kind} `{state.attribute}` is on {device}, most of the model on {most}",
                     modules=[name.rpartition(".")[0] for name in state.names],
-                    **binding_of(subject, state.name).keywords(),
+                    **subject.binding(state.name).keywords(),
                 )
 
-    def _moved(self, subject: Subject, run: Run) -> Iterator[Diagnostic]:
-        from modellint.live.capture.provenance import facts_in, inputs_of
+    def _moved(self, subject: LiveModel, run: Run) -> Iterator[Diagnostic]:
+        from modellint.authoring import facts_in
 
-        usual = {_kind(fact.device) for fact in inputs_of(run)} | {state.tensor.device.type for state in subject.state}
+        usual = {_kind(fact.device) for fact in subject.input_facts} | {
+            state.tensor.device.type for state in subject.state
+        }
         usual |= {"meta", *({"cpu"} if usual <= {"meta"} else ())}
         for call in run.calls:
             known = usual | {_kind(fact.device) for fact in facts_in((call.arguments, call.keywords))}
@@ -197,7 +187,7 @@ _ABOUT_DEVICES = r"(?i)cuda|gpu|device|mps|xpu"
 _NAMED = r"(?:cuda|mps|xpu)(?::\d+)?"
 
 
-def _device(call: records.Call) -> str | None:
+def _device(call: Call) -> str | None:
     """The device that a call names itself."""
     node = call.node
     method = call.method if isinstance(node.func, ast.Attribute) else ""
@@ -221,7 +211,7 @@ def _named(node: ast.expr) -> str | None:
     return None
 
 
-def _is_module(call: records.Call) -> bool:
+def _is_module(call: Call) -> bool:
     """Whether what is moved may be a module."""
     parts = alternatives(call.receiver) if call.receiver is not None else ()
     return any(isinstance(part, Instance) and part.kind == "module" for part in parts) or (
@@ -229,9 +219,9 @@ def _is_module(call: records.Call) -> bool:
     )
 
 
-def _fix(code: Code, call: records.Call, function: ast.AST) -> Fix | None:
+def _fix(code: Code, call: Call, function: ast.AST) -> Fix | None:
     """The device of the first argument that is a tensor in the place of the one that is named."""
-    source = _argument(function)
+    source = code.tensor_argument(function)
     node = call.node
     if source is None or not isinstance(node.func, ast.Attribute):
         return None
@@ -254,21 +244,6 @@ def _fix(code: Code, call: records.Call, function: ast.AST) -> Fix | None:
             return None
         edit = rewriter.replace(named, f"{source}.device")
     return Fix(f"Use the device of `{source}`", (edit,), Applicability.UNSAFE)
-
-
-def _argument(function: ast.AST) -> str | None:
-    if not isinstance(function, ast.FunctionDef):
-        return None
-    shown = shown_tensors(function)
-    arguments = [one for one in (*function.args.posonlyargs, *function.args.args) if one.arg not in ("self", "cls")]
-    required = len(arguments) - len(function.args.defaults)
-    bound = {part.id for part in walk(function) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
-    for at, one in enumerate(arguments[: max(required, 0)]):
-        annotated = says_tensor(one.annotation)
-        first = function.name == "forward" and at == 0 and one.annotation is None
-        if annotated or (annotated is None and one.arg in shown) or (first and one.arg not in bound):
-            return one.arg
-    return None
 
 
 def _rebinds(statement: ast.stmt, name: str, value: ast.expr) -> bool:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.syntax.ast_walk import of_kind, walk
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, of_kind, walk
 
 if TYPE_CHECKING:
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
-    from modellint.source.project.symbols import IndexedFile
+    from modellint.authoring import Call, Code
 
 _CHECKPOINT = r"(?i)state_?dict|checkpoint|ck?pt|chkpt|weights(?!_only)|pretrain|model|\.pth\b"
 
@@ -66,12 +62,12 @@ class LoadWithoutMapLocation(Rule):
     code = "DEV002"
     name = "load-without-map-location"
     severity = Severity.WARNING
-    needs = (frozenset({"~load"}),)
+    needs = ("~load",)
     fixable = '`map_location="cpu"`'
 
-    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
         """Whether a `load` that may be torch's is called without `map_location`."""
-        return any(_may_lack(file, call) for node in nodes for call in of_kind(node, ast.Call))
+        return any(_may_lack(names, call) for node in nodes for call in of_kind(node, ast.Call))
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every `torch.load`."""
@@ -89,17 +85,17 @@ class LoadWithoutMapLocation(Rule):
                 )
 
 
-def _may_lack(file: IndexedFile, call: ast.Call) -> bool:
+def _may_lack(names: Mapping[str, Sequence[object]], call: ast.Call) -> bool:
     if len(call.args) > 1 or any(word.arg == "map_location" for word in call.keywords):
         return False
     match call.func:
         case ast.Attribute(value=ast.Name(id=root), attr="load"):
-            bindings = file.names.get(root)
+            bindings = names.get(root)
             return bindings is None or any(getattr(one, "module", "torch").startswith("torch") for one in bindings)
         case ast.Attribute(attr=name):
             return name == "load"
         case ast.Name(id=name):
-            others = (getattr(one, "name", getattr(one, "attr", "")) for one in file.names.get(name, ()))
+            others = (getattr(one, "name", getattr(one, "attr", "")) for one in names.get(name, ()))
             return "load" in (name, *others)
     return False
 

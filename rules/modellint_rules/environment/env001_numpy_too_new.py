@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity, coreml
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 _BREAKS = (2, 4)
 _BROKEN = (9,)
@@ -54,14 +53,12 @@ class NumpyTooNew(Rule):
     severity = Severity.ERROR
     live_needs = "environment"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Compare two versions."""
-        from modellint.destinations.coreml import installed_versions as installed
-
-        numpy, coremltools = installed.version("numpy"), installed.version("coremltools")
+        numpy, coremltools = coreml.installed("numpy"), coreml.installed("coremltools")
         if numpy is None or coremltools is None:
             return
-        if installed.release(numpy) >= _BREAKS and installed.release(coremltools) <= _BROKEN:
+        if coreml.release(numpy) >= _BREAKS and coreml.release(coremltools) <= _BROKEN:
             yield subject.finding(
                 self,
                 f"numpy {numpy} breaks the conversion of many traced models by coremltools {coremltools}",

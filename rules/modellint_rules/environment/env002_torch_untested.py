@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity, coreml
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 
 class TorchUntested(Rule):
@@ -49,18 +48,16 @@ class TorchUntested(Rule):
     severity = Severity.INFO
     live_needs = "environment"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Compare two versions."""
-        from modellint.destinations.coreml import installed_versions as installed
-
         torch, coremltools, tested = (
-            installed.version("torch"),
-            installed.version("coremltools"),
-            installed.tested_torch(),
+            coreml.installed("torch"),
+            coreml.installed("coremltools"),
+            coreml.tested_torch(),
         )
         if torch is None or coremltools is None or tested is None:
             return
-        if installed.release(torch) > installed.release(tested):
+        if coreml.release(torch) > coreml.release(tested):
             yield subject.finding(
                 self,
                 f"torch {torch} is newer than {tested}, the newest that coremltools {coremltools} was tested with",

@@ -7,18 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Drawn, Tensor, is_data
-from modellint.source.engine.abstract_values import Const, alternatives
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.patterns import BRANCHES
-from modellint_rules.training_only import is_for_training, only_says, severity_in
+from modellint.authoring import Const, Diagnostic, Drawn, Rule, Severity, Tensor, Trigger, alternatives, walk
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call, Question
+    from modellint.authoring import Call, Code, LiveModel, Question
 
 
 class DataDependentBranch(Rule):
@@ -85,25 +77,29 @@ class DataDependentBranch(Rule):
     severity = Severity.ERROR
     silent = ("trace",)
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({BRANCHES}))
+    needs = ("forward", Trigger.BRANCHES_ON_DATA)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask everything whose truth is asked whether it is a tensor's."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         said: set[ast.AST] = set()
         for readings in code.questions:
             question = readings[0]
-            if question.site not in said and all(_depends(one) for one in readings) and not _only_checks(question.site):
+            if (
+                question.site not in said
+                and all(_depends(one) for one in readings)
+                and not _only_checks(code, question.site)
+            ):
                 said.add(question.site)
                 usual = Severity.INFO if _is_for_half(question) else self.severity
                 yield code.finding(
                     self,
                     question.test,
                     "This branch depends on the values of a tensor: tracing keeps the one that the sample input takes",
-                    severity=severity_in(code, usual, question.test, question.function),
+                    severity=code.severity_at(usual, question.test, question.function),
                     statement=question.statement,
                     advice="Compute both sides and choose with `torch.where`",
                 )
@@ -114,14 +110,14 @@ class DataDependentBranch(Rule):
                     self,
                     call.node,
                     f"Python's `{call.method}` compares the values of a tensor: tracing keeps what the sample input gives",
-                    severity=severity_in(code, self.severity, call.node, call.function),
+                    severity=code.severity_at(self.severity, call.node, call.function),
                     statement=call.statement,
                     advice=f"Write `torch.{call.method}imum`, or `clamp`",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        for asked in subject.asked:
+        for asked in subject.concretizations:
             if asked.kind == "branch":
                 yield subject.finding(
                     self,
@@ -149,13 +145,13 @@ def _is_asked(part: object, question: Question) -> bool:
             return any(node is part.node for node in walk(question.test))
         case Tensor():
             # Nobody asks all of an argument for its truth: it is a flag.
-            return is_data(part) and part.origin != "argument"
+            return part.is_data and part.origin != "argument"
     return False
 
 
-def _only_checks(site: ast.AST) -> bool:
+def _only_checks(code: Code, site: ast.AST) -> bool:
     """Whether a branch does nothing but raise, warn or print."""
-    return isinstance(site, ast.If) and not site.orelse and only_says(site.body)
+    return isinstance(site, ast.If) and not site.orelse and code.only_reports(site.body)
 
 
 def _is_for_half(question: Question) -> bool:
@@ -170,5 +166,5 @@ _HALF = r"dtype (?:==|is|in) .*(?:float16|half)"
 
 
 def _chooses(call: Call) -> bool:
-    given = [all(map(is_data, alternatives(value))) for value in call.arguments.positional]
+    given = [all(part.is_data for part in alternatives(value)) for value in call.arguments.positional]
     return call.exported and not call.training and len(given) > 1 and any(given)

@@ -6,18 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Drawn, is_data
-from modellint.source.engine.abstract_values import Value, alternatives
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.patterns import NUMBERS
-from modellint_rules.training_only import is_for_training, is_talk, severity_in
+from modellint.authoring import Diagnostic, Drawn, Rule, Severity, Trigger, Value, alternatives, walk
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class TensorToPython(Rule):
@@ -80,32 +72,32 @@ class TensorToPython(Rule):
     severity = Severity.ERROR
     silent = ("trace",)
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({NUMBERS}))
+    needs = ("forward", Trigger.TENSOR_TO_NUMBER)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call whether it takes a number out of a tensor."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         deciding = _deciding(code)
         for calls in code.calls:
             call = calls[0]
-            if call.node in deciding or is_talk(call) or _is_of_loss(call) or not all(map(_takes_out, calls)):
+            if call.node in deciding or call.is_message or _is_of_loss(call) or not all(map(_takes_out, calls)):
                 continue
             spelled = f".{call.method}()" if call.receiver is not None else f"{call.method}(…)"
             yield code.finding(
                 self,
                 call.node,
                 f"`{spelled}` takes numbers out of a tensor: tracing keeps those of the sample input",
-                severity=severity_in(code, self.severity, call.node, call.function),
+                severity=code.severity_at(self.severity, call.node, call.function),
                 statement=call.statement,
                 advice=_ADVICE,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        for asked in subject.asked:
+        for asked in subject.concretizations:
             if asked.kind == "number":
                 spelled = f"{asked.method.strip('_')}(…)" if asked.method.startswith("__") else f".{asked.method}()"
                 yield subject.finding(
@@ -148,4 +140,4 @@ def _takes_out(call: Call) -> bool:
         given = call.receiver
     else:
         return False
-    return given is not None and all(map(is_data, alternatives(given)))
+    return given is not None and all(part.is_data for part in alternatives(given))

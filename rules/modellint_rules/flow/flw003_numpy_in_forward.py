@@ -6,18 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensor_origins import tensors_in
-from modellint.source.domains.tensors import is_data
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.patterns import NUMPY
-from modellint_rules.training_only import is_for_training, is_talk, severity_in
+from modellint.authoring import Diagnostic, Rule, Severity, Trigger, tensors_in, walk
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class NumpyInForward(Rule):
@@ -76,17 +68,17 @@ class NumpyInForward(Rule):
     name = "numpy-in-forward"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({NUMPY}))
+    needs = ("forward", Trigger.USES_NUMPY)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call whether it is NumPy's."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         for calls in code.calls:
             call = calls[0]
-            if is_talk(call):
+            if call.is_message:
                 continue
             if all(map(_leaves_torch, calls)):
                 message = "NumPy computes this, unseen: tracing keeps the result for the sample input"
@@ -94,12 +86,12 @@ class NumpyInForward(Rule):
                 message = "NumPy draws this once, when the model is captured: the converted model keeps the number"
             else:
                 continue
-            severity = severity_in(code, self.severity, call.node, call.function)
+            severity = code.severity_at(self.severity, call.node, call.function)
             yield code.finding(self, call.node, message, severity=severity, statement=call.statement)
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        for asked in subject.asked:
+        for asked in subject.concretizations:
             if asked.kind == "array":
                 yield subject.finding(
                     self,
@@ -116,7 +108,7 @@ def _runs(call: Call) -> bool:
 def _leaves_torch(call: Call) -> bool:
     if not _runs(call):
         return False
-    return call.name.startswith("numpy.") and any(map(is_data, tensors_in(call.arguments.everything())))
+    return call.name.startswith("numpy.") and any(part.is_data for part in tensors_in(call.arguments.everything()))
 
 
 def _draws(call: Call) -> bool:

@@ -7,19 +7,21 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensor_origins import tensors_in
-from modellint.source.domains.tensors import Tensor, int_of, is_data, is_fixed, size_of
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.syntax.ast_walk import called_name, of_kind, walk
-from modellint.source.triggers.patterns import LOOPS
-from modellint_rules.training_only import is_for_training, only_says, severity_in
+from modellint.authoring import (
+    Diagnostic,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    called_name,
+    of_kind,
+    tensors_in,
+    walk,
+)
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call, Question, Turns
+    from modellint.authoring import Call, Code, LiveModel, Loop, Question
 
 
 class LoopOverTensorLength(Rule):
@@ -81,26 +83,25 @@ class LoopOverTensorLength(Rule):
     name = "loop-over-tensor-length"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"for", "while"}), frozenset({"forward"}), frozenset({LOOPS}))
+    needs = (frozenset({"for", "while"}), "forward", Trigger.LOOPS_OVER_DATA)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every loop what it goes through."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
-        for readings in code.turns:
+        for readings in code.loops:
             if all(not one.aside and (_is_over(code, one) or _counts(code, one)) for one in readings):
                 turns = readings[0]
                 loop = turns.statement
-                if isinstance(loop, ast.For) and turns.node is loop.iter and only_says(loop.body):
+                if isinstance(loop, ast.For) and turns.node is loop.iter and code.only_reports(loop.body):
                     continue
                 yield code.finding(
                     self,
                     turns.node,
                     "This loop is as long as a tensor: it is unrolled for the sample input's size",
-                    severity=severity_in(
-                        code,
+                    severity=code.severity_at(
                         Severity.INFO if _is_of_the_architecture(turns) else self.severity,
                         turns.node,
                         turns.function,
@@ -114,15 +115,13 @@ class LoopOverTensorLength(Rule):
                     self,
                     question.test,
                     "This loop runs up to a size of a tensor: it is unrolled for the sample input's size",
-                    severity=severity_in(code, self.severity, question.test, question.function),
+                    severity=code.severity_at(self.severity, question.test, question.function),
                     statement=question.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Run the model on larger inputs, and look for loops that take more turns."""
-        from modellint.live.capture.loop_iterations import long_loops
-
-        for loop in long_loops(subject):
+        for loop in subject.long_loops:
             yield subject.finding(
                 self,
                 "This loop is as long as a tensor: it is unrolled for the sample input's size",
@@ -131,7 +130,7 @@ class LoopOverTensorLength(Rule):
             )
 
 
-def _is_of_the_architecture(turns: Turns) -> bool:
+def _is_of_the_architecture(turns: Loop) -> bool:
     """Whether a loop goes through what every input has as many of: sources, axes, heads by its names, or layers by what it calls."""
     loops = [
         part
@@ -170,11 +169,11 @@ def _runs_up_to_size(code: Code, question: Question) -> bool:
 _PASSING = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter", "tqdm"})
 
 
-def _is_over(code: Code, turns: Turns) -> bool:
+def _is_over(code: Code, turns: Loop) -> bool:
     """Whether a loop goes through a tensor, itself or by `enumerate` and the like."""
     parts = alternatives(turns.value)
-    if all(map(is_data, parts)):
-        return not all(isinstance(part, Tensor) and is_fixed(size_of(part, 0)) for part in parts)
+    if all(part.is_data for part in parts):
+        return not all(isinstance(part, Tensor) and part.has_fixed_size(0) for part in parts)
     match turns.node:
         case ast.Call(func=ast.Name(id=name)) if name in _PASSING:
             calls = code.flow.calls.get(turns.node, ())
@@ -189,22 +188,23 @@ def _goes_through_tensors(call: Call, name: str) -> bool:
     """Whether all that `zip`, or the first that `enumerate` and the like are given, are tensors, or parts that `split` gives."""
     if call.arguments.spread:
         parts = tensors_in(call.arguments.spread)
-        return bool(parts) and all(is_data(part) and part.made_by == "split" for part in parts)
+        return bool(parts) and all(part.is_data and part.made_by == "split" for part in parts)
     given = call.arguments.positional[: None if name == "zip" else 1]
-    return bool(given) and all(all(map(is_data, alternatives(value))) for value in given)
+    return bool(given) and all(all(part.is_data for part in alternatives(value)) for value in given)
 
 
 def _is_unbound_by_the_code(call: Call) -> bool:
     """Whether `unbind` takes apart what the code itself put together: a dimension of a size that it knows, or that nothing is known of."""
     tensor = call.receiver
-    if not isinstance(tensor, Tensor) or not is_data(tensor):
+    if not isinstance(tensor, Tensor) or not tensor.is_data:
         return True
-    dim = int_of(call.arguments.get(0, "dim")) if call.has(0, "dim") else 0
-    found = size_of(tensor, dim) if dim is not None else None
-    return is_fixed(found) or (dim != 0 and tensor.root.origin != "argument")
+    given = call.arguments.get(0, "dim")
+    dim = 0 if not call.has(0, "dim") else None if given is None else given.integer
+    fixed = dim is not None and tensor.has_fixed_size(dim)
+    return fixed or (dim != 0 and tensor.root.origin != "argument")
 
 
-def _counts(code: Code, turns: Turns) -> bool:
+def _counts(code: Code, turns: Loop) -> bool:
     """Whether a loop counts up to a size."""
     match turns.node:
         case ast.Call(func=ast.Name(id="range"), args=given):
@@ -230,7 +230,7 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     for node in walk(expression):
         if isinstance(node, (ast.Subscript, ast.Call)):
             dim = _dimension(node)
-            if any(is_data(one) and (dim is None or not is_fixed(size_of(one, dim))) for one in code.sizes(node)):
+            if any(one.is_data and (dim is None or not one.has_fixed_size(dim)) for one in code.sizes(node)):
                 return True
         if id(node) in owners:
             continue
@@ -281,6 +281,6 @@ def _holds_size_of(code: Code, target: ast.expr, value: ast.expr, name: str, fun
         places = [at for at, part in enumerate(target.elts) if isinstance(part, ast.Name) and part.id == name]
         stars = any(isinstance(part, ast.Starred) for part in target.elts)
         return bool(places) and any(
-            is_data(tensor) and (stars or not is_fixed(size_of(tensor, places[0]))) for tensor in code.sizes(target)
+            tensor.is_data and (stars or not tensor.has_fixed_size(places[0])) for tensor in code.sizes(target)
         )
     return False

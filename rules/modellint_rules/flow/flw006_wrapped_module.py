@@ -6,16 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Instance, alternatives
+from modellint.authoring import Applicability, Diagnostic, Fix, Instance, Rule, Severity, alternatives
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Subject
-    from modellint.source.engine.abstract_values import Value
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel, Value
 
 _WRAPPERS = {
     "torch.nn.DataParallel": "DataParallel",
@@ -115,10 +111,8 @@ class WrappedModule(Rule):
                 fix=fix,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every module what it is."""
-        from modellint.live.code.attribute_binding import binding_of
-
         for entry in subject.modules:
             wrapper, inner = _wrapping(entry.module)
             if wrapper:
@@ -128,7 +122,7 @@ class WrappedModule(Rule):
                     severity=Severity.ERROR,
                     modules=entry.paths,
                     advice=f"export what is inside, `{inner}`" if inner else "export a model that is not compiled",
-                    **binding_of(subject, entry.path).keywords(),
+                    **subject.binding(entry.path).keywords(),
                 )
 
 

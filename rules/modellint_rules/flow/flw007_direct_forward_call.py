@@ -6,14 +6,23 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import UNKNOWN, Argument, Instance, Method, Value, alternatives
-from modellint.source.triggers.patterns import FORWARDS
+from modellint.authoring import (
+    UNKNOWN,
+    Applicability,
+    Argument,
+    Diagnostic,
+    Fix,
+    Instance,
+    Method,
+    Rule,
+    Severity,
+    Trigger,
+    Value,
+    alternatives,
+)
 
 if TYPE_CHECKING:
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code
 
 
 class DirectForwardCall(Rule):
@@ -69,7 +78,7 @@ class DirectForwardCall(Rule):
     code = "FLW007"
     name = "direct-forward-call"
     severity = Severity.WARNING
-    needs = (frozenset({".forward"}), frozenset({FORWARDS}))
+    needs = (".forward", Trigger.CALLS_FORWARD)
     only_modules = True
     fixable = "call the module"
 

@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Subject
-    from modellint.live.unregistered_state import Held
+    from modellint.authoring import Held, LiveModel
 
 _SHOWN = 3
 
@@ -87,12 +85,12 @@ class TrainingMode(Rule):
         """What `eval()` does not reach: the rest is captured in evaluation mode."""
         return () if finding.attribute is None else super().silent_by(finding)
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every module for its mode, and those in training whether it matters."""
-        from modellint.live.mode_dependence import depends_on_mode
-
         whole = subject.model.training
-        training = [entry for entry in subject.modules if entry.module.training and depends_on_mode(entry.module)]
+        training = [
+            entry for entry in subject.modules if entry.module.training and subject.depends_on_mode(entry.module)
+        ]
         if training:
             kinds = _kinds(entry.module for entry in training)
             depend = "1 module depends" if len(training) == 1 else f"{len(training)} modules depend"
@@ -113,18 +111,16 @@ class TrainingMode(Rule):
             )
         yield from self._hidden(subject)
 
-    def _hidden(self, subject: Subject) -> Iterator[Diagnostic]:
+    def _hidden(self, subject: LiveModel) -> Iterator[Diagnostic]:
         from torch import nn
-
-        from modellint.live.mode_dependence import depends_on_mode
 
         seen = {id(entry.module) for entry in subject.modules}
         found: dict[tuple[int, str], list[tuple[Held, nn.Module]]] = {}
-        for held in subject.hidden:
+        for held in subject.unregistered_state:
             for module in held.value.modules() if isinstance(held.value, nn.Module) else ():
                 if id(module) not in seen:
                     seen.add(id(module))
-                    if module.training and depends_on_mode(module):
+                    if module.training and subject.depends_on_mode(module):
                         found.setdefault((id(held.owner), held.attribute), []).append((held, module))
         for (_, attribute), pairs in found.items():
             class_name, at = subject.attribute_place(pairs[0][0].owner, attribute)

@@ -6,17 +6,14 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Const
-from modellint.source.triggers.patterns import DROPS
-from modellint.source.triggers.patterns.training_modes import OFF_BY_DEFAULT, ON_BY_DEFAULT
+from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, Trigger, operators
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.abstract_values import Value
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel, Value
+
+
+_PLACES = {**operators.training_by_default, **operators.evaluating_by_default}
+"""Functions with an argument ``training``, and its place."""
 
 
 class DropoutAlwaysOn(Rule):
@@ -85,7 +82,10 @@ class DropoutAlwaysOn(Rule):
     severity = Severity.ERROR
     silent = ("trace", "export")
     live_needs = "run"
-    needs = (frozenset("~" + name for name in (*ON_BY_DEFAULT, *OFF_BY_DEFAULT)), frozenset({DROPS}))
+    needs = (
+        frozenset("~" + name for name in _PLACES),
+        Trigger.FUNCTIONAL_DROPOUT,
+    )
     fixable = "`training=self.training`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -103,7 +103,7 @@ class DropoutAlwaysOn(Rule):
                     statement=call.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every functional dropout of a run in evaluation mode for its mode."""
         run = subject.run
         if run is None:
@@ -112,9 +112,9 @@ class DropoutAlwaysOn(Rule):
         layers = {call.place for call in run.modules if "Dropout" in call.type}
         for call in run.calls:
             owner, _, name = call.name.rpartition(".")
-            if owner != "torch.nn.functional" or name not in ON_BY_DEFAULT or call.place in layers:
+            if owner != "torch.nn.functional" or name not in operators.training_by_default or call.place in layers:
                 continue
-            place = ON_BY_DEFAULT[name]
+            place = operators.training_by_default[name]
             is_on = call.arguments[place] if len(call.arguments) > place else call.keywords.get("training", True)
             rate = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("p", 0.5)
             if is_on and rate:
@@ -129,18 +129,21 @@ class DropoutAlwaysOn(Rule):
 def _always_on(call: Call) -> bool:
     if call.training:
         return False
-    if call.method in ON_BY_DEFAULT:
+    if call.method in operators.training_by_default:
         rate = call.arguments.get(1, "p")
-        if call.has(ON_BY_DEFAULT[call.method], "training") or _is(rate, 0):
+        if call.has(operators.training_by_default[call.method], "training") or _is(rate, 0):
             return False
         # A rate that the function is handed is 0 in evaluation mode where its caller minds, as for torch's own attention.
         return not _is_parameter(call)
-    if call.method not in OFF_BY_DEFAULT:
+    if call.method not in operators.evaluating_by_default:
         return False
     if call.method == "batch_norm" and _is(call.arguments.get(1, "running_mean"), None):
         # Without running statistics there is no other mode; weights are standardised so.
         return False
-    return _is(call.arguments.get(OFF_BY_DEFAULT[call.method], "training"), True) and not call.arguments.spread
+    return (
+        _is(call.arguments.get(operators.evaluating_by_default[call.method], "training"), True)
+        and not call.arguments.spread
+    )
 
 
 def _is_parameter(call: Call) -> bool:
@@ -158,7 +161,7 @@ def _fix(code: Code, call: Call) -> Fix | None:
     name = code.self_name(call.function)
     if name is None:
         return None
-    place = (ON_BY_DEFAULT | OFF_BY_DEFAULT)[call.method]
+    place = _PLACES[call.method]
     given = next((word.value for word in call.node.keywords if word.arg == "training"), None)
     if given is None and place < len(call.node.args):
         given = call.node.args[place]

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Const, alternatives
-from modellint.source.triggers.patterns import UNTRACKED
+from modellint.authoring import Const, Diagnostic, Rule, Severity, Trigger, alternatives
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class BatchNormWithoutStats(Rule):
@@ -75,7 +70,7 @@ class BatchNormWithoutStats(Rule):
     needs = (
         frozenset({"BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}),
         frozenset({"track_running_stats", "False"}),
-        frozenset({UNTRACKED}),
+        Trigger.NO_RUNNING_STATISTICS,
     )
     only_modules = True
 
@@ -91,11 +86,9 @@ class BatchNormWithoutStats(Rule):
                     statement=call.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every batch normalization for its mean."""
         from torch.nn.modules.batchnorm import _BatchNorm
-
-        from modellint.live.code.attribute_binding import binding_of
 
         for entry in subject.modules:
             if isinstance(entry.module, _BatchNorm) and entry.module.running_mean is None:
@@ -103,7 +96,7 @@ class BatchNormWithoutStats(Rule):
                     self,
                     f"`{type(entry.module).__name__}` keeps no running statistics: it uses those of the batch in evaluation too",
                     modules=entry.paths,
-                    **binding_of(subject, entry.path).keywords(),
+                    **subject.binding(entry.path).keywords(),
                 )
 
 

@@ -7,16 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class ParametrizationLeftOn(Rule):
@@ -85,7 +81,7 @@ class ParametrizationLeftOn(Rule):
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every layer that the object is built with what is put on it."""
         judges = any(re.search(_JUDGES, ref.node.name) for ref in code.lineage)
-        if judges or is_for_training(code) or re.search(_REMOVED, code.file.source.text):
+        if judges or code.is_never_exported or re.search(_REMOVED, code.file.source.text):
             return
         for readings in code.calls:
             call = readings[0]
@@ -103,10 +99,8 @@ class ParametrizationLeftOn(Rule):
                     advice=f"Take it off before the export with `{_PUT_ON[call.name]}`",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every module which of its tensors are computed."""
-        from modellint.live.code.attribute_binding import binding_of
-
         for entry in subject.modules:
             for tensor, how, removal in _computed(entry.module):
                 yield subject.finding(
@@ -114,7 +108,7 @@ class ParametrizationLeftOn(Rule):
                     f"`{tensor}` is computed anew in every call, by {how}",
                     modules=entry.paths,
                     advice=f"take it off before the export with `{removal}`",
-                    **binding_of(subject, entry.path).keywords(),
+                    **subject.binding(entry.path).keywords(),
                 )
 
 

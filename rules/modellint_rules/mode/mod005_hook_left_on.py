@@ -6,11 +6,10 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 
 class HookLeftOn(Rule):
@@ -69,13 +68,10 @@ class HookLeftOn(Rule):
     name = "hook-left-on"
     severity = Severity.INFO
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every module for its hooks."""
-        from modellint.live.code.attribute_binding import binding_of
-        from modellint.live.hooks import hooks_of
-
         for entry in subject.modules:
-            found = [hook for hook in hooks_of(entry.module) if not hook.is_legacy]
+            found = [hook for hook in subject.hooks(entry.module) if not hook.is_legacy]
             if not found:
                 continue
             refused = any(hook.kind == "backward hook" for hook in found)
@@ -87,7 +83,7 @@ class HookLeftOn(Rule):
                 f"{named} {verb} still on this module: {effect}",
                 severity=Severity.WARNING if refused else Severity.INFO,
                 modules=entry.paths,
-                **binding_of(subject, entry.path).keywords(),
+                **subject.binding(entry.path).keywords(),
             )
 
 

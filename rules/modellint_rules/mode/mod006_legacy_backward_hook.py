@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Fix, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel
 
 
 class LegacyBackwardHook(Rule):
@@ -67,7 +65,7 @@ class LegacyBackwardHook(Rule):
     code = "MOD006"
     name = "legacy-backward-hook"
     severity = Severity.WARNING
-    needs = (frozenset({"register_backward_hook"}),)
+    needs = ("register_backward_hook",)
     fixable = "`register_full_backward_hook`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -84,19 +82,15 @@ class LegacyBackwardHook(Rule):
                     statement=call.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every module for hooks of that kind."""
-        from modellint.live.code.attribute_binding import binding_of
-        from modellint.live.code.call_statements import calling
-        from modellint.live.hooks import hooks_of
-
         for entry in subject.modules:
-            if not any(hook.is_legacy for hook in hooks_of(entry.module)):
+            if not any(hook.is_legacy for hook in subject.hooks(entry.module)):
                 continue
             message = "`register_backward_hook` sees the gradients of the last operation only"
-            at = calling(subject, entry.path, "register_backward_hook")
+            at = subject.calling(entry.path, "register_backward_hook")
             if at is not None:
                 yield subject.finding(self, message, at=at, modules=entry.paths)
             else:
-                binding = binding_of(subject, entry.path).keywords()
+                binding = subject.binding(entry.path).keywords()
                 yield subject.finding(self, message, modules=entry.paths, **binding)

@@ -6,19 +6,24 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Const, Container, alternatives
-from modellint.source.syntax.ast_walk import parents_in
-from modellint.source.triggers.patterns import SHARES
-from modellint_rules.mutation.memory import bases, changes, indices, is_read_later, is_tensor, item_of, may_be_copy
-from modellint_rules.training_only import is_for_capture_only, is_for_training, severity_in
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Container,
+    Diagnostic,
+    Edit,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    parents_in,
+)
+from modellint_rules.mutation.memory import bases, changes, indices, item_of, may_be_copy
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class InplaceThroughView(Rule):
@@ -87,7 +92,7 @@ class InplaceThroughView(Rule):
     silent = ("trace",)
     live_needs = "run"
     withdraws = True
-    needs = (frozenset({"forward"}), frozenset({SHARES}))
+    needs = ("forward", Trigger.WRITES_SHARED_MEMORY)
     only_modules = True
     only_forward = True
     fixable = "assign to the part"
@@ -95,14 +100,14 @@ class InplaceThroughView(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write who else holds what it changes."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         written: dict[int, list[Write]] = {}
         for readings in code.writes:
             write = readings[0]
-            if not all(map(changes, readings)) or is_for_capture_only(code, write.node, write.function):
+            if not all(map(changes, readings)) or code.is_for_capture_only(write.node, write.function):
                 continue
-            severity = severity_in(code, self.severity, write.node, write.function)
+            severity = code.severity_at(self.severity, write.node, write.function)
             found = [_loser(one, written) for one in readings]
             if all(map(_is_behind_ellipsis, readings)):
                 yield code.finding(
@@ -129,14 +134,12 @@ class InplaceThroughView(Rule):
                     fix=_assigned(code, write),
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run which writes a traced model loses."""
-        from modellint.live.capture.item_assignments import item_assignments
-
         run = subject.run
         if run is None or subject.destination.frontend == "export":
             return
-        items = list(item_assignments(run))
+        items = list(subject.item_assignments)
         # Those are MUT002's and MUT003's.
         mixed = {item.call.place for item in items if item.is_mixed and (item.tensors or item.masks)}
         for lost in subject.lost_writes:
@@ -174,7 +177,7 @@ def _target(write: Write) -> list[Tensor]:
     for part in alternatives(write.target):
         if isinstance(part, Const) and part.value is None:
             continue
-        if not isinstance(part, Tensor) or not is_tensor(part) or part.registered or not is_tensor(part.root):
+        if not isinstance(part, Tensor) or not part.is_tensor or part.registered or not part.root.is_tensor:
             return []
         if item_of(write) is not None and write.how == "augmented" and part.base is not None:
             part = part.base
@@ -204,7 +207,7 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
     for name, values in held.items():
         if any(id(value) in seen or may_be_copy(value) or _is_elsewhere(value, write) for value in values):
             continue
-        if is_read_later(write, name):
+        if write.is_read_later(name):
             return name
     return ""
 
@@ -383,7 +386,7 @@ def _reaches_all(write: Write, part: ast.Subscript) -> bool:
         id(value) not in seen
         and not may_be_copy(value)
         and not _is_elsewhere(value, write)
-        and is_read_later(write, other)
+        and write.is_read_later(other)
         for other, value in write.sharing
     )
 

@@ -6,18 +6,24 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
-from modellint.source.triggers.patterns import INDEXED
-from modellint_rules.mutation.memory import indices, is_called_mask, is_mask, is_tensor, item_writes
-from modellint_rules.training_only import severity_in
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Container,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    Value,
+    alternatives,
+    is_mask,
+)
+from modellint_rules.mutation.memory import indices, is_called_mask, item_writes
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class TensorIndexAssign(Rule):
@@ -89,7 +95,7 @@ class TensorIndexAssign(Rule):
     silent = ("trace",)
     live_needs = "run"
     withdraws = True
-    needs = (frozenset({"forward"}), frozenset({INDEXED}))
+    needs = ("forward", Trigger.WRITES_BY_INDEX)
     only_modules = True
     only_forward = True
     fixable = "`index_put`"
@@ -102,17 +108,15 @@ class TensorIndexAssign(Rule):
                 self,
                 write.statement,
                 "An assignment by a tensor of indices next to another index is dropped when a traced model is converted",
-                severity=severity_in(code, self.severity, write.node, write.function),
+                severity=code.severity_at(self.severity, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, write, place),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
-        from modellint.live.capture.item_assignments import item_assignments
-
         run = subject.run
-        for item in () if run is None or subject.destination.frontend == "export" else item_assignments(run):
+        for item in () if run is None or subject.destination.frontend == "export" else subject.item_assignments:
             if item.tensors and not item.masks and item.is_mixed:
                 yield subject.finding(
                     self,
@@ -145,13 +149,7 @@ def _is_dropped(write: Write, place: ast.Subscript) -> bool:
 def _is_indices(value: Value) -> bool:
     """Whether a value is a tensor or a list of indices; what may be a single one, such as an element of lengths, is none."""
     return all(
-        (
-            isinstance(part, Tensor)
-            and is_tensor(part)
-            and part.rank != 0
-            and not is_mask(part)
-            and not _may_be_one(part)
-        )
+        (isinstance(part, Tensor) and part.is_tensor and part.rank != 0 and not is_mask(part) and not _may_be_one(part))
         or (isinstance(part, Container) and part.kind in ("list", "iterator"))
         for part in alternatives(value)
     )

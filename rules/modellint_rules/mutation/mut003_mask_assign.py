@@ -6,19 +6,23 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import REDUCTIONS, Tensor
-from modellint.source.engine.abstract_values import Const, alternatives
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.patterns import INDEXED
-from modellint_rules.mutation.memory import indices, is_called_mask, is_unseen, item_writes
-from modellint_rules.training_only import severity_in
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    operators,
+    walk,
+)
+from modellint_rules.mutation.memory import indices, is_called_mask, item_writes
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class MaskAssign(Rule):
@@ -85,7 +89,7 @@ class MaskAssign(Rule):
     name = "mask-assign"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({INDEXED}))
+    needs = ("forward", Trigger.WRITES_BY_INDEX)
     only_modules = True
     only_forward = True
     fixable = "`masked_fill`, `torch.where`"
@@ -100,17 +104,15 @@ class MaskAssign(Rule):
                 self,
                 write.statement,
                 _SAYS[usual],
-                severity=severity_in(code, usual, write.node, write.function),
+                severity=code.severity_at(usual, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, readings, place) if alone else None,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
-        from modellint.live.capture.item_assignments import item_assignments
-
         run = subject.run
-        for item in () if run is None else item_assignments(run):
+        for item in () if run is None else subject.item_assignments:
             if not item.masks:
                 continue
             alone = not item.is_mixed or subject.destination.frontend == "export"
@@ -148,14 +150,16 @@ def _is_selected(write: Write, place: ast.Subscript) -> bool:
     wanted = ast.dump(place.slice)
     parts = walk(value) if value is not None else []
     # `y[m] = x[m].mean(0)` has no rows.
-    reduces = any(isinstance(part, ast.Call) and getattr(part.func, "attr", "") in REDUCTIONS for part in parts)
+    reduces = any(
+        isinstance(part, ast.Call) and getattr(part.func, "attr", "") in operators.reductions for part in parts
+    )
     return not reduces and any(isinstance(part, ast.Subscript) and ast.dump(part.slice) == wanted for part in parts)
 
 
 def _is_masked(write: Write, place: ast.Subscript) -> bool:
     targets = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
     if write.how != "augmented" and not all(
-        not part.registered if isinstance(part, Tensor) else is_unseen(part) for part in targets
+        not part.registered if isinstance(part, Tensor) else part.is_unseen for part in targets
     ):
         return False
     return any(

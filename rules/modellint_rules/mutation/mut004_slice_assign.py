@@ -6,17 +6,22 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Const, Container, alternatives
-from modellint.source.triggers.patterns import ITEMS
-from modellint_rules.mutation.memory import changes, indices, is_tensor, item_of
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Container,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+)
+from modellint_rules.mutation.memory import changes, indices, item_of
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class SliceAssign(Rule):
@@ -81,7 +86,7 @@ class SliceAssign(Rule):
     severity = Severity.INFO
     live_needs = "run"
     default = False
-    needs = (frozenset({"forward"}), frozenset({ITEMS}))
+    needs = ("forward", Trigger.WRITES_ITEMS)
     only_modules = True
     only_forward = True
     fixable = "`slice_scatter`"
@@ -100,12 +105,10 @@ class SliceAssign(Rule):
                     fix=_fix(code, write, place),
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every assignment of the run for its indices."""
-        from modellint.live.capture.item_assignments import item_assignments
-
         run = subject.run
-        for item in () if run is None else item_assignments(run):
+        for item in () if run is None else subject.item_assignments:
             if not item.masks and not item.tensors and not item.is_behind_dots:
                 yield subject.finding(
                     self,
@@ -119,7 +122,7 @@ def _is_plain(write: Write) -> bool:
     targets = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
     several = len(write.index) > 1
     if not targets or not all(
-        (several or is_tensor(part)) and isinstance(part, Tensor) and not part.registered for part in targets
+        (several or part.is_tensor) and isinstance(part, Tensor) and not part.registered for part in targets
     ):
         return False
     held = [part for value in write.index if value is not None for part in alternatives(value)]
@@ -140,7 +143,7 @@ def _fix(code: Code, write: Write, place: ast.Subscript) -> Fix | None:
         for at, part in enumerate(parts)
         if isinstance(part, ast.Slice) and (part.lower is not None or part.upper)
     ]
-    if len(bounded) != 1 or not all(map(is_tensor, alternatives(write.value))):
+    if len(bounded) != 1 or not all(part.is_tensor for part in alternatives(write.value)):
         return None
     at, part = bounded[0]
     name, value = place.value.id, code.rewriter.of(statement.value)

@@ -7,20 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensor_origins import tensors_in
-from modellint.source.domains.tensors import Tensor, is_data
-from modellint.source.engine.abstract_values import Const, alternatives
-from modellint.source.syntax.ast_walk import walk
-from modellint_rules.mutation.memory import CASTS, changes, is_filled_once
+from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, alternatives, operators, tensors_in, walk
+from modellint_rules.mutation.memory import changes, is_filled_once
 from modellint_rules.mutation.running import buffers, written_buffer
-from modellint_rules.training_only import is_for_training, severity_in
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class BufferMutatedWithoutState(Rule):
@@ -91,7 +83,7 @@ class BufferMutatedWithoutState(Rule):
     silent = ("trace",)
     live_needs = "run"
     withdraws = True
-    needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
+    needs = (frozenset({"register_buffer", "Buffer"}), "forward")
     only_modules = True
     only_forward = True
     supersedes = ("MUT006",)
@@ -99,7 +91,7 @@ class BufferMutatedWithoutState(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write whether it is to a buffer."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         names: dict[int, str] | None = None
         said: set[tuple[str, ast.stmt]] = set()
@@ -123,13 +115,13 @@ class BufferMutatedWithoutState(Rule):
                 write.statement,
                 f"The buffer `{name}` changes while the model runs: converted without a state it is a constant",
                 attribute=name,
-                severity=severity_in(code, usual, write.node, write.function),
+                severity=code.severity_at(usual, write.node, write.function),
                 statement=write.statement,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run which buffers it changes, and later runs whether that matters."""
-        for change in subject.changes:
+        for change in subject.state_changes:
             lasts = change.of_data or change.of_old
             # A buffer that is moved or made anew, to no effect, is one that the program may hold as it is.
             if change.kind == "attribute" or not (change.in_place or (lasts and change.matters is not False)):
@@ -179,7 +171,7 @@ def _is_moved(write: Write, names: dict[int, str]) -> bool:
 
 def _same(tensor: Tensor) -> Iterator[Tensor]:
     """What a tensor was before it was moved or cast."""
-    while tensor.base is not None and tensor.made_by in CASTS:
+    while tensor.base is not None and tensor.made_by in operators.casts:
         tensor = tensor.base
     yield tensor
 
@@ -191,7 +183,7 @@ _MOVING = frozenset(
 
 def _depends(write: Write, name: str) -> bool:
     """Whether the new value depends on the old one or on the data."""
-    if write.how == "augmented" or any(map(is_data, tensors_in([write.value]))):
+    if write.how == "augmented" or any(part.is_data for part in tensors_in([write.value])):
         return True
     if write.how == "method" and not getattr(write.node, "args", None):
         return True

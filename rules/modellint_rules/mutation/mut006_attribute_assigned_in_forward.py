@@ -7,20 +7,22 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensor_origins import tensors_in
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
-from modellint.source.triggers.patterns import ASSIGNS
+from modellint.authoring import (
+    Diagnostic,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    of_kind,
+    parents_in,
+    tensors_in,
+    walk,
+)
 from modellint_rules.mutation.memory import is_filled_once
-from modellint_rules.training_only import TALK, is_for_training, severity_in
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class AttributeAssignedInForward(Rule):
@@ -88,13 +90,13 @@ class AttributeAssignedInForward(Rule):
     name = "attribute-assigned-in-forward"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({ASSIGNS}))
+    needs = ("forward", Trigger.SETS_ATTRIBUTES)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every attribute that is set whether it is read in another call."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         said: set[str] = set()
         for readings in code.writes:
@@ -111,13 +113,13 @@ class AttributeAssignedInForward(Rule):
                 write.statement,
                 f"`self.{name}` is set while the model runs and read in another call: a converted model does not keep it",
                 attribute=name,
-                severity=severity_in(code, weight, write.node, write.function),
+                severity=code.severity_at(weight, write.node, write.function),
                 statement=write.statement,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask later runs whether what a run leaves in attributes matters."""
-        for change in subject.changes:
+        for change in subject.state_changes:
             if change.kind == "attribute" and (change.matters or (change.matters is None and change.of_old)):
                 yield subject.finding(
                     self,
@@ -161,7 +163,7 @@ def _weight(code: Code, write: Write, name: str) -> Severity | None:
     """How much it weighs that an attribute is set; None where nothing reads it in another call."""
     if code.is_read_first(name):
         counts = not tensors_in([write.value, write.target])
-        used = any(_uses(function, name, write.statement, counts) for function in code.in_forward)
+        used = any(_uses(code, function, name, write.statement, counts) for function in code.in_forward)
         kept = used and not re.search(_LOGGED, name) and not is_filled_once(code, write, name)
         return Severity.WARNING if kept else Severity.INFO
     others = (reader for reader in code.readers(name) if reader not in code.in_forward)
@@ -171,19 +173,19 @@ def _weight(code: Code, write: Write, name: str) -> Severity | None:
     )
 
 
-def _uses(function: ast.AST, name: str, update: ast.stmt, counts: bool) -> bool:
+def _uses(code: Code, function: ast.AST, name: str, update: ast.stmt, counts: bool) -> bool:
     """Whether a function reads an attribute but where it is updated; of a counter, whether `forward` computes with it."""
     if counts and getattr(function, "name", "") != "forward":
         return False
     parents = parents_in(function)
     own = {part for part in walk(update) if not counts or not isinstance(part, (ast.If, ast.For))}
     return any(
-        _is_read(node, name) and node not in own and not (counts and _only_asks(node, parents))
+        _is_read(node, name) and node not in own and not (counts and _only_asks(code, node, parents))
         for node in (*of_kind(function, ast.Attribute), *of_kind(function, ast.Call))
     )
 
 
-def _only_asks(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+def _only_asks(code: Code, node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
     """Whether a value is only asked for, said, or needed in training."""
     child = node
     while (parent := parents.get(child)) is not None:
@@ -193,7 +195,7 @@ def _only_asks(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
                     return True
             case ast.Raise():
                 return True
-            case ast.Expr(value=ast.Call(func=ast.Attribute(attr=called) | ast.Name(id=called))) if called in TALK:
+            case ast.Expr(value=ast.Call()) if code.only_reports([parent]):
                 return True
             case _:
                 pass

@@ -7,19 +7,24 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Const, alternatives
-from modellint.source.syntax.ast_walk import of_kind, once, walk
-from modellint.source.triggers.patterns import CHANGES_INPUT
-from modellint_rules.mutation.memory import changes, is_tensor, may_be_copy
-from modellint_rules.training_only import is_for_training, severity_in
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    of_kind,
+    once,
+    walk,
+)
+from modellint_rules.mutation.memory import changes, may_be_copy
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class InputMutated(Rule):
@@ -81,14 +86,14 @@ class InputMutated(Rule):
     severity = Severity.WARNING
     live_needs = "run"
     withdraws = True
-    needs = (frozenset({"forward"}), frozenset({CHANGES_INPUT}))
+    needs = ("forward", Trigger.WRITES_INPUT)
     only_modules = True
     only_forward = True
     fixable = "`x = x.clone()`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write whether it is to an argument of ``forward``."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         forward = next((method.node for method in code.methods if getattr(method.node, "name", "") == "forward"), None)
         if not isinstance(forward, ast.FunctionDef):
@@ -106,16 +111,15 @@ class InputMutated(Rule):
                 self,
                 write.statement,
                 f"This changes `{name}`, an argument of `forward`, in place: inputs of a Core ML model are immutable",
-                severity=severity_in(code, self.severity, write.node, write.function),
+                severity=code.severity_at(self.severity, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, forward, name),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run whether it writes to the model's own inputs."""
-        from modellint.live.capture.inplace_writes import input_writes
-
-        for name, write in () if subject.run is None else input_writes(subject, subject.run):
+        run = subject.run
+        for name, write in () if run is None else subject.input_writes:
             yield subject.finding(
                 self,
                 f"This changes `{name}`, an input of the model, in place: inputs of a Core ML model are immutable",
@@ -149,7 +153,7 @@ def _argument(write: Write, given: Collection[ast.AST | None]) -> str | None:
     for part in alternatives(write.target):
         if isinstance(part, Const) and part.value is None:
             continue
-        if not isinstance(part, Tensor) or not is_tensor(part) or may_be_copy(part) or not is_tensor(part.root):
+        if not isinstance(part, Tensor) or not part.is_tensor or may_be_copy(part) or not part.root.is_tensor:
             return None
         found.add(part.root.name if part.root.origin == "argument" and part.root.node in given else None)
     return found.pop() if len(found) == 1 else None

@@ -6,15 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.syntax.ast_walk import walk
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, walk
 from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, LiveModel, Write
 
 
 class BufferUpdatedInEval(Rule):
@@ -85,7 +81,7 @@ class BufferUpdatedInEval(Rule):
     name = "buffer-updated-in-eval"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
+    needs = (frozenset({"register_buffer", "Buffer"}), "forward")
     only_modules = True
     only_forward = True
     fixable = "`if self.training:`"
@@ -110,9 +106,9 @@ class BufferUpdatedInEval(Rule):
                 fix=_fix(code, update.write),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run which buffers it changes, and of what it computes their values."""
-        for change in subject.changes:
+        for change in subject.state_changes:
             if change.kind == "buffer" and change.of_data and change.of_old and change.is_statistic:
                 yield subject.finding(
                     self,

@@ -6,17 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Value, alternatives
-from modellint.source.syntax.ast_walk import walk
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, Tensor, Value, alternatives, walk
 from modellint_rules.mutation.running import updates
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, LiveModel, Write
     from modellint_rules.mutation.running import Update
 
 
@@ -88,7 +82,7 @@ class BufferKeepsGraph(Rule):
     name = "buffer-keeps-graph"
     severity = Severity.WARNING
     live_needs = "values run"
-    needs = (frozenset({"register_buffer", "Buffer"}), frozenset({"forward"}))
+    needs = (frozenset({"register_buffer", "Buffer"}), "forward")
     only_modules = True
     only_forward = True
     fixable = "detach the old value"
@@ -108,11 +102,9 @@ class BufferKeepsGraph(Rule):
                 fix=_fix(code, update),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Run the model once in training mode, and look at what its buffers hold then."""
-        from modellint.live.capture.retained_graphs import kept_graphs
-
-        for kept in kept_graphs(subject):
+        for kept in subject.kept_graphs:
             yield subject.finding(
                 self,
                 f"`self.{kept.attribute}` is updated from tensors that need gradients: it keeps the graph of every step",

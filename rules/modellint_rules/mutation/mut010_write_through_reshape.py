@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.triggers.patterns import THROUGH
-from modellint.source.triggers.patterns.copying_operators import EITHER
-from modellint_rules.mutation.memory import bases, copying, is_read_later
+from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, alternatives, operators
+from modellint_rules.mutation.memory import bases, copying
 
 if TYPE_CHECKING:
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, Write
 
 
 class WriteThroughReshape(Rule):
@@ -71,7 +65,10 @@ class WriteThroughReshape(Rule):
     code = "MUT010"
     name = "write-through-reshape"
     severity = Severity.WARNING
-    needs = (frozenset("." + name for name in EITHER) | frozenset("~" + name for name in EITHER), frozenset({THROUGH}))
+    needs = (
+        frozenset(mark + name for name in operators.copying for mark in ".~"),
+        Trigger.WRITES_TO_COPY,
+    )
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write in place what it writes to."""
@@ -106,4 +103,4 @@ def _matters(code: Code, write: Write, target: object) -> str:
     results = [part for value in alternatives(write.target) if isinstance(value, Tensor) for part in copying(value)]
     own = {name for name, value in write.sharing if any(part in results for part in bases(value))}
     others = {name for name, value in write.sharing if value.root is source.root} - own
-    return made.made_by if any(is_read_later(write, name) for name in others) else ""
+    return made.made_by if any(write.is_read_later(name) for name in others) else ""

@@ -7,13 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Value, alternatives
-from modellint.source.syntax.ast_walk import once, walk
+from modellint.authoring import Tensor, Value, alternatives, once, walk
 
 if TYPE_CHECKING:
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Write
+    from modellint.authoring import Code, Write
 
 _ADDING = frozenset({"add_", "sub_", "lerp_", "addcmul_"})
 _REDUCING = frozenset({"mean", "sum", "var", "std", "var_mean", "std_mean", "norm", "bincount", "nanmean", "median"})

@@ -7,15 +7,11 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.triggers.patterns import WIDE_NUMBERS
-from modellint.source.triggers.patterns.numeric_range import LARGEST
-from modellint_rules.numerics.written import FACTOR, FILL, TERM, is_float, is_judge, is_of_data, meetings
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger, coreml
+from modellint_rules.numerics.written import FACTOR, FILL, TERM, is_float, is_of_data, meetings
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel
     from modellint_rules.numerics.written import Meeting
 
 
@@ -80,13 +76,13 @@ class Fp16OverflowLiteral(Rule):
     name = "fp16-overflow-literal"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({WIDE_NUMBERS}),)
+    needs = (Trigger.ABOVE_FLOAT16,)
     only_modules = True
     fixable = "a number that fits"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every number that meets a tensor for its size."""
-        if code.destination.precision == "fp32" or is_judge(code) or not code.shows(WIDE_NUMBERS):
+        if code.destination.precision == "fp32" or code.is_training_only or not code.shows(Trigger.ABOVE_FLOAT16):
             return
         said: set[ast.AST] = set()
         for meeting in meetings(code):
@@ -109,23 +105,22 @@ class Fp16OverflowLiteral(Rule):
                 advice="Use a number within ±65504, or convert with `--precision fp32`",
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every number that meets a tensor in the run for its size."""
-        from modellint.live.capture.provenance import Reach
-        from modellint.live.capture.scalar_operands import FACTOR, FILL, TERM, is_of_data, numbers_met
+        from modellint.authoring import Reach
 
         run = subject.run
         if run is None or subject.destination.precision == "fp32":
             return
         data = Reach.of_values(run)
-        for met in numbers_met(run):
+        for met in subject.scalar_operands:
             if (
                 met.how not in (FILL, TERM, FACTOR)
-                or not LARGEST < abs(met.number) < math.inf
+                or not coreml.float16.largest < abs(met.number) < math.inf
                 or "float" not in met.dtype
             ):
                 continue
-            if met.how == TERM and not is_of_data(met, data):
+            if met.how == TERM and not subject.hangs_on(met, data):
                 continue
             becomes = "-inf" if met.number < 0 else "inf"
             yield subject.finding(
@@ -138,7 +133,7 @@ class Fp16OverflowLiteral(Rule):
 
 
 def _overflows(meeting: Meeting, numbers: list[int | float]) -> bool:
-    if not all(LARGEST < abs(number) < math.inf for number in numbers):
+    if not all(coreml.float16.largest < abs(number) < math.inf for number in numbers):
         return False
     met = list(meeting.met())
     whole = any(type(number) is int for number in numbers)

@@ -6,20 +6,22 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import number_of
-from modellint.source.engine.abstract_values import ClassValue, alternatives
-from modellint.source.project.symbols import External
-from modellint.source.triggers.patterns import TINY_NUMBERS
-from modellint.source.triggers.patterns.numeric_range import SMALLEST
-from modellint_rules.numerics.written import FLOOR, TERM, is_judge, is_of_data, meetings
+from modellint.authoring import (
+    Applicability,
+    ClassValue,
+    Diagnostic,
+    External,
+    Fix,
+    Rule,
+    Severity,
+    Trigger,
+    alternatives,
+    coreml,
+)
+from modellint_rules.numerics.written import FLOOR, TERM, is_of_data, meetings
 
 if TYPE_CHECKING:
-    from modellint.live.capture.scalar_operands import Met
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel, ScalarOperand
 
 
 class Fp16EpsTooSmall(Rule):
@@ -78,14 +80,14 @@ class Fp16EpsTooSmall(Rule):
     name = "fp16-eps-too-small"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({TINY_NUMBERS}))
+    needs = ("forward", Trigger.BELOW_FLOAT16)
     only_modules = True
     only_forward = True
     fixable = "`1e-07`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every number that is added, or is called an epsilon, for its size."""
-        if code.destination.precision == "fp32" or is_judge(code) or not code.shows(TINY_NUMBERS):
+        if code.destination.precision == "fp32" or code.is_training_only or not code.shows(Trigger.BELOW_FLOAT16):
             return
         for meeting in meetings(code):
             others = [value for value in meeting.met() if value not in meeting.numbers]
@@ -97,7 +99,7 @@ class Fp16EpsTooSmall(Rule):
             values = [one.arguments.get(_AT.get(_layer(code, call) or call.name, 99), "eps") for one in readings]
             if None in values or not all(_takes_eps(code, one) for one in readings):
                 continue
-            numbers = [number_of(part) for value in values if value is not None for part in alternatives(value)]
+            numbers = [part.number for value in values if value is not None for part in alternatives(value)]
             known = [number for number in numbers if number is not None]
             if len(known) == len(numbers) and _are_tiny(known):
                 written = next((word.value for word in call.node.keywords if word.arg == "eps"), None)
@@ -118,35 +120,36 @@ class Fp16EpsTooSmall(Rule):
             fix=fix,
         )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every number that is added in the run, or is an epsilon, for its size."""
-        from modellint.live.capture.provenance import Reach
-        from modellint.live.capture.scalar_operands import EPS, FLOOR, is_of_data, numbers_met
-        from modellint.live.capture.scalar_operands import TERM as ADDED
+        from modellint.authoring import Reach
 
         run = subject.run
         if run is None or subject.destination.precision == "fp32":
             return
         data = Reach.of_values(run)
-        for met in numbers_met(run):
-            guards = met.how in (EPS, FLOOR) or (met.how == ADDED and not met.subtracts)
-            if guards and 0 < met.number < SMALLEST and "float" in met.dtype and is_of_data(met, data):
+        for met in subject.scalar_operands:
+            guards = met.how in ("eps", FLOOR) or (met.how == TERM and not met.subtracts)
+            if (
+                guards
+                and 0 < met.number < coreml.float16.smallest
+                and "float" in met.dtype
+                and subject.hangs_on(met, data)
+            ):
                 yield subject.finding(
                     self,
                     f"{met.number:g} is less than the smallest number of float16: it becomes 6e-08 in Core ML",
                     modules=[met.call.module],
-                    **(_place_of(subject, met) if met.how == EPS else {"at": met.call.place}),
+                    **(_place_of(subject, met) if met.how == "eps" else {"at": met.call.place}),
                 )
 
 
-def _place_of(subject: Subject, met: Met) -> dict[str, Any]:
+def _place_of(subject: LiveModel, met: ScalarOperand) -> dict[str, Any]:
     """Where the layer is made whose epsilon a function was given, or else where the function is called."""
-    from modellint.live.code.attribute_binding import binding_of
-
     module = next((entry.module for entry in subject.modules if met.call.module in entry.paths), None)
     if module is None or type(module).__module__.partition(".")[0] != "torch" or not hasattr(module, "eps"):
         return {"at": met.call.place}
-    return binding_of(subject, met.call.module).keywords()
+    return subject.binding(met.call.module).keywords()
 
 
 _FUNCTIONS = frozenset(
@@ -180,7 +183,7 @@ def _layer(code: Code, call: Call) -> str:
 
 
 def _are_tiny(numbers: list[int | float] | None) -> bool:
-    return bool(numbers) and all(0 < number < SMALLEST for number in numbers or ())
+    return bool(numbers) and all(0 < number < coreml.float16.smallest for number in numbers or ())
 
 
 def _shown(numbers: list[int | float] | None) -> str:

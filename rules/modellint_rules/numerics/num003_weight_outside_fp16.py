@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
     import torch
 
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 _LARGEST = 65504.0
 _PIECE = 1 << 22
@@ -83,16 +82,13 @@ class WeightOutsideFp16(Rule):
     severity = Severity.WARNING
     live_needs = "values"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every tensor of the state for its largest number."""
-        from modellint.live.capture.provenance import state_read
-        from modellint.live.code.attribute_binding import binding_of
-
         beyond = [(state, extreme) for state in subject.state if (extreme := _beyond(state.tensor)) is not None]
         if not beyond:
             return
         run = subject.run
-        read = state_read(run) if run is not None and run.failure is None else None
+        read = subject.state_read if run is not None and run.failure is None else None
         for state, extreme in beyond:
             if read is not None and read.isdisjoint(state.names):
                 continue
@@ -100,7 +96,7 @@ class WeightOutsideFp16(Rule):
                 self,
                 f"the {state.kind} `{state.attribute}` holds {extreme:.4g}, which is infinite in float16",
                 modules=_holders(state.names),
-                **binding_of(subject, state.name).keywords(),
+                **subject.binding(state.name).keywords(),
             )
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 _LARGEST = 65504.0
 
@@ -76,11 +75,10 @@ class ActivationOutsideFp16(Rule):
     default = False
     live_needs = "run execution"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Report where the float16 program loses numbers."""
-        if subject.destination.precision != "fp16" or subject.execution is None:
-            return
-        for one in subject.execution.overflows:
+        verification = subject.execution if subject.destination.precision == "fp16" else None
+        for one in () if verification is None else verification.overflows:
             name = one.operator or one.operation
             if one.largest > _LARGEST:
                 message = f"`{name}` gives up to {one.largest:.4g}, which is infinite in float16"

@@ -6,18 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Limit, Tensor
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.syntax.ast_walk import called_name
-from modellint.source.triggers.patterns import LONG_NUMBERS
-from modellint.source.triggers.patterns.numeric_range import LONGEST
-from modellint_rules.numerics.written import FACTOR, FILL, FLOOR, TERM, is_judge, is_of_data, meetings
+from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, alternatives, called_name, coreml
+from modellint_rules.numerics.written import FACTOR, FILL, FLOOR, TERM, is_of_data, meetings
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel
     from modellint_rules.numerics.written import Meeting
 
 
@@ -75,66 +68,68 @@ class IntOutsideInt32(Rule):
     severity = Severity.ERROR
     silent = ("trace", "export")
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({LONG_NUMBERS}))
+    needs = ("forward", Trigger.OUTSIDE_INT32)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every whole number that meets a tensor for its size."""
-        if is_judge(code) or not code.shows(LONG_NUMBERS):
+        if code.is_training_only or not code.shows(Trigger.OUTSIDE_INT32):
             return
         said: set[ast.AST] = set()
         for meeting in meetings(code):
             numbers = meeting.known() or []
-            outside = all(type(one) is int and not -LONGEST - 2 < one <= LONGEST for one in numbers)
+            outside = all(
+                type(one) is int and not coreml.int32.smallest <= one <= coreml.int32.largest for one in numbers
+            )
             if outside and meeting.node not in said and _is_whole(meeting):
                 said.add(meeting.node)
-                kept = LONGEST if numbers[0] > 0 else -LONGEST - 1
                 yield code.finding(
                     self,
                     meeting.node,
-                    f"{numbers[0]} is outside of int32: it becomes {kept} in Core ML, without a word",
+                    f"{numbers[0]} is outside of int32: it becomes {_narrowed(numbers[0])} in Core ML, without a word",
                     statement=meeting.statement,
                     advice=_ADVICE,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every whole number that meets a tensor in the run for its size, and those that buffers hold."""
-        from modellint.live.capture.provenance import state_read
-        from modellint.live.capture.scalar_operands import FACTOR, FILL, TERM, numbers_met
-        from modellint.live.code.attribute_binding import binding_of
-
         run = subject.run
         if run is None:
             return
-        for met in numbers_met(run):
+        for met in subject.scalar_operands:
             number = met.number
             if (
                 met.how in (FILL, TERM, FACTOR)
                 and type(number) is int
-                and not -LONGEST - 2 < number <= LONGEST
+                and not coreml.int32.smallest <= number <= coreml.int32.largest
                 and "int" in met.dtype
             ):
                 yield subject.finding(
                     self,
-                    f"{number} is outside of int32: it becomes {LONGEST if number > 0 else -LONGEST - 1} in Core ML, without a word",
+                    f"{number} is outside of int32: it becomes {_narrowed(number)} in Core ML, without a word",
                     at=met.call.place,
                     modules=[met.call.module],
                     advice=_ADVICE,
                 )
-        read = state_read(run) if subject.has_values else frozenset()
+        read = subject.state_read if subject.has_values else frozenset()
         for state in subject.state:
             if str(state.tensor.dtype) != "torch.int64" or read.isdisjoint(state.names) or not state.tensor.numel():
                 continue
             low, high = (int(end) for end in state.tensor.aminmax())
-            if low < -LONGEST - 1 or high > LONGEST:
-                number = high if high > LONGEST else low
+            if low < coreml.int32.smallest or high > coreml.int32.largest:
+                number = high if high > coreml.int32.largest else low
                 yield subject.finding(
                     self,
                     f"the {state.kind} `{state.attribute}` holds {number}, which is outside of int32: Core ML narrows it without a word",
                     modules=[name.rpartition(".")[0] for name in state.names],
-                    **binding_of(subject, state.name).keywords(),
+                    **subject.binding(state.name).keywords(),
                 )
+
+
+def _narrowed(number: float) -> float:
+    """What Core ML makes of a number outside of int32."""
+    return coreml.int32.largest if number > 0 else coreml.int32.smallest
 
 
 _ADVICE = "Write a number that int32 holds: where only the remainder of a division counts, the remainder of the number does too"
@@ -151,7 +146,7 @@ def _is_whole(meeting: Meeting) -> bool:
     met = [value for value in meeting.met() if value not in meeting.numbers]
     if meeting.how in (TERM, FACTOR, FLOOR) and not any(map(is_of_data, met)):
         return False
-    limits = [part for value in meeting.numbers for part in alternatives(value) if isinstance(part, Limit)]
+    limits = [part for value in meeting.numbers for part in alternatives(value) if part.is_told_by_type]
     return bool(limits) or any(isinstance(part, Tensor) and _holds_ints(part) for part in met)
 
 

@@ -6,17 +6,21 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
-from modellint_rules.numerics.written import is_judge
+from modellint.authoring import (
+    Applicability,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    Tensor,
+    alternatives,
+    of_kind,
+    parents_in,
+    walk,
+)
 
 if TYPE_CHECKING:
-    from modellint.live.subject import State, Subject
-    from modellint.source.engine.class_state import Binding
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Binding, Code, LiveModel, State
 
 _SEVERITIES = {
     "bfloat16": Severity.ERROR,
@@ -105,7 +109,7 @@ class UnsupportedWeightDtype(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every registered tensor that `forward` reads for the type that is written down."""
-        if is_judge(code):
+        if code.is_training_only:
             return
         for name, bindings in code.attributes.items():
             binding = bindings[-1]
@@ -133,11 +137,8 @@ class UnsupportedWeightDtype(Rule):
                 statement=binding.statement,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every tensor of the state for its type."""
-        from modellint.live.capture.provenance import state_read
-        from modellint.live.code.attribute_binding import binding_of
-
         found: dict[str, list[State]] = {}
         for state in subject.state:
             name = str(state.tensor.dtype).removeprefix("torch.")
@@ -146,7 +147,7 @@ class UnsupportedWeightDtype(Rule):
         if not found:
             return
         run = subject.run
-        read = state_read(run) if run is not None and run.failure is None else None
+        read = subject.state_read if run is not None and run.failure is None else None
         fractional = sum(state.tensor.is_floating_point() or state.tensor.is_complex() for state in subject.state)
         for name, states in found.items():
             used = [state for state in states if read is None or not read.isdisjoint(state.names)]
@@ -166,7 +167,7 @@ class UnsupportedWeightDtype(Rule):
                     f"the {state.kind} `{state.attribute}` is {name}, which {_trouble(name)}",
                     severity=_SEVERITIES[name],
                     modules=_holders(state),
-                    **binding_of(subject, state.name).keywords(),
+                    **subject.binding(state.name).keywords(),
                 )
 
 

@@ -7,14 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.domains.tensors import Tensor, number_of
-from modellint.source.engine.abstract_values import Value, alternatives
-from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Tensor, Value, alternatives
 
 if TYPE_CHECKING:
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code
 
 FILL = "fill"
 """The tensor gets the number for its elements."""
@@ -69,7 +65,7 @@ def is_judge(code: Code) -> bool:
     names = [ref.node.name for ref in code.lineage]
     near = "/".join(code.file.path.split("/")[-2:])
     return (
-        is_for_training(code) or "loss" in near or "augment" in near or any(re.search(_JUDGES, name) for name in names)
+        code.is_never_exported or "loss" in near or "augment" in near or any(re.search(_JUDGES, name) for name in names)
     )
 
 
@@ -89,7 +85,7 @@ class Meeting(NamedTuple):
 
     def known(self) -> list[int | float] | None:
         """Every number that it may be; None where one is not known."""
-        found = [number_of(part) for value in self.numbers for part in alternatives(value)]
+        found = [part.number for value in self.numbers for part in alternatives(value)]
         known = [number for number in found if number is not None]
         return known if len(known) == len(found) else None
 
@@ -110,7 +106,7 @@ def meetings(code: Code) -> Iterator[Meeting]:
             continue
         node = meeting.node
         expression = node if function is not None and isinstance(node, ast.expr) else None
-        if expression is None or function is None or not _is_lost(expression, function):
+        if expression is None or function is None or not _is_lost(code, expression, function):
             yield meeting
 
 
@@ -121,8 +117,8 @@ def _is_for_a_subclass(code: Code, function: ast.AST | None) -> bool:
     return any(method.node is function for method in code.methods)
 
 
-def _is_lost(node: ast.expr, function: ast.AST) -> bool:
-    return ends_in_python(node, function) or only_for_a_loss(node, function)
+def _is_lost(code: Code, node: ast.expr, function: ast.AST) -> bool:
+    return code.ends_in_python(node, function) or code.is_for_loss_only(node, function)
 
 
 def _in_calls(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
@@ -168,7 +164,7 @@ def _in_operations(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
         written = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
         for at in (0, 1):
             numbers = [one.operands[at] for one in readings]
-            if all(number_of(part) is not None for value in numbers for part in alternatives(value)):
+            if all(part.number is not None for value in numbers for part in alternatives(value)):
                 met = [(one.operands[1 - at],) for one in readings]
                 yield Meeting(node, statement, how, numbers, met, written[at]), function
 

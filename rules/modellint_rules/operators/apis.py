@@ -7,15 +7,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Const, Instance, Number, alternatives
-from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
+from modellint.authoring import Const, Instance, Number, Tensor, alternatives
 
 if TYPE_CHECKING:
-    from modellint.source.engine.abstract_values import Value
-    from modellint.source.engine.calls import Arguments
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call, Operation
+    from modellint.authoring import Arguments, Call, Code, Operation, Value
 
 _LOSS = "(?:Loss|Losses|Criterion)(?![a-z])"
 
@@ -70,7 +65,7 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
         function, place = call.function, (call.node.func.end_lineno or call.node.lineno, known[0].kind)
         if place in given or function is None:
             continue
-        if ends_in_python(call.node, function) or only_for_a_loss(call.node, function):
+        if code.ends_in_python(call.node, function) or code.is_for_loss_only(call.node, function):
             continue
         given.add(place)
         yield call, known, all(reading.training or reading.unusual for reading in readings)
@@ -114,7 +109,9 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
             continue
         if isinstance(node, ast.AugAssign):
             sign = Sign(f"{sign.text}=", sign.kind.replace("__", "__i", 1), sign.function)
-        elif isinstance(node, ast.expr) and (ends_in_python(node, function) or only_for_a_loss(node, function)):
+        elif isinstance(node, ast.expr) and (
+            code.ends_in_python(node, function) or code.is_for_loss_only(node, function)
+        ):
             continue
         if (node.lineno, sign.kind) not in given:
             given.add((node.lineno, sign.kind))

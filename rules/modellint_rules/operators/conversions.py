@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from modellint.authoring import coreml
+
 FAST_PATH = frozenset({"aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"})
 """Fused kernels of torch's attention layers, which only inference runs."""
 PYTHON = "prim::PythonOp"
@@ -10,6 +12,4 @@ PYTHON = "prim::PythonOp"
 
 def coremltools() -> str:
     """The installed coremltools, with its version."""
-    from modellint.destinations.coreml import installed_versions as installed
-
-    return f"coremltools {installed.version('coremltools')}"
+    return f"coremltools {coreml.installed('coremltools')}"

@@ -6,17 +6,15 @@ import ast
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from modellint.nn.text import NAME, custom_prelu_text
-from modellint.results.diagnostic import Applicability, Edit, Fix
-from modellint.source.project.symbols import Imported
-from modellint.source.syntax.ast_walk import walk
+from modellint.authoring import Applicability, Edit, Fix, Imported, coreml, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
-    from modellint.source.syntax.rewriter import Rewriter
+    from modellint.authoring import Call, Code
+
+
+NAME = "CustomPReLU"
 
 
 def custom_prelu(code: Code, call: Call, applicability: Applicability) -> Fix | None:
@@ -35,8 +33,8 @@ def custom_prelu(code: Code, call: Call, applicability: Applicability) -> Fix | 
     elif _mentions(rewriter.file.tree, NAME):
         return None
     else:
-        content = _imported(module) if module is not None else _written(rewriter)
-        place = _below_imports(rewriter, blanks=0 if module is not None else 2)
+        content = _imported(module) if module is not None else _written(code)
+        place = _below_imports(code, blanks=0 if module is not None else 2)
         if content is None or place is None:
             return None
         offset, after = place
@@ -51,22 +49,22 @@ def _imported(module: str) -> str:
     return f"from {module} import {NAME}\n"
 
 
-def _written(rewriter: Rewriter) -> str | None:
-    names = _torch_names(rewriter)
+def _written(code: Code) -> str | None:
+    names = _torch_names(code)
     if names is None:
         return None
     nn, torch, missing = names
-    return f"{missing}\n\n{custom_prelu_text(nn, torch)}"
+    return f"{missing}\n\n{coreml.custom_prelu_text(nn, torch)}"
 
 
 def _is_ours(binding: object, code: Code, home: str | None) -> bool:
     """Whether ``CustomPReLU`` is the class that fixes write, or the one that the setting names, whose file is ``home``."""
     match binding:
         case ast.ClassDef():
-            names = _torch_names(code.rewriter)
+            names = _torch_names(code)
             if home == code.file.path or names is None:
                 return home == code.file.path
-            (ours,) = ast.parse(custom_prelu_text(*names[:2])).body
+            (ours,) = ast.parse(coreml.custom_prelu_text(*names[:2])).body
             return ast.dump(binding) == ast.dump(ours)
         case Imported(name=name, module=module, level=level):
             if name != NAME:
@@ -77,17 +75,17 @@ def _is_ours(binding: object, code: Code, home: str | None) -> bool:
     return False
 
 
-def _torch_names(rewriter: Rewriter) -> tuple[str, str, str] | None:
+def _torch_names(code: Code) -> tuple[str, str, str] | None:
     """What ``torch.nn`` and ``torch`` are called below the imports, and the import that is missing for that."""
     found: dict[str, str] = {}
-    for node in _head(rewriter.file.tree):
+    for node in _head(code.file.tree):
         for name, dotted in _imports(node):
-            bindings = rewriter.file.names.get(name, [])
+            bindings = code.file.names.get(name, [])
             if dotted in ("torch", "torch.nn") and all(one == bindings[0] for one in bindings):
                 found.setdefault(dotted, name)
     torch, missing = found.get("torch"), ""
     if torch is None:
-        if "torch" in rewriter.file.names or _mentions(rewriter.file.tree, "torch"):
+        if "torch" in code.file.names or _mentions(code.file.tree, "torch"):
             return None
         torch, missing = "torch", "import torch\n"
     return found.get("torch.nn", f"{torch}.nn"), torch, missing
@@ -113,9 +111,9 @@ def _head(tree: ast.Module) -> list[ast.stmt]:
     )
 
 
-def _below_imports(rewriter: Rewriter, blanks: int) -> tuple[int, str] | None:
+def _below_imports(code: Code, blanks: int) -> tuple[int, str] | None:
     """Where a statement goes that stands below the imports, and what follows it to leave so many empty lines."""
-    tree = rewriter.file.tree
+    tree = code.file.tree
     head = _head(tree)
     last = max((at for at, node in enumerate(head) if _holds(node, (ast.Import, ast.ImportFrom))), default=None)
     if last is None or last + 1 == len(tree.body):
@@ -124,7 +122,7 @@ def _below_imports(rewriter: Rewriter, blanks: int) -> tuple[int, str] | None:
     following = tree.body[last + 1]
     if following.lineno <= row:
         return None
-    source = rewriter.source
+    source = code.file.source
     empty = 0
     while empty < blanks and not source.line(row + 1 + empty).strip():
         empty += 1

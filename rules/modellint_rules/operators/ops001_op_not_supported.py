@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Hint, Rule
+from modellint.authoring import Diagnostic, Hint, Rule, Severity, Trigger, coreml
 from modellint_rules.operators.apis import calls_in_forward, shown, signs_in_forward
 from modellint_rules.operators.conversions import FAST_PATH, PYTHON, coremltools
 
 if TYPE_CHECKING:
-    from modellint.data.operator_lookup import Operator
-    from modellint.live.subject import Subject
-    from modellint.settings import Destination
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
     from modellint_rules.operators.apis import Use
 
 
@@ -89,10 +85,7 @@ class OpNotSupported(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""
-        from modellint.data.operator_lookup import words_of_missing
-        from modellint.source.triggers.words import BITS
-
-        return (words_of_missing(destination.coremltools) | {BITS},)
+        return (coreml.words_of_missing(destination.coremltools) | {Trigger.BIT_OPERATOR},)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """What to write instead of it, and where it was asked for."""
@@ -108,12 +101,10 @@ class OpNotSupported(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up every call that `forward` makes."""
-        from modellint.data.operator_lookup import operator, version_shown
-
         version = code.destination.coremltools
 
-        def lacking(use: Use) -> Operator | None:
-            row = operator(use.name, version)
+        def lacking(use: Use) -> OperatorSupport | None:
+            row = coreml.operator(use.name, version)
             return row if row is not None and not (row.trace and row.exported) else None
 
         for call, rows, aside in calls_in_forward(code, lacking):
@@ -122,7 +113,7 @@ class OpNotSupported(Rule):
             yield code.finding(
                 self,
                 call.node,
-                f"`{shown(row.name)}` {_failure(row)}: coremltools {version_shown(version)} has no converter for "
+                f"`{shown(row.name)}` {_failure(row)}: coremltools {coreml.shown(version)} has no converter for "
                 f"`{row.kind}`{_supplied(row.kind)}",
                 severity=severity,
                 statement=call.statement,
@@ -130,7 +121,7 @@ class OpNotSupported(Rule):
                 operator=row.kind,
             )
         for node, sign, aside in signs_in_forward(code):
-            like = operator(sign.function, version)
+            like = coreml.operator(sign.function, version)
             if like is None or (like.converts and sign.text != "&="):
                 continue
             # A trace keeps an operator in place, whatever it is; an export does not.
@@ -138,18 +129,16 @@ class OpNotSupported(Rule):
             yield code.finding(
                 self,
                 node,
-                f"`{sign.text}` of tensors does not convert{route}: coremltools {version_shown(version)} has no converter for "
+                f"`{sign.text}` of tensors does not convert{route}: coremltools {coreml.shown(version)} has no converter for "
                 f"`aten::{sign.kind}`{_supplied(f'aten::{sign.kind}')}",
                 severity=Severity.INFO if aside else worst,
                 advice=_advice(like._replace(kind=f"aten::{sign.kind}")),
                 operator=f"aten::{sign.kind}",
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the dry run for operators without a converter."""
-        from modellint.results.verdict import blockers
-
-        for blocker, capture in blockers(subject, "missing"):
+        for blocker, capture in subject.blockers("missing"):
             if blocker.operator is None or blocker.operator == PYTHON or blocker.operator in FAST_PATH:
                 continue
             yield subject.finding(
@@ -163,7 +152,7 @@ class OpNotSupported(Rule):
             )
 
 
-def _failure(row: Operator) -> str:
+def _failure(row: OperatorSupport) -> str:
     if not row.converts:
         return "does not convert"
     if row.trace:
@@ -175,9 +164,7 @@ def _failure(row: Operator) -> str:
 
 def _supplied(operator: str) -> str:
     """What an export does about it."""
-    from modellint.data.supplied_converters import exactness
-
-    exact = exactness(operator)
+    exact = coreml.supplied_exactness(operator)
     return "" if exact is None else f"; `modellint export` supplies one ({exact})"
 
 
@@ -187,6 +174,6 @@ def _rewrite(operator: str) -> str | None:
     return advice(operator)
 
 
-def _advice(row: Operator) -> str | None:
+def _advice(row: OperatorSupport) -> str | None:
     parts = (_rewrite(row.kind), row.coming and f"{row.coming} has a converter")
     return ". ".join(part for part in parts if part) or None

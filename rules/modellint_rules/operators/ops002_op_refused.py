@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Hint, Rule
+from modellint.authoring import Diagnostic, Hint, Rule, Severity
 
 if TYPE_CHECKING:
     import ast
 
-    from modellint.live.subject import Subject
-    from modellint.results.verdict import Blocker
-    from modellint.settings import Destination
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.project.symbols import IndexedFile
+    from modellint.authoring import Blocker, Code, Destination, LiveModel
     from modellint_rules.operators.refusal import Refusal
 
 
@@ -100,11 +95,11 @@ class OpRefused(Rule):
 
         return words(destination.coremltools)
 
-    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
         """Whether one of the calls may be refused."""
         from modellint_rules.operators.refused_calls import may_be_refused
 
-        return may_be_refused(file, nodes)
+        return may_be_refused(nodes, names)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """Its uses that are refused."""
@@ -134,15 +129,11 @@ class OpRefused(Rule):
                 operator=use.kind or None,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Tell what was refused, in coremltools' words."""
-        from modellint.live.capture.outputs import parts_of
-        from modellint.live.code.call_statements import returning
-        from modellint.results.verdict import blockers
-
         run = subject.run
-        odd = run is not None and any(part.kind == "other" for part in parts_of(run.output))
-        for blocker, capture in blockers(subject, "refused", "argument", "output", "crash", "capture"):
+        odd = run is not None and any(part.kind == "other" for part in subject.outputs)
+        for blocker, capture in subject.blockers("refused", "argument", "output", "crash", "capture"):
             if blocker.refuses_slopes:
                 # OPS004 says so at the statement that makes the layer.
                 continue
@@ -153,22 +144,20 @@ class OpRefused(Rule):
             yield subject.finding(
                 self,
                 f"{_said(blocker, capture)}: {blocker.message}{_cause(subject, blocker)}",
-                at=returning(subject, lambda value: True) if is_output else blocker.place,
+                at=subject.returning(lambda value: True) if is_output else blocker.place,
                 modules=blocker.modules,
                 operator=blocker.operator,
             )
 
 
-def _cause(subject: Subject, blocker: Blocker) -> str:
+def _cause(subject: LiveModel, blocker: Blocker) -> str:
     """What PyTorch does not see, and a trace therefore takes for constants."""
     if "requires grad as a constant" not in blocker.message:
         return ""
     from torch import Tensor
 
-    from modellint_rules.registration.held_state import groups
-
     found = []
-    for group in groups(subject, *_HIDDEN):
+    for group in subject.held_attributes(*_HIDDEN):
         values = [held.value for held in group.held]
         weights = (part for one in values for part in ((one,) if isinstance(one, Tensor) else one.parameters()))
         if any(one.requires_grad for one in weights):

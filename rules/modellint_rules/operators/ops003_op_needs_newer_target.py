@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity, coreml
 from modellint_rules.operators.apis import calls_in_forward, shown
 
 if TYPE_CHECKING:
-    from modellint.data.operator_lookup import Operator
-    from modellint.live.subject import Subject
-    from modellint.settings import Destination
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
     from modellint_rules.operators.apis import Use
 
 
@@ -85,18 +81,14 @@ class OpNeedsNewerTarget(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what needs a newer system."""
-        from modellint.data.operator_lookup import words_of_newer
-
-        return (words_of_newer(destination.ios),)
+        return (coreml.words_of_newer(destination.ios),)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up every call that `forward` makes."""
-        from modellint.data.operator_lookup import operator
-
         goal = code.destination
 
-        def too_new(use: Use) -> Operator | None:
-            row = operator(use.name, goal.coremltools)
+        def too_new(use: Use) -> OperatorSupport | None:
+            row = coreml.operator(use.name, goal.coremltools)
             return row if row is not None and row.converts and row.ios > goal.ios else None
 
         for call, rows, aside in calls_in_forward(code, too_new):
@@ -111,12 +103,10 @@ class OpNeedsNewerTarget(Rule):
                 operator=row.kind,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the dry run for what a newer target would convert."""
-        from modellint.results.verdict import blockers
-
         target = subject.destination.target
-        for blocker, _ in blockers(subject, "target"):
+        for blocker, _ in subject.blockers("target"):
             yield subject.finding(
                 self,
                 f"`{blocker.operator}` converts for {_shown(blocker.detail)} and newer; the deployment target is {target}",

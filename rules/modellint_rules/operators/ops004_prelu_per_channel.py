@@ -7,23 +7,26 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import ACTIVATIONS, Tensor
-from modellint.source.engine.abstract_values import Const, Instance, Value, alternatives
-from modellint.source.engine.attribute_uses import class_functions
-from modellint.source.project.symbols import Imported
-from modellint.source.syntax.ast_walk import walk
+from modellint.authoring import (
+    Applicability,
+    Const,
+    Diagnostic,
+    Imported,
+    Instance,
+    Rule,
+    Severity,
+    Tensor,
+    Value,
+    alternatives,
+    coreml,
+    operators,
+    walk,
+)
 
 if TYPE_CHECKING:
     import torch
 
-    from modellint.live.capture.run import Call as LiveCall
-    from modellint.live.subject import Subject
-    from modellint.results.verdict import Blocker
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
-    from modellint.source.project.symbols import IndexedFile
+    from modellint.authoring import Blocker, Call, Code, LiveCall, LiveModel
 
 
 class PReLUPerChannel(Rule):
@@ -115,7 +118,7 @@ class PReLUPerChannel(Rule):
     code = "OPS004"
     name = "prelu-per-channel"
     severity = Severity.ERROR
-    needs = (frozenset({"PReLU"}),)
+    needs = ("PReLU",)
     fixable = "`CustomPReLU`"
     live_needs = "run values"
     withdraws = True
@@ -126,7 +129,7 @@ class PReLUPerChannel(Rule):
 
         for readings in code.calls:
             call = readings[0]
-            if not all(_is_per_channel(reading) for reading in readings) or not _is_named(call.node.func, code.file):
+            if not all(_is_per_channel(reading) for reading in readings) or not _is_named(code, call.node.func):
                 continue
             ranks = _rank_beside(call, code) or _rank_in_forward(call, code)
             text = code.rewriter.of(call.node)
@@ -141,10 +144,8 @@ class PReLUPerChannel(Rule):
             fix = custom_prelu(code, call, applicability)
             yield code.finding(self, call.node, message, severity=severity, fix=fix, statement=call.statement)
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every call of `prelu` for its slopes, and for the rank of its input."""
-        from modellint.live.code.attribute_binding import binding_of
-
         run = subject.run
         if run is None:
             return
@@ -169,7 +170,7 @@ class PReLUPerChannel(Rule):
                 + " only",
                 modules=[call.module],
                 advice=_ADVICE,
-                **(binding_of(subject, call.module).keywords() if is_layer else {"at": call.place}),
+                **(subject.binding(call.module).keywords() if is_layer else {"at": call.place}),
             )
         for blocker in refused or ():
             # A call that the run did not come to, or that goes past torch's functions.
@@ -189,19 +190,14 @@ _FUNCTIONS = frozenset({"torch.nn.functional.prelu", "torch.prelu", "torch.Tenso
 
 def _accepted() -> tuple[str, frozenset[int]]:
     """The installed coremltools, or else the newest that is known, and the ranks at which it takes slopes that differ."""
-    from modellint.data.operator_lookup import RELEASED
-    from modellint.destinations.coreml import installed_versions as installed
-
-    version = installed.version("coremltools") or RELEASED[-1]
+    version = coreml.installed("coremltools") or coreml.shown(None)
     # Ranks 2 and 3 came after 9.0.
-    return version, frozenset({4} if installed.release(version) <= (9,) else {2, 3, 4})
+    return version, frozenset({4} if coreml.release(version) <= (9,) else {2, 3, 4})
 
 
-def _refused(subject: Subject) -> tuple[Blocker, ...] | None:
+def _refused(subject: LiveModel) -> tuple[Blocker, ...] | None:
     """Where the route that counts refuses slopes; None where no route has been tried as far as there."""
-    from modellint.results.verdict import choose
-
-    verdict = choose(subject.verdicts, subject.destination.frontend)
+    verdict = subject.verdict
     if verdict is None or verdict.convertible is None:
         return None
     found = tuple(one for one in verdict.blockers if one.refuses_slopes)
@@ -216,7 +212,7 @@ def _differ(slopes: torch.Tensor | None, call: LiveCall, refused: Iterable[Block
     return any(one.place == call.place for one in refused)
 
 
-def _layers_at(subject: Subject, path: str) -> tuple[str, ...]:
+def _layers_at(subject: LiveModel, path: str) -> tuple[str, ...]:
     """All paths of the `nn.PReLU` that is registered at one; none for anything else."""
     from torch import nn
 
@@ -225,7 +221,7 @@ def _layers_at(subject: Subject, path: str) -> tuple[str, ...]:
 
 _PRELU = frozenset({"torch.nn.PReLU", "torch.nn.modules.PReLU", "torch.nn.modules.activation.PReLU"})
 _RANKED = r"(?:Lazy)?(Conv|ConvTranspose|BatchNorm|InstanceNorm|(?:Adaptive)?(?:Max|Avg)Pool|LPPool|MaxUnpool)([123])d"
-_KEEPING: frozenset[str] = ACTIVATIONS | {
+_KEEPING: frozenset[str] = operators.activations | {
     "Identity",
     "Dropout",
     "AlphaDropout",
@@ -247,10 +243,10 @@ def _is_per_channel(call: Call) -> bool:
     )
 
 
-def _is_named(function: ast.expr, file: IndexedFile) -> bool:
+def _is_named(code: Code, function: ast.expr) -> bool:
     """Whether an expression says `PReLU`, not a name that stands for it."""
     if isinstance(function, ast.Name):
-        bound = file.names.get(function.id)
+        bound = code.file.names.get(function.id)
         if bound is None:
             return function.id == "PReLU"
         return all(isinstance(one, Imported) and one.name == "PReLU" for one in bound)
@@ -357,8 +353,7 @@ def _called(node: ast.Call) -> str:
 
 def _rank_in_forward(call: Call, code: Code) -> frozenset[int] | None:
     """The ranks of everything that the layer is called with; None if not all are known, or others may call it too."""
-    own = {function for ref in code.lineage if ref.file is code.file for function in class_functions(ref.node)}
-    if call.function not in own:
+    if call.function not in code.own_functions:
         return None
     found: set[int] = set()
     for readings in code.calls:

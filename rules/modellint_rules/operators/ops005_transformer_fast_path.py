@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 from modellint_rules.operators.conversions import FAST_PATH
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 
 class TransformerFastPath(Rule):
@@ -80,11 +79,9 @@ class TransformerFastPath(Rule):
     severity = Severity.ERROR
     live_needs = "conversion"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look for the two kernels."""
-        from modellint.results.verdict import blockers
-
-        for blocker, capture in blockers(subject, "missing"):
+        for blocker, capture in subject.blockers("missing"):
             if blocker.operator in FAST_PATH:
                 yield subject.finding(
                     self,

@@ -6,18 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Const, Value, alternatives
-from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, Tensor, Value, alternatives
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Call
-    from modellint.live.subject import Subject
-    from modellint.source.engine import recorded_operations as records
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Call, Code, LiveCall, LiveModel
 
 
 class ArgmaxFlattened(Rule):
@@ -76,23 +68,23 @@ class ArgmaxFlattened(Rule):
     severity = Severity.ERROR
     silent = ("trace", "export")
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({"argmax", "argmin"}))
+    needs = ("forward", frozenset({"argmax", "argmin"}))
     only_modules = True
     only_forward = True
     fixable = "`.reshape(-1)`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every `argmax` that `forward` runs for its dimension."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         for readings in code.calls:
             call = readings[0]
             function = call.function
             if call.name not in _NAMES or function is None or function not in code.in_forward:
                 continue
-            if not all(map(_flattens, readings)) or ends_in_python(call.node, function):
+            if not all(map(_flattens, readings)) or code.ends_in_python(call.node, function):
                 continue
-            if only_for_a_loss(call.node, function):
+            if code.is_for_loss_only(call.node, function):
                 continue
             name = call.method
             yield code.finding(
@@ -105,9 +97,10 @@ class ArgmaxFlattened(Rule):
                 operator=f"aten::{name}",
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every `argmax` for its dimension."""
-        for call in () if subject.run is None else subject.run.calls:
+        run = subject.run
+        for call in () if run is None else run.calls:
             name = call.name.rpartition(".")[2]
             if call.name in _NAMES and _is_over_all(call):
                 yield subject.finding(
@@ -123,13 +116,13 @@ class ArgmaxFlattened(Rule):
 _NAMES = frozenset(f"torch.{owner}{name}" for owner in ("", "Tensor.") for name in ("argmax", "argmin"))
 
 
-def _is_over_all(call: Call) -> bool:
+def _is_over_all(call: LiveCall) -> bool:
     given = call.arguments[0] if call.arguments else call.keywords.get("input")
     dim = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("dim")
     return dim is None and getattr(given, "rank", 0) > 1
 
 
-def _flattens(call: records.Call) -> bool:
+def _flattens(call: Call) -> bool:
     at = 0 if call.receiver is not None else 1
     if call.training or not call.exported or call.building or call.arguments.spread or None in call.arguments.keywords:
         return False
@@ -154,7 +147,7 @@ _OF_MATRICES = frozenset({"linear", "softmax", "log_softmax", "matmul", "bmm"})
 """Operators whose results have as many dimensions as what they are given."""
 
 
-def _fix(code: Code, call: records.Call) -> Fix | None:
+def _fix(code: Code, call: Call) -> Fix | None:
     node = call.node
     if "keepdim" in call.arguments.keywords or len(node.args) > (1 if call.receiver is not None else 2):
         return None

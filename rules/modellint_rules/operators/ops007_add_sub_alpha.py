@@ -6,18 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import number_of
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, alternatives
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Call
-    from modellint.live.subject import Subject
-    from modellint.source.engine import recorded_operations as records
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Call, Code, LiveCall, LiveModel
 
 
 class AddSubAlpha(Rule):
@@ -77,14 +69,14 @@ class AddSubAlpha(Rule):
     silent = ("export",)
     supersedes = ("OPS001", "OPS002")
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({"alpha"}))
+    needs = ("forward", "alpha")
     only_modules = True
     only_forward = True
     fixable = "`x + a * y`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every addition and subtraction that `forward` runs for its factor."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         for readings in code.calls:
             call = readings[0]
@@ -92,9 +84,9 @@ class AddSubAlpha(Rule):
             function = call.function
             if rewrite is None or function is None or function not in code.in_forward:
                 continue
-            if not all(map(_scales, readings)) or ends_in_python(call.node, function):
+            if not all(map(_scales, readings)) or code.ends_in_python(call.node, function):
                 continue
-            if not only_for_a_loss(call.node, function):
+            if not code.is_for_loss_only(call.node, function):
                 yield code.finding(
                     self,
                     call.node,
@@ -105,9 +97,10 @@ class AddSubAlpha(Rule):
                     operator=f"aten::{call.method}",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every addition and subtraction for its factor."""
-        for call in () if subject.run is None else subject.run.calls:
+        run = subject.run
+        for call in () if run is None else run.calls:
             name = call.name.rpartition(".")[2]
             rewrite = _REWRITES.get(name.removesuffix("_"))
             if rewrite is not None and call.name in (f"torch.{name}", f"torch.Tensor.{name}") and _alpha(call) != 1:
@@ -130,20 +123,20 @@ _REWRITES = {
 }
 
 
-def _alpha(call: Call) -> Any:
+def _alpha(call: LiveCall) -> Any:
     # `torch.add(x, alpha, y)` is an old form of it.
     return call.arguments[1] if len(call.arguments) == 3 else call.keywords.get("alpha", 1)
 
 
-def _scales(call: records.Call) -> bool:
+def _scales(call: Call) -> bool:
     if call.training or not call.exported or call.building or not call.name.startswith("torch."):
         return False
     alpha = call.arguments.keywords.get("alpha")
-    numbers = [number_of(part) for part in alternatives(alpha)] if alpha is not None else []
+    numbers = [part.number for part in alternatives(alpha)] if alpha is not None else []
     return bool(numbers) and None not in numbers and 1 not in numbers
 
 
-def _fix(code: Code, call: records.Call) -> Fix | None:
+def _fix(code: Code, call: Call) -> Fix | None:
     """The sum, where both of its sides are plain expressions."""
     node = call.node
     operands = list(node.args)

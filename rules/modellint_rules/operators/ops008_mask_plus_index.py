@@ -7,18 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Container, Value, alternatives
-from modellint.source.triggers.patterns import MIXED
-from modellint_rules.mutation.memory import is_mask, is_tensor
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Container, Diagnostic, Rule, Severity, Tensor, Trigger, Value, alternatives, is_mask
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Operator
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel, Operator
 
 
 class MaskPlusIndex(Rule):
@@ -77,13 +69,13 @@ class MaskPlusIndex(Rule):
     severity = Severity.ERROR
     silent = ("trace", "export")
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({MIXED}))
+    needs = ("forward", Trigger.SEVERAL_INDICES)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask everything that `forward` indexes for the types of its indices."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         for readings in code.operations:
             node, function = readings[0].node, readings[0].function
@@ -99,9 +91,10 @@ class MaskPlusIndex(Rule):
                     operator="aten::index",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask everything that is indexed for the types of its indices."""
-        for operator in () if subject.run is None else subject.run.operators:
+        run = subject.run
+        for operator in () if run is None else run.operators:
             if operator.name == "aten::index" and _is_mixed(operator):
                 yield subject.finding(
                     self,
@@ -138,7 +131,7 @@ def _is_mask(value: Value) -> bool:
 
 def _is_given(value: Value) -> bool:
     """Whether it is a tensor, or what the caller has to give."""
-    return is_tensor(value) or (isinstance(value, Tensor) and value.origin == "argument")
+    return value.is_tensor or (isinstance(value, Tensor) and value.origin == "argument")
 
 
 def _is_indices(value: Value) -> bool:

@@ -7,19 +7,22 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import ClassValue, Method, alternatives
-from modellint.source.engine.def_use import only_for_a_loss
-from modellint.source.project.symbols import ClassRef, External, dotted_name
-from modellint.source.syntax.ast_walk import of_kind
+from modellint.authoring import (
+    ClassRef,
+    ClassValue,
+    Diagnostic,
+    External,
+    Method,
+    Rule,
+    Severity,
+    alternatives,
+    dotted_name,
+    of_kind,
+)
 from modellint_rules.operators.conversions import PYTHON
-from modellint_rules.training_only import is_for_training
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class AutogradFunction(Rule):
@@ -90,14 +93,14 @@ class AutogradFunction(Rule):
     name = "autograd-function"
     severity = Severity.ERROR
     live_needs = "conversion"
-    needs = (frozenset({"forward"}), frozenset({"apply"}))
+    needs = ("forward", "apply")
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every `apply` that `forward` runs what it is of."""
         route = code.destination.frontend
-        if route == "export" or is_for_training(code) or re.search(_ELSEWHERE, code.name or ""):
+        if route == "export" or code.is_never_exported or re.search(_ELSEWHERE, code.name or ""):
             return
         for readings in code.calls:
             call = readings[0]
@@ -108,7 +111,7 @@ class AutogradFunction(Rule):
                 continue
             names = {_function_of(code, one) for one in readings}
             name = names.pop() if len(names) == 1 else None
-            if name is not None and not only_for_a_loss(call.node, call.function):
+            if name is not None and not code.is_for_loss_only(call.node, call.function):
                 yield code.finding(
                     self,
                     call.node,
@@ -119,11 +122,9 @@ class AutogradFunction(Rule):
                     operator=PYTHON,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look for calls of Python."""
-        from modellint.results.verdict import blockers
-
-        for blocker, capture in blockers(subject, "missing"):
+        for blocker, capture in subject.blockers("missing"):
             if blocker.operator == PYTHON:
                 yield subject.finding(
                     self,

@@ -7,17 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
-from modellint.source.syntax.ast_walk import called_name, parents_in, walk
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Diagnostic, Rule, Severity, called_name, parents_in, walk
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Operator, Run
-    from modellint.live.subject import Subject
-    from modellint.source.engine import recorded_operations as records
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Call, Code, LiveModel, Operator, Run
 
 
 _RANDOM = frozenset(
@@ -111,13 +104,13 @@ class RandomOp(Rule):
     name = "random-op"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), _WORDS)
+    needs = ("forward", _WORDS)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call that `forward` runs, whatever flags are set, whether it draws numbers."""
-        if is_for_training(code) or any(re.search(_ON_PURPOSE, ref.node.name) for ref in code.lineage):
+        if code.is_never_exported or any(re.search(_ON_PURPOSE, ref.node.name) for ref in code.lineage):
             return
         if re.search(_ASIDE, code.file.path) or _gives_loss(code):
             return
@@ -126,7 +119,11 @@ class RandomOp(Rule):
             function = call.function
             if function is None or function not in code.in_forward or not all(map(_draws, readings)):
                 continue
-            if not _is_kept(call) or ends_in_python(call.node, function) or only_for_a_loss(call.node, function):
+            if (
+                not _is_kept(call)
+                or code.ends_in_python(call.node, function)
+                or code.is_for_loss_only(call.node, function)
+            ):
                 continue
             decided = any(one.switched for one in readings) or any(True for _ in code.conditions(call.node, function))
             decided = decided or _may_leave(call)
@@ -144,7 +141,7 @@ class RandomOp(Rule):
                 operator=f"aten::{call.method}",
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every operator whether it is random, and follow what it draws to the outputs."""
         run = subject.run
         if run is None:
@@ -165,7 +162,7 @@ class RandomOp(Rule):
 
 
 def _is_used(operator: Operator, run: Run) -> bool:
-    from modellint.live.capture.provenance import Reach, facts_in
+    from modellint.authoring import Reach, facts_in
 
     tensors = {fact.tensor for fact in operator.outputs}
     storages = {fact.storage for fact in operator.outputs}
@@ -173,7 +170,7 @@ def _is_used(operator: Operator, run: Run) -> bool:
     return any(fact in reach or fact.tensor in tensors or fact.storage in storages for fact in facts_in(run.output))
 
 
-def _draws(call: records.Call) -> bool:
+def _draws(call: Call) -> bool:
     if call.training or not call.exported or call.building:
         return False
     if call.name.startswith("torch.Tensor."):
@@ -181,14 +178,14 @@ def _draws(call: records.Call) -> bool:
     return call.name in (f"torch.{call.method}", f"random.{call.method}") and call.method in _RANDOM
 
 
-def _is_kept(call: records.Call) -> bool:
+def _is_kept(call: Call) -> bool:
     """Whether what is drawn is bound, returned or computed with, and not only left behind in a tensor that is thrown away."""
     parent = parents_in(call.function).get(call.node) if call.function is not None else None
     default = isinstance(parent, ast.Call) and called_name(parent) in ("default", "ifnone", "coalesce")
     return not isinstance(call.statement, ast.Expr) and not default
 
 
-def _may_leave(call: records.Call) -> bool:
+def _may_leave(call: Call) -> bool:
     """Whether the function may be left before the call: `if p == 0: return x`."""
     body = getattr(call.function, "body", ())
     return any(

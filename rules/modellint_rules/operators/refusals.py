@@ -5,7 +5,7 @@ Tests convert every example.
 
 from __future__ import annotations
 
-from modellint.source.triggers.words import VIEW_AS
+from modellint.authoring import Trigger
 from modellint_rules.operators.refusal import (
     Literal,
     Refusal,
@@ -585,7 +585,7 @@ REFUSALS = (
         trace=False,
         export=False,
         example=("2x4", "x.view(torch.int32).float()", ""),
-        words=frozenset({VIEW_AS}),
+        words=frozenset({Trigger.VIEW_AS_DTYPE}),
     ),
     Refusal(
         ("torch.Tensor.bfloat16",),

@@ -7,11 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from modellint.data.coreml_operators import VERSIONS
-from modellint.data.operator_lookup import table_version
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Const, Named, Value, alternatives
-from modellint.source.project.symbols import External
+from modellint.authoring import Const, Tensor, Value, alternatives, coreml
 from modellint_rules.operators.refusal import ABSENT, Literal, Refusal
 from modellint_rules.operators.refusals import REFUSALS
 
@@ -21,9 +17,8 @@ if TYPE_CHECKING:
 
 def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:
     """Why coremltools refuses a use for the iOS of a year, where it certainly does."""
-    at = table_version(version)
-    for one in _by_name().get(_public(use.name), ()):
-        lifted = (one.lifted is not None and at >= VERSIONS.index(one.lifted)) or (
+    for one in _by_name().get(coreml.public_name(use.name), ()):
+        lifted = (one.lifted is not None and coreml.is_at_least(version, one.lifted)) or (
             one.ios is not None and ios >= one.ios
         )
         if not lifted and _holds(one, use):
@@ -57,12 +52,6 @@ def _by_name() -> dict[str, tuple[Refusal, ...]]:
     return found
 
 
-def _public(name: str) -> str:
-    from modellint.data.operator_lookup import public_name
-
-    return public_name(name)
-
-
 def _holds(one: Refusal, use: Use) -> bool:
     arguments = use.arguments
     if arguments.spread or None in arguments.keywords or (one.of_input and not _hangs_on_input(use)):
@@ -91,10 +80,7 @@ def _hangs_on_input(use: Use) -> bool:
 
 def _name(value: Value) -> object:
     """The name of torch's that an argument is."""
-    match value:
-        case Named(symbol=External(name=name)):
-            return name
-    return ABSENT
+    return ABSENT if value.external_name is None else value.external_name
 
 
 def _tensor(value: Value) -> object:

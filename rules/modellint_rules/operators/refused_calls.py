@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
-from modellint.source.syntax.ast_walk import called_name, mentioned_in, of_kind
+from modellint.authoring import called_name, mentioned_in, of_kind
 from modellint_rules.operators.refusal import ABSENT, Literal, Refusal
 from modellint_rules.operators.refusals import REFUSALS
 
-if TYPE_CHECKING:
-    from modellint.source.project.symbols import IndexedFile
 
-
-def may_be_refused(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+def may_be_refused(nodes: Sequence[ast.stmt], bound: Mapping[str, Sequence[object]]) -> bool:
     """Whether a call spells out what is refused, or a function is named that is refused without."""
     known, anyhow = _by_name(), _anyhow()
     for node in nodes:
@@ -24,7 +20,7 @@ def may_be_refused(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
         for call in of_kind(node, ast.Call):
             if any(word.arg is None for word in call.keywords):
                 continue
-            names = [name for name in _names(file, called_name(call)) if name in known]
+            names = [name for name in _names(bound, called_name(call)) if name in known]
             if not anyhow.isdisjoint(names) or any(_holds(one, call) for name in names for one in known[name]):
                 return True
             if not names and call.keywords and _is_of_unknown_name(call) and any(map(_is_refused_alone, call.keywords)):
@@ -32,10 +28,10 @@ def may_be_refused(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
     return False
 
 
-def _names(file: IndexedFile, name: str) -> Iterator[str]:
+def _names(bound: Mapping[str, Sequence[object]], name: str) -> Iterator[str]:
     """A name, and those of what the file imports or binds under it."""
     yield name
-    for binding in file.names.get(name, ()):
+    for binding in bound.get(name, ()):
         yield str(getattr(binding, "name", None) or getattr(binding, "attr", ""))
 
 

@@ -7,14 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.results.diagnostic import Severity
+from modellint.authoring import Severity
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.checkpoint_comparison import Comparison, Renaming, Shape
-    from modellint.live.subject import Subject
-    from modellint.live.unregistered_state import Held
+    from modellint.authoring import Comparison, Held, LiveModel, Renaming, Shape
 
 _MANY = 10
 """From so many places without a known cause on they are told together."""
@@ -45,11 +43,9 @@ class _Part(NamedTuple):
     severity: Severity = Severity.ERROR
 
 
-def mismatches(subject: Subject) -> Iterator[Mismatch]:
+def mismatches(subject: LiveModel) -> Iterator[Mismatch]:
     """Everything that keeps the subject's checkpoint from being loaded, most of it by attribute."""
-    from modellint.live.checkpoint_comparison import compare
-
-    found = compare(subject)
+    found = subject.checkpoint_comparison
     if found is None:
         return
     for renaming in found.renamings:
@@ -124,7 +120,7 @@ def _shape(shape: Shape | None) -> str:
 class _Keys:
     """The keys that differ, and the attributes that they come from."""
 
-    def __init__(self, subject: Subject, found: Comparison) -> None:
+    def __init__(self, subject: LiveModel, found: Comparison) -> None:
         self.subject = subject
         self.found = found
         self.modules = dict(subject.model.named_modules(remove_duplicate=False))
@@ -132,7 +128,7 @@ class _Keys:
         self.unexpected = dict.fromkeys(found.unexpected)
         self._hidden = {
             _joined(path, one.attribute): one
-            for held in subject.hidden
+            for held in subject.unregistered_state
             for one in (held, *held.others)
             for path in one.paths
         }
@@ -220,11 +216,9 @@ class _Keys:
         return around[-1]
 
     def _is_own(self, cls: type[nn.Module]) -> bool:
-        from modellint.live.code.class_source import place_of_class
-
         if cls not in self._own:
-            place = place_of_class(cls)
-            self._own[cls] = place is not None and self.subject.project.owns(place.path)
+            place = self.subject.place_of(cls)
+            self._own[cls] = place is not None and self.subject.owns(place)
         return self._own[cls]
 
     @staticmethod

@@ -7,13 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from modellint.results.diagnostic import Applicability, Edit, Fix
-from modellint.source.engine.abstract_values import Instance
-from modellint.source.syntax.ast_walk import of_kind, once, walk
+from modellint.authoring import Applicability, Edit, Fix, Instance, of_kind, once, operators, walk
 
 if TYPE_CHECKING:
-    from modellint.source.engine.abstract_values import Value
-    from modellint.source.engine.class_facts import Attribute, Hidden, ModuleClass
+    from modellint.authoring import Attribute, Hidden, ModuleClass, Value
 
 LIST_METHODS = frozenset({"index", "count", "remove", "copy", "clear", "reverse", "sort"})
 """Methods of a list that ``nn.ModuleList`` lacks."""
@@ -189,17 +186,16 @@ def _through_self(statement: ast.stmt) -> bool:
 
 def _keys_are_accepted(hidden: Hidden, container: str) -> bool:
     """Whether every key of a dict is sure to be a string that ``nn.<container>`` takes."""
-    from modellint.data.torch_names import MODULE_DICT_ATTRIBUTES, PARAMETER_DICT_ATTRIBUTES
-    from modellint.source.engine.abstract_values import alternatives
+    from modellint.authoring import alternatives
 
-    refused = MODULE_DICT_ATTRIBUTES if container == "ModuleDict" else PARAMETER_DICT_ATTRIBUTES
+    refused = operators.attributes_of(container)
     if hidden.nested or not hidden.container.keys:
         return False
     return all(_is_accepted(part, refused) for key in hidden.container.keys for part in alternatives(key))
 
 
 def _is_accepted(key: Value, refused: frozenset[str]) -> bool:
-    from modellint.source.engine.abstract_values import Const, Text
+    from modellint.authoring import Const, Text
 
     match key:
         case Text(plain=True):

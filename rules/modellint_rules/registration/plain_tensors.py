@@ -6,14 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.source.domains.device_mixing import meets_tensors
-from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
-from modellint.source.syntax.ast_walk import given_to, mentioned_in, of_kind, once, walk
+from modellint.authoring import Const, Container, Value, alternatives, meets_tensors, mentioned_in, of_kind, once, walk
 
 if TYPE_CHECKING:
-    from modellint.source.domains.tensors import Tensor
-    from modellint.source.engine.class_state import Binding
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Binding, Code, Tensor
 
 MOVES = frozenset({"to", "cuda", "cpu", "float", "half", "double", "type", "type_as", "bfloat16", "contiguous"})
 """Methods that move or cast a tensor and make no new content."""
@@ -88,7 +84,7 @@ def _plain(code: Code, values: list[Value] | tuple[Value, ...]) -> tuple[tuple[T
 
 def is_plain_tensor(code: Code, value: Value) -> bool:
     """Whether a value certainly is a tensor that is neither a parameter nor a buffer nor a view of one."""
-    from modellint.source.domains.tensors import Tensor
+    from modellint.authoring import Tensor
 
     if not isinstance(value, Tensor) or not value.certain or code.has_escaped(value):
         return False
@@ -149,7 +145,11 @@ def _changed(cls: ast.ClassDef) -> frozenset[str]:
                 found.add(name)
             # What is called on one attribute is no matter of the others that it is given.
             if _called(call) not in _READING_CALLS:
-                found.update(other for other in map(_attribute, given_to(call)) if other != name)
+                found.update(
+                    other
+                    for other in map(_attribute, [*call.args, *(keyword.value for keyword in call.keywords)])
+                    if other != name
+                )
     return frozenset(name for name in found if name is not None)
 
 
@@ -195,7 +195,7 @@ def _initialising(cls: ast.ClassDef) -> list[tuple[int, int, int]]:
 
 def later_values_are_tensors(code: Code, name: str) -> bool:
     """Whether every assignment to the attribute gives it what a buffer takes."""
-    from modellint.source.domains.tensors import Tensor
+    from modellint.authoring import Tensor
 
     values = [part for b in code.bindings_of(name) for part in alternatives(b.value)]
     return all((isinstance(v, Tensor) and v.certain) or (isinstance(v, Const) and v.value is None) for v in values)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Feature, Rule
+from modellint.authoring import Diagnostic, Feature, Rule, Severity
 from modellint_rules.registration.containers import LIST_METHODS, hiding, unseen_by, wrapped
 from modellint_rules.registration.held_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.class_facts import ModuleClass
+    from modellint.authoring import LiveModel, ModuleClass
 
 
 class ModuleInList(Rule):
@@ -104,7 +102,7 @@ class ModuleInList(Rule):
                 fix=wrapped(cls, attribute, "module", "ModuleList", LIST_METHODS),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at what attributes hold by position."""
         for group, is_harmless in modules_in(subject, keyed=False):
             yield hidden_finding(subject, self, group, "modules", is_harmless=is_harmless)

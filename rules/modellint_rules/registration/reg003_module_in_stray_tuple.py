@@ -6,13 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Feature, Rule
+from modellint.authoring import Diagnostic, Feature, Fix, Rule, Severity
 from modellint_rules.registration.held_state import modules_in
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.class_facts import Hidden, ModuleClass
+    from modellint.authoring import Hidden, LiveModel, ModuleClass
 
 
 class ModuleInStrayTuple(Rule):
@@ -97,14 +95,12 @@ class ModuleInStrayTuple(Rule):
         comma = cls.rewriter.comma_behind(node.elts[0], node)
         return Fix("Drop the trailing comma; adds `state_dict` keys", (comma,)) if comma is not None else None
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the tuples of one module that the class calls."""
-        from modellint.live.code.attribute_usage import reading_of
-
         for group, _ in modules_in(subject, keyed=False):
             if type(group.value) is not tuple or len(group.value) != 1:
                 continue
-            uses = reading_of(type(group.owner)).everything
+            uses = group.usage.everything
             if group.attribute in uses.called and group.attribute not in uses.indexed | uses.otherwise:
                 yield subject.finding(
                     self,

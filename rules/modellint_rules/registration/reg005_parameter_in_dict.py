@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Feature, Rule
+from modellint.authoring import Diagnostic, Feature, Rule, Severity
 from modellint_rules.registration.containers import hiding, wrapped
-from modellint_rules.registration.held_state import groups, hidden_finding
+from modellint_rules.registration.held_state import hidden_finding
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.class_facts import ModuleClass
+    from modellint.authoring import LiveModel, ModuleClass
 
 
 class ParameterInDict(Rule):
@@ -88,8 +86,8 @@ class ParameterInDict(Rule):
                 fix=wrapped(cls, attribute, "parameter", "ParameterDict", frozenset()),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at what attributes hold by name."""
-        for group in groups(subject, "parameter"):
+        for group in subject.held_attributes("parameter"):
             if group.is_keyed:
                 yield hidden_finding(subject, self, group, "parameters")

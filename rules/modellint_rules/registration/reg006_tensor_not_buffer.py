@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.triggers.patterns import MAKES
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger
 from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import (
     bound_once,
@@ -18,8 +16,7 @@ from modellint_rules.registration.plain_tensors import (
 )
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel
     from modellint_rules.registration.plain_tensors import Kept
 
 _MAKERS = (
@@ -94,7 +91,7 @@ class TensorNotBuffer(Rule):
     name = "tensor-not-buffer"
     severity = Severity.WARNING
     withdraws = True
-    needs = (TENSOR_WORDS, frozenset({MAKES}))
+    needs = (TENSOR_WORDS, Trigger.MAKES_TENSORS)
     only_modules = True
     fixable = "`register_buffer`"
     twin = "register_buffer"
@@ -114,7 +111,7 @@ class TensorNotBuffer(Rule):
                 fix=_fix(code, kept),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the plain tensors that forward is seen to read."""
         for group, tensors in tensors_in(subject):
             if not any(tensor.requires_grad for tensor in tensors):

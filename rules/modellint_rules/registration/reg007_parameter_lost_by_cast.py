@@ -6,16 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Const, alternatives
-from modellint.source.project.external_names import PARAMETER_CLASSES
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.patterns import CASTS
+from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, Trigger, alternatives, operators, walk
 
 if TYPE_CHECKING:
-    from modellint.source.engine.class_state import Binding
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Binding, Code
 
 _CASTS = frozenset({"to", "cuda", "cpu", "half", "float", "double", "bfloat16", "type", "type_as", "xpu"})
 _INTEGERS = frozenset({"long", "int", "short", "bool", "byte", "char"})
@@ -85,7 +79,7 @@ class ParameterLostByCast(Rule):
     name = "parameter-lost-by-cast"
     severity = Severity.WARNING
     fixable = "move the cast inside"
-    needs = (frozenset({"Parameter"}), frozenset({CASTS}))
+    needs = ("Parameter", Trigger.CASTS_PARAMETER)
     supersedes = ("REG006", "REG015")
     only_modules = True
 
@@ -164,7 +158,7 @@ def _lost(code: Code, expression: ast.expr) -> ast.Call | None:
 
 def _is_parameter(code: Code, node: ast.expr) -> bool:
     readings = code.flow.calls.get(node, ())
-    return bool(readings) and all(reading.name in PARAMETER_CLASSES for reading in readings)
+    return bool(readings) and all(reading.name in operators.parameter_classes for reading in readings)
 
 
 def _fix(code: Code, binding: Binding, expression: ast.expr, made: ast.Call) -> Fix | None:

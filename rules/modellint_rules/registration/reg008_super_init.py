@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Edit, Fix, Severity
-from modellint.rule import Feature, Rule
+from modellint.authoring import Diagnostic, Edit, Feature, Fix, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.source.engine.class_facts import ModuleClass
+    from modellint.authoring import ModuleClass
 
 
 class SuperInit(Rule):

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Container, Instance, SelfValue, Value, alternatives, leaves
-from modellint_rules.registration.held_state import groups
+from modellint.authoring import Container, Diagnostic, Instance, Rule, Severity, Value, alternatives
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel
 
 _MOVING = ("_apply", "to", "cuda", "cpu", "half", "float", "__getattr__")
 
@@ -90,7 +86,7 @@ class StaleBufferAlias(Rule):
                 continue
             if registered is None:
                 registered = _registered(code)
-            held = [part for box in boxes for part in leaves(box)]
+            held = [part for box in boxes for part in box.leaves()]
             binding = next((b for b in bindings if b.file is code.file and b.form in ("assign", "annotated")), None)
             if binding is None or not held or not all(_is_buffer(part, registered) for part in held):
                 continue
@@ -103,14 +99,12 @@ class StaleBufferAlias(Rule):
                 attribute=name,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the containers of registered buffers that forward reads."""
-        from modellint.live.code.attribute_usage import reading_of
-
-        for group in groups(subject, "alias"):
+        for group in subject.held_attributes("alias"):
             if not group.is_plain or not group.kind or any(map(_has_own(type(group.owner)), _MOVING)):
                 continue
-            if group.attribute in reading_of(type(group.owner)).forward.reads:
+            if group.attribute in group.usage.forward.reads:
                 yield subject.finding(
                     self,
                     f"`self.{group.attribute}` holds registered buffers, and goes on holding the old ones after `.to()` or `.half()`",
@@ -141,7 +135,7 @@ def _registered(code: Code) -> set[int]:
         id(part)
         for readings in code.calls
         for reading in readings
-        if reading.method == "register_buffer" and isinstance(reading.receiver, SelfValue)
+        if reading.method == "register_buffer" and reading.is_of_self
         for value in reading.arguments.everything()[1:]
         for part in alternatives(value)
         if isinstance(part, Instance)

@@ -6,19 +6,25 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Const, Container, Instance, Value, alternatives, leaves
-from modellint.source.project.symbols import ClassRef, External, dotted_name
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.patterns import BUILDS
-from modellint.source.triggers.patterns.construction import may_build
+from modellint.authoring import (
+    ClassRef,
+    Const,
+    Container,
+    Diagnostic,
+    External,
+    Instance,
+    Rule,
+    Severity,
+    Trigger,
+    Value,
+    alternatives,
+    dotted_name,
+    operators,
+    walk,
+)
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
-    from modellint.source.project.index import Project
+    from modellint.authoring import Call, Code, LiveModel
 
 _STATEFUL = (
     "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag PReLU "
@@ -110,7 +116,7 @@ class ModuleBuiltInForward(Rule):
     supersedes = ("OPS001",)
     withdraws = True
     live_needs = "run"
-    needs = (frozenset({BUILDS}),)
+    needs = (Trigger.BUILDS_MODULE,)
     only_modules = True
     only_forward = True
 
@@ -142,7 +148,7 @@ class ModuleBuiltInForward(Rule):
                         statement=build.statement,
                     )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the modules that the run built, called and let go."""
         run = subject.run
         for call in run.modules if run is not None else ():
@@ -171,21 +177,21 @@ def _built(code: Code, module: Value, kept: set[int]) -> Call | None:
     build = builds[0]
     func = build.node.func
     spelled = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    if build.function not in code.in_forward or not may_build(spelled):
+    if build.function not in code.in_forward or not operators.may_have_state(spelled):
         return None
     if _is_used_otherwise(build):
         return None
     if module.name in ("torch.nn.Sequential", "torch.nn.ModuleList"):
-        inner = [_built(code, part, kept) for held in module.held for part in leaves(held)]
+        inner = [_built(code, part, kept) for held in module.held for part in held.leaves()]
         return build if any(inner) else None
     if isinstance(module.callee, ClassRef):
         if any(
             isinstance(part, Instance) and part.kind != "module"
             for value in build.arguments.everything()
-            for part in leaves(value)
+            for part in value.leaves()
         ):
             return None
-        return build if _makes_parameters(code.project, module.callee, 0) else None
+        return build if _makes_parameters(code, module.callee, 0) else None
     if build.name != module.name:
         return None
     return build if _has_state(module.name, build) else None
@@ -257,29 +263,29 @@ def _moved(node: ast.expr) -> ast.expr:
     return node
 
 
-def _makes_parameters(project: Project, ref: ClassRef, depth: int) -> bool:
+def _makes_parameters(code: Code, ref: ClassRef, depth: int) -> bool:
     """Whether a class of the project gives each of its objects parameters that start anew."""
     found = False
-    for one in project.lineage(ref):
+    for one in code.project.lineage(ref):
         for node in walk(one.node):
             match node:
                 case ast.Attribute(attr=word) | ast.Name(id=word) | ast.keyword(arg=word) if word in _GIVEN_WEIGHTS:
                     return False
                 case ast.Call(func=func) if not found:
-                    found = _is_stateful(project, one, func, depth)
+                    found = _is_stateful(code, one, func, depth)
                 case _:
                     pass
     return found
 
 
-def _is_stateful(project: Project, ref: ClassRef, func: ast.expr, depth: int) -> bool:
+def _is_stateful(code: Code, ref: ClassRef, func: ast.expr, depth: int) -> bool:
     dotted = dotted_name(func)
-    symbol = project.resolve(ref.file, dotted, ref.within) if dotted is not None else None
+    symbol = code.project.resolve(ref.file, dotted, ref.within) if dotted is not None else None
     match symbol:
         case External(name="torch.nn.Parameter" | "torch.nn.parameter.Parameter"):
             return True
         case External(name=name) if name.startswith("torch.nn."):
             return name.rpartition(".")[2] in _WITH_WEIGHTS
-        case ClassRef() if depth < 4 and symbol.node is not ref.node and project.is_module(symbol):
-            return _makes_parameters(project, symbol, depth + 1)
+        case ClassRef() if depth < 4 and symbol.node is not ref.node and code.project.is_module(symbol):
+            return _makes_parameters(code, symbol, depth + 1)
     return False

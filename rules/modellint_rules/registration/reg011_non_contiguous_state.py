@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 
 class NonContiguousState(Rule):
@@ -77,12 +76,10 @@ class NonContiguousState(Rule):
     name = "non-contiguous-state"
     severity = Severity.WARNING
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the strides of everything that is saved."""
-        from modellint.live.state_memory import disorder
-
         for state in subject.state:
-            how = disorder(state.tensor) if state.persistent else None
+            how = subject.disorder(state.tensor) if state.persistent else None
             if how is None:
                 continue
             owner, attribute = subject.holder(state.name)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.subject import State, Subject
+    from modellint.authoring import LiveModel, State
 
 
 class SharedStorage(Rule):
@@ -83,18 +82,16 @@ class SharedStorage(Rule):
     name = "shared-storage"
     severity = Severity.WARNING
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Compare all that is saved by storage."""
-        from modellint.live.state_memory import overlaps
-
-        for first, second in overlaps(state for state in subject.state if state.persistent):
+        for first, second in subject.overlapping_state:
             yield self._finding(subject, first, second)
         declared = _declared(subject)
         for state in subject.state:
             if state.persistent and not declared and len({name.rpartition(".")[0] for name in state.names}) > 1:
                 yield from self._tied(subject, state)
 
-    def _finding(self, subject: Subject, first: State, second: State) -> Diagnostic:
+    def _finding(self, subject: LiveModel, first: State, second: State) -> Diagnostic:
         owner, attribute = subject.holder(second.name)
         class_name, place = subject.attribute_place(owner, attribute)
         return subject.finding(
@@ -107,7 +104,7 @@ class SharedStorage(Rule):
             attribute=attribute,
         )
 
-    def _tied(self, subject: Subject, state: State) -> Iterator[Diagnostic]:
+    def _tied(self, subject: LiveModel, state: State) -> Iterator[Diagnostic]:
         owners = [name.rpartition(".")[0] for name in state.names]
         modules = {id(subject.model.get_submodule(path)) for path in owners}
         if len(modules) < 2:
@@ -128,6 +125,6 @@ class SharedStorage(Rule):
         )
 
 
-def _declared(subject: Subject) -> bool:
+def _declared(subject: LiveModel) -> bool:
     """Whether the model says itself that weights of it are tied."""
     return any(getattr(entry.module, "_tied_weights_keys", None) for entry in subject.modules)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 
 class CheckpointMismatch(Rule):
@@ -82,7 +81,7 @@ class CheckpointMismatch(Rule):
     severity = Severity.ERROR
     live_needs = "checkpoint"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Compare the keys."""
         from modellint_rules.registration.checkpoints import mismatches
 

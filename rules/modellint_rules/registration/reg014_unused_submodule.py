@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Entry, Subject
+    from modellint.authoring import Entry, LiveModel
 
 
 class UnusedSubmodule(Rule):
@@ -80,12 +79,13 @@ class UnusedSubmodule(Rule):
     severity = Severity.WARNING
     live_needs = "run"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Compare what is registered with what the run took."""
-        taken = subject.taken
-        if taken is None or subject.run is None:
+        run = subject.run
+        taken = subject.tensors_read
+        if taken is None or run is None:
             return
-        called = {call.identity for call in subject.run.modules}
+        called = {call.identity for call in run.modules}
         names: dict[int, list[str]] = {}
         for state in subject.state:
             if state.name in taken:
@@ -100,7 +100,7 @@ class UnusedSubmodule(Rule):
             if id(entry.module) in used or not _has_tensors(entry.module) or not _is_topmost(subject, entry, used):
                 continue
             owner, attribute = subject.holder(entry.path)
-            if _is_for_training(owner, attribute):
+            if _is_for_training(subject, owner, attribute):
                 continue
             class_name, place = subject.attribute_place(owner, attribute)
             yield subject.finding(
@@ -118,7 +118,7 @@ def _has_tensors(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
 
 
-def _is_topmost(subject: Subject, entry: Entry, used: set[int]) -> bool:
+def _is_topmost(subject: LiveModel, entry: Entry, used: set[int]) -> bool:
     if not entry.path:
         return False
     return id(subject.model.get_submodule(entry.path.rpartition(".")[0])) in used
@@ -128,7 +128,5 @@ def _is_direct(owner: nn.Module, module: nn.Module) -> bool:
     return any(part is module for part in owner._modules.values())
 
 
-def _is_for_training(owner: nn.Module, attribute: str) -> bool:
-    from modellint.live.code.attribute_usage import reading_of
-
-    return attribute in reading_of(type(owner)).forward.in_training
+def _is_for_training(subject: LiveModel, owner: nn.Module, attribute: str) -> bool:
+    return attribute in subject.usage(type(owner)).forward.in_training

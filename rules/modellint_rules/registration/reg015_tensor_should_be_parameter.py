@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.triggers.patterns import MAKES
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger
 from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import bound_once, kept_tensors
 from modellint_rules.registration.reg006_tensor_not_buffer import TENSOR_WORDS
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel
     from modellint_rules.registration.plain_tensors import Kept
 
 
@@ -73,7 +70,7 @@ class TensorShouldBeParameter(Rule):
     name = "tensor-should-be-parameter"
     severity = Severity.WARNING
     withdraws = True
-    needs = (TENSOR_WORDS, frozenset({MAKES}), frozenset({"requires_grad", "requires_grad_", "Variable"}))
+    needs = (TENSOR_WORDS, Trigger.MAKES_TENSORS, frozenset({"requires_grad", "requires_grad_", "Variable"}))
     fixable = "`nn.Parameter`"
     supersedes = ("REG006",)
 
@@ -91,7 +88,7 @@ class TensorShouldBeParameter(Rule):
                     fix=_fix(code, kept),
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the plain tensors that ask for gradients and that forward is seen to read."""
         for group, tensors in tensors_in(subject):
             if any(tensor.requires_grad for tensor in tensors):

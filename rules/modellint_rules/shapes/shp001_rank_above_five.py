@@ -6,17 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensor_origins import tensors_in
-from modellint.source.domains.tensors import BINARY, REDUCTIONS, SAME, Tensor
-from modellint.source.triggers.patterns import WIDE
-from modellint.source.triggers.words import NONE_INDEX
+from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, operators, tensors_in
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel
 
 _LIMIT = 5
 _RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as", "unflatten"})
@@ -32,7 +25,7 @@ _STAYS = (
     frozenset(
         {"unsqueeze", "squeeze", "select", "narrow", "unbind", "chunk", "split", "cat", "stack", "matmul", "linear"}
     )
-    | (REDUCTIONS | BINARY | SAME) - _NOTHING
+    | (operators.reductions | operators.broadcasting | operators.element_wise) - _NOTHING
 )
 """Operators that need their tensor as it is."""
 
@@ -101,8 +94,8 @@ class RankAboveFive(Rule):
     live_needs = "conversion"
     withdraws = True
     needs = (
-        frozenset({*("." + name for name in _MAKERS), *("~" + name for name in _MAKERS), NONE_INDEX}),
-        frozenset({WIDE}),
+        frozenset({*("." + name for name in _MAKERS), *("~" + name for name in _MAKERS), Trigger.NONE_INDEX}),
+        Trigger.HIGH_RANK,
     )
     only_modules = True
     only_forward = True
@@ -145,11 +138,9 @@ class RankAboveFive(Rule):
                 statement=statements.get(node),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the dry run where dimensions begin that coremltools' passes do not merge."""
-        from modellint.results.verdict import blockers
-
-        for blocker, _ in blockers(subject, "rank"):
+        for blocker, _ in subject.blockers("rank"):
             yield subject.finding(
                 self, blocker.message, at=blocker.place, modules=blocker.modules, operator=blocker.operator
             )

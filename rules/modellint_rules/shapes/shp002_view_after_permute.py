@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.triggers.patterns import MOVES
-from modellint.source.triggers.patterns.views_of_permutations import PERMUTING
-from modellint.source.triggers.words import PARTIAL, STEP
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger, operators
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Call, TensorFact
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveCall, LiveModel, TensorFact
 
 _MOVING_ATTRIBUTES = (".T", ".mT", ".H", ".mH")
 _COPYING = frozenset(
@@ -85,14 +79,14 @@ class ViewAfterPermute(Rule):
         frozenset({".view", ".view_as"}),
         frozenset(
             {
-                *("." + name for name in PERMUTING),
-                *("~" + name for name in PERMUTING),
+                *("." + name for name in operators.permuting),
+                *("~" + name for name in operators.permuting),
                 *_MOVING_ATTRIBUTES,
-                STEP,
-                PARTIAL,
+                Trigger.SLICE_STEP,
+                Trigger.PARTIAL_INDEX,
             }
         ),
-        frozenset({MOVES}),
+        Trigger.VIEW_OF_PERMUTATION,
     )
     fixable = "`reshape`"
     live_needs = "run"
@@ -115,7 +109,7 @@ class ViewAfterPermute(Rule):
                     statement=call.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every view of the run whether it was refused, or only just legal."""
         run = subject.run
         if run is None:
@@ -141,7 +135,7 @@ class ViewAfterPermute(Rule):
             yield subject.finding(self, message, at=failure.place, modules=[failure.module])
 
 
-def _is_lucky(call: Call) -> bool:
+def _is_lucky(call: LiveCall) -> bool:
     """Whether a view of permuted memory is legal only because a dimension that it merges has size 1."""
     if call.name not in ("torch.Tensor.view", "torch.Tensor.view_as") or not call.arguments or not call.outputs:
         return False

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import alternatives
-from modellint.source.engine.def_use import only_for_a_loss
-from modellint.source.triggers.patterns import FIXED_SIZES
-from modellint.source.triggers.patterns.tensor_rank import literal_sizes
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Tensor, Trigger, alternatives
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class HardCodedSize(Rule):
@@ -86,21 +77,21 @@ class HardCodedSize(Rule):
     name = "hard-coded-size"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({FIXED_SIZES}))
+    needs = ("forward", Trigger.LITERAL_SIZES)
     only_modules = True
     only_forward = True
     fixable = "`-1`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every reshaping that `forward` runs for its sizes."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         for readings in code.calls:
             call = readings[0]
-            sizes = literal_sizes(call.node)
+            sizes = call.literal_sizes
             if not sizes or call.function is None or call.function not in code.in_forward:
                 continue
-            if not all(map(_pins_batch, readings)) or only_for_a_loss(call.node, call.function):
+            if not all(map(_pins_batch, readings)) or code.is_for_loss_only(call.node, call.function):
                 continue
             edit = code.rewriter.replace(sizes[0], "-1")
             yield code.finding(
@@ -111,17 +102,15 @@ class HardCodedSize(Rule):
                 fix=Fix("Leave the first size open", (edit,), Applicability.UNSAFE),
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Run the model at the bounds of its flexible sizes."""
-        from modellint.live.inputs.size_trials import failures, is_written_out
-
         said = set()
-        for failure in failures(subject):
+        for failure in subject.resized_failures:
             method = (failure.function or failure.operator or "").replace("::", ".").rpartition(".")[2]
             sizes = failure.arguments[1:]
             if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
                 sizes = tuple(sizes[0])
-            if method not in ("view", "reshape", "expand") or not is_written_out(sizes) or failure.place in said:
+            if method not in ("view", "reshape", "expand") or not _is_written_out(sizes) or failure.place in said:
                 continue
             said.add(failure.place)
             yield subject.finding(
@@ -139,3 +128,9 @@ def _pins_batch(call: Call) -> bool:
     return given is not None and all(
         isinstance(part, Tensor) and (part.certain or part.shown) and part.batch is True for part in alternatives(given)
     )
+
+
+def _is_written_out(value: Any) -> bool:
+    """Whether sizes are numbers without exception, none of them left open."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    return bool(parts) and all(type(part) is int and part >= 0 for part in parts)

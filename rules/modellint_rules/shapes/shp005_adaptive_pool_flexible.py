@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 
 class AdaptivePoolFlexible(Rule):
@@ -77,11 +76,9 @@ class AdaptivePoolFlexible(Rule):
     live_needs = "run"
     supersedes = ("OPS002",)
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every adaptive pooling of what has a flexible size for its result."""
-        from modellint.live.inputs.size_trials import flexible_calls
-
-        for call in flexible_calls(subject, _FUNCTIONS):
+        for call in subject.flexible_calls(_FUNCTIONS):
             size = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("output_size")
             if not _is_one(size):
                 name = call.name.rpartition(".")[2]

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Tensor, int_of
-from modellint.source.engine.abstract_values import Container, Value, alternatives
-from modellint.source.engine.def_use import only_for_a_loss
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import Container, Diagnostic, Rule, Severity, Tensor, Value, alternatives
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class InterpolateFixedSize(Rule):
@@ -87,19 +80,19 @@ class InterpolateFixedSize(Rule):
     severity = Severity.WARNING
     live_needs = "run"
     supersedes = ("OPS002",)
-    needs = (frozenset({"forward"}), frozenset({"interpolate", "upsample", "Upsample"}))
+    needs = ("forward", frozenset({"interpolate", "upsample", "Upsample"}))
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every resampling for its size."""
-        if is_for_training(code):
+        if code.is_never_exported:
             return
         for readings in code.calls:
             call = readings[0]
             runs = all(_is_running(code, one) for one in readings)
             if (runs or all(map(_is_layer, readings))) and not (
-                runs and call.function is not None and only_for_a_loss(call.node, call.function)
+                runs and call.function is not None and code.is_for_loss_only(call.node, call.function)
             ):
                 yield code.finding(
                     self,
@@ -109,11 +102,9 @@ class InterpolateFixedSize(Rule):
                     advice="Write `scale_factor`, if the input is flexible",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every resampling of what has a flexible size for its own size."""
-        from modellint.live.inputs.size_trials import flexible_calls
-
-        for call in flexible_calls(subject, _FUNCTIONS):
+        for call in subject.flexible_calls(_FUNCTIONS):
             size = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("size")
             if size is not None:
                 name = call.name.rpartition(".")[2]
@@ -148,4 +139,4 @@ def _is_layer(call: Call) -> bool:
 def _is_literal(size: Value | None) -> bool:
     parts = alternatives(size) if size is not None else ()
     items = [item for part in parts for item in (part.items if isinstance(part, Container) and part.exact else [part])]
-    return bool(items) and all(int_of(item) is not None and not isinstance(item, Tensor) for item in items)
+    return bool(items) and all(item.integer is not None and not isinstance(item, Tensor) for item in items)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.memory_layout import ONE
-from modellint.source.domains.tensors import BINARY, SAME, Tensor
-from modellint.source.engine.abstract_values import Instance, alternatives
-from modellint.source.syntax.ast_walk import called_name, of_kind, walk
+from modellint.authoring import (
+    Applicability,
+    Diagnostic,
+    Fix,
+    Instance,
+    Rule,
+    Severity,
+    Tensor,
+    alternatives,
+    called_name,
+    of_kind,
+    operators,
+    walk,
+)
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Operator, TensorFact
-    from modellint.live.subject import Subject
-    from modellint.source.engine.abstract_values import Value
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
-    from modellint.source.project.symbols import IndexedFile
+    from modellint.authoring import Call, Code, LiveModel, Operator, TensorFact, Value
 
 _RANKED = r"(?:Conv|Pool|BatchNorm|InstanceNorm|Dropout|Pad|conv|_pool|Transpose)\w*([123])d\Z"
 _NAMED_AFTER_RANK = r"[123]_?[dD](?![a-z])"
@@ -111,7 +114,7 @@ class RankPinnedBroadcast(Rule):
     live_needs = "run"
     withdraws = True
 
-    def may_hold(self, file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
         """Whether something may be reshaped to sizes of 1 around another."""
         return any(_may_pin(call) for node in nodes for call in of_kind(node, ast.Call))
 
@@ -143,9 +146,9 @@ class RankPinnedBroadcast(Rule):
                 statement=call.statement,
             )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Follow every reshaped parameter to what it meets."""
-        from modellint.live.capture.provenance import Reach, facts_in
+        from modellint.authoring import Reach, facts_in
 
         run = subject.run
         if run is None:
@@ -211,7 +214,7 @@ def _is_pinned(call: Call) -> bool:
     result = call.result
     if not isinstance(result, Tensor) or result.layout is None or result.layout.rank is None or result.base is None:
         return False
-    first, *middle = (axis.size == ONE for axis in result.layout.axes)
+    first, *middle = (axis.is_one for axis in result.layout.axes)
     is_parameter = result.base.rank == 1 and result.root.kind == "parameter"
     return is_parameter and first and len(middle) > 1 and not middle[0] and all(middle[1:])
 
@@ -228,7 +231,11 @@ def _uses(code: Code) -> Iterator[list[_Use]]:
         yield [_Use((one, other), written) for one, other in (o.operands for o in operations if len(o.operands) == 2)]
     for calls in code.calls:
         call = calls[0]
-        if call.method.removesuffix("_") not in BINARY or not call.name.startswith("torch.") or call.arguments.spread:
+        if (
+            call.method.removesuffix("_") not in operators.broadcasting
+            or not call.name.startswith("torch.")
+            or call.arguments.spread
+        ):
             continue
         values = [([] if c.receiver is None else [c.receiver]) + c.arguments.positional for c in calls]
         owner = (
@@ -324,7 +331,7 @@ def _name(node: ast.expr) -> str | None:
             return node.id
         case ast.UnaryOp(operand=operand):
             return _name(operand)
-        case ast.Call(func=ast.Attribute(attr=method, value=owner), args=arguments) if method in SAME:
+        case ast.Call(func=ast.Attribute(attr=method, value=owner), args=arguments) if method in operators.element_wise:
             return _name(arguments[0]) if arguments and _is_namespace(owner) else _name(owner)
     return None
 

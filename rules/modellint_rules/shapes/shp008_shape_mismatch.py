@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.capture.run import Failure, Run, TensorFact
-    from modellint.live.subject import Subject
+    from modellint.authoring import Failure, LiveModel, Run, TensorFact
 
 
 class ShapeMismatch(Rule):
@@ -83,7 +81,7 @@ class ShapeMismatch(Rule):
     severity = Severity.ERROR
     live_needs = "run"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run whether it ended for the shapes."""
         run = subject.run
         failure = None if run is None else run.failure
@@ -99,7 +97,7 @@ class ShapeMismatch(Rule):
         )
 
 
-def _message(subject: Subject, run: Run, failure: Failure) -> str:
+def _message(subject: LiveModel, run: Run, failure: Failure) -> str:
     layer = _layer(subject, failure)
     call = next((call for call in reversed(run.modules) if call.identity == failure.identity), None)
     if layer is not None and call is not None:
@@ -122,11 +120,11 @@ def _message(subject: Subject, run: Run, failure: Failure) -> str:
     return f"`{name}`{inside} got {shown or 'shapes'}, which {'do' if len(facts) + len(sizes) > 1 else 'does'} not fit"
 
 
-def _layer(subject: Subject, failure: Failure) -> nn.Module | None:
+def _layer(subject: LiveModel, failure: Failure) -> nn.Module | None:
     for entry in subject.modules:
         if id(entry.module) == failure.identity:
             return entry.module
-    for held in subject.hidden:
+    for held in subject.unregistered_state:
         if held.kind == "module":
             for module in held.value.modules():  # type: ignore[union-attr]
                 if id(module) == failure.identity:
@@ -135,7 +133,7 @@ def _layer(subject: Subject, failure: Failure) -> nn.Module | None:
 
 
 def _tensors(value: Any) -> list[TensorFact]:
-    from modellint.live.capture.run import TensorFact
+    from modellint.authoring import TensorFact
 
     match value:
         case TensorFact():

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity
-from modellint.rule import Rule
-from modellint.source.domains.memory_layout import ONE
-from modellint.source.domains.tensor_origins import tensors_in
-from modellint.source.domains.tensors import Tensor
-from modellint.source.engine.abstract_values import Instance, alternatives
+from modellint.authoring import (
+    Applicability,
+    Diagnostic,
+    Fix,
+    Instance,
+    Rule,
+    Severity,
+    Tensor,
+    alternatives,
+    tensors_in,
+)
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.domains.memory_layout import Layout
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.authoring import Call, Code, LiveModel
 
 
 class SqueezeWithoutDim(Rule):
@@ -107,15 +109,15 @@ class SqueezeWithoutDim(Rule):
                     statement=call.statement,
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every squeeze of the run what it dropped."""
-        from modellint.live.capture.provenance import Reach, inputs_of
+        from modellint.authoring import Reach
 
         run = subject.run
         if run is None:
             return
         reach = Reach.of_inputs(run)
-        single = any(fact.rank > 1 and fact.shape[0] == 1 for fact in inputs_of(run))
+        single = any(fact.rank > 1 and fact.shape[0] == 1 for fact in subject.input_facts)
         for call in run.calls:
             if call.name not in ("torch.Tensor.squeeze", "torch.squeeze") or len(call.arguments) != 1 or call.keywords:
                 continue
@@ -176,7 +178,7 @@ def _for_losses(code: Code) -> set[int]:
 def _fix(code: Code, readings: list[Call]) -> Fix | None:
     """Name the dimensions that are sure to have size 1, where it is the same ones in every reading."""
     call = readings[0]
-    found = {tuple(_ones(tensor.layout)) for reading in readings for tensor in _subject(reading)}
+    found = {tuple(_ones(tensor)) for reading in readings for tensor in _subject(reading)}
     dims = next(iter(found)) if len(found) == 1 else ()
     if not dims or (call.receiver is None and len(dims) > 1):
         return None
@@ -189,12 +191,13 @@ def _fix(code: Code, readings: list[Call]) -> Fix | None:
     return Fix(title, tuple(edits), Applicability.UNSAFE)
 
 
-def _ones(layout: Layout | None) -> Iterator[int]:
+def _ones(tensor: Tensor) -> Iterator[int]:
     """The dimensions behind the first that are sure to have size 1, from the front, counted from the end."""
+    layout = tensor.layout
     if layout is None:
         return
     for dim in range(1 - len(layout.axes), 0):
         if any(axis.block for axis in layout.axes[dim:]):
             continue
-        if layout.axes[dim].size == ONE:
+        if layout.axes[dim].is_one:
             yield dim

@@ -6,14 +6,12 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from modellint.source.syntax.ast_walk import of_kind, walk
-from modellint_rules.training_only import is_for_training
+from modellint.authoring import of_kind, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modellint.source.engine.abstract_values import Value
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, Value
 
 _PARTS = (
     r"(?:Block|Layer|Heads?|Encoder|Decoder|Cell|Neck|Backbone|Stem|Stage|Module|Mixin|Gate|Router|Experts?|MoE|Rope|RoPE|Sampler"
@@ -33,7 +31,7 @@ _FOLDERS = (
 def is_outermost(code: Code) -> bool:
     """Whether nothing says that a class is a part of another: neither its name nor another class of the file."""
     name = code.name or ""
-    if code.ref is None or code.ref.within or re.search(_PARTS, name) or is_for_training(code):
+    if code.ref is None or code.ref.within or re.search(_PARTS, name) or code.is_never_exported:
         return False
     if any(re.fullmatch(_FOLDERS, part) for part in code.file.path.removesuffix(".py").split("/")[-4:]):
         return False

@@ -6,15 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
-from modellint.source.triggers.patterns import RETURNS_DICT
+from modellint.authoring import Const, Container, Diagnostic, Rule, Severity, Trigger, Value, alternatives
 from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel
 
 
 class DictOutput(Rule):
@@ -82,13 +78,13 @@ class DictOutput(Rule):
     name = "dict-output"
     severity = Severity.WARNING
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({RETURNS_DICT}))
+    needs = ("forward", Trigger.RETURNS_DICT)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask what `forward` returns what it is made of."""
-        if not code.shows(RETURNS_DICT) or not is_outermost(code):
+        if not code.shows(Trigger.RETURNS_DICT) or not is_outermost(code):
             return
         for statement, _, values in outputs(code):
             if values and all(_is_box(part) for value in values for part in alternatives(value)):
@@ -100,20 +96,17 @@ class DictOutput(Rule):
                     advice="Return a tuple, or wrap the model for the export in a module that does",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the output what it is made of."""
-        from modellint.live.capture.outputs import parts_of
-        from modellint.live.code.call_statements import returning
-
         run = subject.run
         if run is None or run.failure is not None:
             return
-        kinds = list(dict.fromkeys(part.type for part in parts_of(run.output) if part.kind == "dict"))
+        kinds = list(dict.fromkeys(part.type for part in subject.outputs if part.kind == "dict"))
         if kinds:
             yield subject.finding(
                 self,
                 f"the model returns a {', '.join(f'`{kind}`' for kind in kinds)}, which `torch.jit.trace` refuses",
-                at=returning(subject, _is_dict),
+                at=subject.returning(_is_dict),
             )
 
 

@@ -6,16 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.domains.tensors import Drawn
-from modellint.source.engine.abstract_values import Const, Container, Value, alternatives
-from modellint.source.triggers.patterns import RETURNS_OTHERS
+from modellint.authoring import Const, Container, Diagnostic, Drawn, Rule, Severity, Trigger, Value, alternatives
 from modellint_rules.signature.outermost import is_outermost, outputs
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
+    from modellint.authoring import Code, LiveModel
 
 
 class NonTensorOutput(Rule):
@@ -82,13 +77,13 @@ class NonTensorOutput(Rule):
     name = "non-tensor-output"
     severity = Severity.ERROR
     live_needs = "run"
-    needs = (frozenset({"forward"}), frozenset({RETURNS_OTHERS}))
+    needs = ("forward", Trigger.RETURNS_NON_TENSOR)
     only_modules = True
     only_forward = True
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask what `forward` returns whether it is a tensor."""
-        if not code.shows(RETURNS_OTHERS) or not is_outermost(code):
+        if not code.shows(Trigger.RETURNS_NON_TENSOR) or not is_outermost(code):
             return
         for statement, written, values in outputs(code):
             kinds = [_kind(value, written) for value in values]
@@ -103,15 +98,12 @@ class NonTensorOutput(Rule):
                     advice="Return the tensors alone, or wrap the model for the export in a module that does",
                 )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the output what it is made of."""
-        from modellint.live.capture.outputs import parts_of
-        from modellint.live.code.call_statements import returning
-
         run = subject.run
         if run is None or run.failure is not None:
             return
-        parts = list(parts_of(run.output))
+        parts = list(subject.outputs)
         kinds = list(dict.fromkeys(part.type for part in parts if part.kind == "other"))
         if kinds:
             named = ", ".join(kind if kind == "None" else f"a `{kind}`" for kind in kinds)
@@ -119,10 +111,10 @@ class NonTensorOutput(Rule):
             yield subject.finding(
                 self,
                 f"the model returns {named}{beside}; only tensors can be outputs",
-                at=returning(subject, _is_constant),
+                at=subject.returning(_is_constant),
             )
         elif not parts:
-            yield subject.finding(self, "the model returns no tensor", at=returning(subject, _is_constant))
+            yield subject.finding(self, "the model returns no tensor", at=subject.returning(_is_constant))
 
 
 def _is_constant(value: ast.expr | None) -> bool:

@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
+from modellint.authoring import Diagnostic, Rule, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Subject
+    from modellint.authoring import LiveModel
 
 
 class DuplicateOutput(Rule):
@@ -77,21 +76,17 @@ class DuplicateOutput(Rule):
     severity = Severity.ERROR
     live_needs = "run"
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every returned tensor whether it was there before."""
-        from modellint.live.capture.outputs import parts_of
-        from modellint.live.capture.provenance import is_input
-        from modellint.live.code.call_statements import returning
-
         run = subject.run
         if run is None or run.failure is not None:
             return
-        tensors = [part.value for part in parts_of(run.output) if part.kind == "tensor"]
-        returned = list(dict.fromkeys(fact.name for fact in tensors if is_input(fact)))
+        tensors = [part.value for part in subject.outputs if part.kind == "tensor"]
+        returned = list(dict.fromkeys(fact.name for fact in tensors if fact.is_input))
         if returned:
             named = ", ".join(_argument(name) for name in returned)
-            yield subject.finding(self, f"the model returns {named} as it came", at=returning(subject, _is_tuple))
-        made = [fact.tensor for fact in tensors if not is_input(fact)]
+            yield subject.finding(self, f"the model returns {named} as it came", at=subject.returning(_is_tuple))
+        made = [fact.tensor for fact in tensors if not fact.is_input]
         if len(made) > len(set(made)):
             positions = [index for index, fact in enumerate(tensors) if made.count(fact.tensor) > 1]
             yield subject.finding(
@@ -99,7 +94,7 @@ class DuplicateOutput(Rule):
                 f"the outputs {', '.join(map(str, positions))} are the same tensor"
                 if len(set(made)) == len(made) - len(positions) + 1
                 else "several outputs are the same tensor",
-                at=returning(subject, _is_tuple),
+                at=subject.returning(_is_tuple),
             )
 
 

@@ -7,19 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import Rule
-from modellint.source.engine.abstract_values import Instance, alternatives
-from modellint.source.project.symbols import ClassRef, External
-from modellint.source.syntax.ast_walk import walk
-from modellint.source.triggers.words import NO_FORWARD
+from modellint.authoring import ClassRef, Diagnostic, External, Instance, Rule, Severity, Trigger, alternatives, walk
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Subject
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.project.index import Project
+    from modellint.authoring import Code, LiveModel
 
 _ROOT = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
 _OTHER_WAYS = frozenset({"forward", "__call__", "__getattr__", "__getattribute__", "__new__"})
@@ -106,7 +99,7 @@ class ForwardMissing(Rule):
     name = "forward-missing"
     severity = Severity.ERROR
     supersedes = ("LNT003", "SHP008")
-    needs = (frozenset({NO_FORWARD}),)
+    needs = (Trigger.NO_FORWARD,)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every module that is called for its `forward`."""
@@ -117,7 +110,7 @@ class ForwardMissing(Rule):
                     continue
                 if part.callee.file is not code.file or part.callee.within:
                     continue
-                missing = _missing(part.callee, code.project)
+                missing = _missing(part.callee, code)
                 if missing is not None and len(alternatives(call.callee)) == 1:
                     yield code.finding(
                         self,
@@ -126,12 +119,10 @@ class ForwardMissing(Rule):
                         statement=call.statement,
                     )
 
-    def live(self, subject: Subject) -> Iterator[Diagnostic]:
+    def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the model for its `forward`, and the run whether it ended for want of one."""
-        from modellint.live.code.attribute_binding import written_class
-
         if not _has_forward(subject.model):
-            if written_class(subject.model) is not None:
+            if subject.own_class is not None:
                 name = type(subject.model).__name__
                 yield subject.finding(
                     self,
@@ -139,7 +130,8 @@ class ForwardMissing(Rule):
                     at=subject.class_place(subject.model),
                 )
             return
-        failure = subject.run.failure if subject.run is not None else None
+        run = subject.run
+        failure = run.failure if run is not None else None
         if failure is None or failure.error != "NotImplementedError":
             return
         found = re.match(_MISSING, failure.message)
@@ -175,10 +167,10 @@ def _methods(module: nn.Module) -> set[str]:
     return {name for name in dir(type(module)) if not hasattr(nn.Module, name)}
 
 
-def _missing(ref: ClassRef, project: Project) -> set[str] | None:
+def _missing(ref: ClassRef, code: Code) -> set[str] | None:
     """The methods of a class that surely has no `forward`; None for any other."""
     names: set[str] = set()
-    for one in project.lineage(ref):
+    for one in code.project.lineage(ref):
         if one.file is not ref.file:
             return None
         members = one.file.members(one.node)
@@ -192,7 +184,7 @@ def _missing(ref: ClassRef, project: Project) -> set[str] | None:
                 return None
             if isinstance(node, ast.Constant) and node.value == "forward":
                 return None
-        for base in project.bases(one):
+        for base in code.project.bases(one):
             known = isinstance(base, ClassRef) or (isinstance(base, External) and base.name in _ROOT | _PLAIN)
             if not known:
                 return None

@@ -15,7 +15,7 @@ from modellint.destinations.coreml.convert.conversion import captures, convert
 from modellint.destinations.coreml.converters.registration import table
 from modellint.destinations.coreml.mil.executor import Executor
 from modellint.destinations.coreml.private.mil_programs import output_names
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 
 HUGE = {"fp32": 3.4e38, "fp16": 65504.0}

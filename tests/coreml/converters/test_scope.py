@@ -15,7 +15,7 @@ from modellint.destinations.coreml.convert.conversion import NotConverted, captu
 from modellint.destinations.coreml.converters import supplied
 from modellint.destinations.coreml.mil.executor import Executor
 from modellint.destinations.coreml.private.mil_programs import output_names
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import Executor
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 
 pytestmark = pytest.mark.filterwarnings("ignore")

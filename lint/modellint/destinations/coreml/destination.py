@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from modellint.destinations.export_options import Options
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs, Subject
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.subject import Subject
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.exported import Exported
     from modellint.results.operator_support import Hint, Support
@@ -70,12 +71,15 @@ class CoreML(Destination):
         project: Project,
         *,
         progress: Callable[[str], None] | None = None,
+        subject: Subject | None = None,
         **rest: Unpack[VerifyOptions],
     ) -> Verification:
         """Convert to float32, and float16 where that is asked for, and execute the programs."""
+        from modellint.destinations.coreml.capture.shared_captures import shared_captures
         from modellint.destinations.coreml.verify.model import verify
 
-        return verify(model, inputs, options, project, progress=progress, **rest)
+        captures = None if subject is None else shared_captures(subject)
+        return verify(model, inputs, options, project, progress=progress, captures=captures, **rest)
 
     def check_package(self, path: str) -> None:
         """Look at an ``.mlpackage`` as files."""

@@ -1,4 +1,4 @@
-"""What a run binds to attributes of a model's modules, and where it does."""
+"""Attribute assignments of a run: what it binds to attributes of a model's modules, and where."""
 
 from __future__ import annotations
 
@@ -7,33 +7,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from modellint.live.capture.records import Assigned
 from modellint.live.unregistered_state import BOOKKEEPING
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
     from modellint.live.subject import Entry
+    from modellint.results.diagnostic import Place
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TABLES = {"_buffers": "buffer", "_parameters": "parameter", "__dict__": "attribute"}
 _NOTHING = object()
-
-
-class Assigned(NamedTuple):
-    """An attribute that holds something else after a run than before."""
-
-    module: str
-    """The path of the module."""
-    attribute: str
-    kind: str
-    """``buffer``, ``parameter`` or ``attribute``."""
-    value: Any
-    """What it holds now, with facts for tensors."""
-    place: Place | None
-    """The statement that bound it last; None where its items changed, or nobody saw it."""
 
 
 class Attributes:
@@ -100,7 +87,7 @@ def _items(value: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def _are_same(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+def _are_same(first: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
+    if first is None or other is None:
+        return first is other
+    return len(first) == len(other) and all(a is b for a, b in zip(first, other, strict=True))

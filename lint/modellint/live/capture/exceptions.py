@@ -1,4 +1,4 @@
-"""Why a run ended: the exception, sorted into shapes that do not fit, values that are not there, and all else."""
+"""Exceptions that end a run, classified: shapes that do not fit, values that fake tensors do not have, and all else."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from modellint.live.capture.run import Failure, TensorFact
-from modellint.live.code.places import Place, Project, is_machinery, is_torch, statement_at
+from modellint.live.capture.records import Failure, TensorFact
+from modellint.live.code.places import Project, is_machinery, is_torch, statement_at
+from modellint.results.diagnostic import Place
 
 
 class Raised(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a run writes in place, and which of it a model converted from a trace does not see.
+"""In-place writes of a run, and which of them a model converted from a trace loses.
 
 TorchScript knows a tensor by its value: behind `y.add_(1)` the tensor `y` has another value, and its views and what it is a
 view of keep theirs. coremltools follows an assignment to a part of a tensor (`copy_` and `fill_` behind slices and numbers)
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 
+from modellint.live.analysis import analysis
+from modellint.live.capture.outputs import parts_of
 from modellint.live.capture.provenance import facts_in, is_input
-
-if TYPE_CHECKING:
-    from modellint.live.capture.run import Operator, Run, TensorFact
-    from modellint.live.code.places import Place
-    from modellint.live.subject import Subject
+from modellint.live.capture.records import Operator, Run, TensorFact
+from modellint.live.capture.run import captured_run
+from modellint.live.subject import Subject
+from modellint.results.diagnostic import Place
 
 _FORM_ONLY = frozenset(
     f"aten::{name}_"
@@ -62,18 +63,22 @@ def writes(run: Run) -> Iterator[Write]:
             yield Write(operator, target)
 
 
-def lost_writes(run: Run) -> list[LostWrite]:
-    """The writes that a model converted from a trace drops for somebody, each once; those to the model's state left out."""
+@analysis
+def lost_writes(subject: Subject) -> tuple[LostWrite, ...]:
+    """The writes of the run that a model converted from a trace drops for somebody, each once; those to the model's state left out."""
+    run = captured_run(subject)
+    if run is None or run.failure is not None:
+        return ()
     replay = _Replay(frozenset(_state(run)))
-    found: dict[int, LostWrite] = {}
+    lost: dict[int, LostWrite] = {}
     for at, operator in enumerate(run.operators):
-        for lost in replay.run(at, operator):
-            found.setdefault(lost, LostWrite(run.operators[lost], operator))
-    for fact in facts_in(_plain(run.output)):
-        for lost in replay.unseen(fact):
-            found.setdefault(lost, LostWrite(run.operators[lost], None))
+        for write in replay.run(at, operator):
+            lost.setdefault(write, LostWrite(run.operators[write], operator))
+    for fact in facts_in([part.value for part in parts_of(run.output) if part.kind == "tensor"]):
+        for write in replay.unseen(fact):
+            lost.setdefault(write, LostWrite(run.operators[write], None))
     # An assignment that coremltools finds no way back from is refused, which is said elsewhere.
-    return [found[at] for at in sorted(found) if at not in replay.refused]
+    return tuple(lost[at] for at in sorted(lost) if at not in replay.refused)
 
 
 def input_writes(subject: Subject, run: Run) -> Iterator[tuple[str, Write]]:
@@ -122,21 +127,21 @@ class _Replay:
     def run(self, at: int, operator: Operator) -> Iterator[int]:
         """Take an operator in; gives the writes that it should see and does not."""
         targets = [fact for fact in _targets(operator) if fact.storage >= 0]
-        given = list(facts_in((operator.arguments, operator.keywords)))
-        storages = {fact.storage for fact in given}
+        operands = list(facts_in((operator.arguments, operator.keywords)))
+        storages = {fact.storage for fact in operands}
         views = [fact for fact in operator.outputs if fact.storage in storages]
         if targets:
             assigns = operator.name in _ASSIGNING
-            read = [fact for fact in given if not (assigns and fact in targets)]
+            read = [fact for fact in operands if not (assigns and fact in targets)]
             for fact in read:
                 yield from self.unseen(fact)
             for target in targets:
                 self._write(at, operator, target)
         elif not views or len(views) < len(operator.outputs):
-            for fact in given:
+            for fact in operands:
                 yield from self.unseen(fact)
         for fact in views if not targets else ():
-            self._view(operator, fact, next(one for one in given if one.storage == fact.storage))
+            self._view(operator, fact, next(operand for operand in operands if operand.storage == fact.storage))
         for fact in operator.outputs:
             if fact.storage not in storages:
                 self._known[fact.tensor] = frozenset()
@@ -193,20 +198,20 @@ class _Replay:
             self._chains[fact.tensor] = (*chain, fact.tensor) if chain else (source.tensor, fact.tensor)
 
 
-def _overlap(one: TensorFact, other: TensorFact) -> bool:
+def _overlap(first: TensorFact, other: TensorFact) -> bool:
     """Whether two tensors of one storage share an element."""
-    if 0 in one.shape or 0 in other.shape:
+    if 0 in first.shape or 0 in other.shape:
         return False
-    if one.memory == other.memory:
+    if first.memory == other.memory:
         return True
-    first, second = _extent(one), _extent(other)
-    if first is None or second is None or first[1] < second[0] or second[1] < first[0]:
+    extent, beside = _extent(first), _extent(other)
+    if extent is None or beside is None or extent[1] < beside[0] or beside[1] < extent[0]:
         return False
-    start, end = min(first[0], second[0]), max(first[1], second[1])
+    start, end = min(extent[0], beside[0]), max(extent[1], beside[1])
     if end - start >= _LARGEST:
         return False
     touched = torch.zeros(end - start + 1, dtype=torch.bool)
-    touched.as_strided(one.shape, one.strides, one.offset - start).fill_(True)
+    touched.as_strided(first.shape, first.strides, first.offset - start).fill_(True)
     return bool(touched.as_strided(other.shape, other.strides, other.offset - start).any())
 
 
@@ -215,9 +220,3 @@ def _extent(fact: TensorFact) -> tuple[int, int] | None:
         return None
     last = fact.offset + sum((size - 1) * stride for size, stride in zip(fact.shape, fact.strides, strict=True))
     return fact.offset, last
-
-
-def _plain(output: object) -> object:
-    from modellint.live.capture.outputs import parts_of
-
-    return [part.value for part in parts_of(output) if part.kind == "tensor"]

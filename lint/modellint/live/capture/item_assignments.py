@@ -1,4 +1,4 @@
-"""Assignments to parts of tensors, `y[i] = v`, as a run saw them."""
+"""Item assignments of a run, `y[i] = v`: what is indexed by slices, numbers, masks and tensors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.live.capture.provenance import is_input
-from modellint.live.capture.run import TensorFact
+from modellint.live.capture.records import TensorFact
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Call, Run
+    from modellint.live.capture.records import Call, Run
 
 
 class ItemAssignment(NamedTuple):

@@ -1,4 +1,4 @@
-"""A live model under `torch.jit.trace`: where Python asks tensors for numbers then, and what the trace makes of other inputs."""
+"""Tracing by `torch.jit.trace`: where Python asks tensors for numbers then, and whether the trace holds on other inputs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from modellint.live.analysis import analysis
 from modellint.live.capture.recording import weight_of
 from modellint.live.capture.run import REAL_LIMIT
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.inputs.variants import variants
 from modellint.live.snapshot import unchanged
-
-if TYPE_CHECKING:
-    from modellint.live.code.places import Place
-    from modellint.live.subject import Inputs, Subject
+from modellint.live.subject import Subject
+from modellint.results.diagnostic import Place
 
 TAKING = frozenset(
     {
@@ -72,27 +72,28 @@ def outputs_of(model: Callable[..., Any], inputs: Inputs, seed: int = 0) -> list
         lambda leaf: leaf.detach().clone() if isinstance(leaf, Tensor) else leaf,
         (tuple(inputs.args), {**inputs.kwargs}),
     )
-    made = model(*args, **kwargs)
-    return [leaf.detach().clone() for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
+    outputs = model(*args, **kwargs)
+    return [leaf.detach().clone() for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)]
 
 
-def agree(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+def agree(first: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
     """Whether two lists of outputs are the same but for rounding."""
-    return len(one) == len(other) and all(map(_agree, one, other))
+    return len(first) == len(other) and all(map(_agree, first, other))
 
 
-def _agree(one: Tensor, other: Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
+def _agree(first: Tensor, other: Tensor) -> bool:
+    if first.shape != other.shape or first.dtype != other.dtype:
         return False
-    if not one.is_floating_point() or not one.numel():
-        return torch.equal(one, other)
-    finite = one[one.isfinite()]
+    if not first.is_floating_point() or not first.numel():
+        return torch.equal(first, other)
+    finite = first[first.isfinite()]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(one, other, rtol=_CLOSE, atol=_CLOSE * scale, equal_nan=True)
+    return torch.allclose(first, other, rtol=_CLOSE, atol=_CLOSE * scale, equal_nan=True)
 
 
+@analysis
 def traced(subject: Subject) -> Traced | None:
-    """Trace a model once; None where that cannot be done."""
+    """What a trace of the model shows; None where there can be none."""
     if subject.inputs is None or not is_affordable(subject):
         return None
     inputs = subject.inputs
@@ -104,13 +105,13 @@ def traced(subject: Subject) -> Traced | None:
             torch.manual_seed(0)
             trace: Any = torch.jit.trace
             with watch:
-                made = trace(flat, tuple(flat.tensors), check_trace=False, strict=False)
+                program = trace(flat, tuple(flat.tensors), check_trace=False, strict=False)
         except (Exception, SystemExit):
             return None
-    return Traced(frozenset(watch.asked), _departing(subject, flat, made))
+    return Traced(frozenset(watch.asked), _departing(subject, flat, program))
 
 
-def _departing(subject: Subject, flat: _Flat, made: Any) -> str | None:
+def _departing(subject: Subject, flat: _Flat, program: Any) -> str | None:
     inputs = subject.inputs
     assert inputs is not None
     for case in list(variants(inputs))[1:]:
@@ -123,8 +124,8 @@ def _departing(subject: Subject, flat: _Flat, made: Any) -> str | None:
         with in_evaluation(subject):
             try:
                 torch.manual_seed(0)
-                given = [leaf.detach().clone() for leaf in leaves if isinstance(leaf, Tensor)]
-                if not agree(wanted, [one.detach().clone() for one in made(*given)]):
+                tensors = [leaf.detach().clone() for leaf in leaves if isinstance(leaf, Tensor)]
+                if not agree(wanted, [output.detach().clone() for output in program(*tensors)]):
                     return case.label
             except (Exception, SystemExit):
                 return case.label
@@ -149,8 +150,8 @@ class _Flat(nn.Module):
         for at, tensor in zip(self.places, tensors, strict=True):
             leaves[at] = tensor
         args, kwargs = pytree.tree_unflatten(leaves, self.tree)
-        made = self.model(*args, **kwargs)
-        return tuple(leaf for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor))
+        outputs = self.model(*args, **kwargs)
+        return tuple(leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor))
 
 
 class _Watch(TorchFunctionMode):

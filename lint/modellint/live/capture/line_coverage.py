@@ -1,4 +1,4 @@
-"""Which lines of the user's code ran while a model was built and run, and for which of its modules."""
+"""Line coverage: the lines of the user's code that ran while a model was built and run, by module."""
 
 from __future__ import annotations
 

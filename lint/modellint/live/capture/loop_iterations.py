@@ -1,4 +1,4 @@
-"""Loops that take more turns for a larger input: the same model, run on inputs of other sizes."""
+"""Loop iterations: loops that take more of them for a larger input, seen by runs on inputs of other sizes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from modellint.live.capture.run import Run, capture
+from modellint.live.capture.records import Run
+from modellint.live.capture.run import capture, captured_run
 from modellint.live.code.call_statements import Loop, function_around, loops_around, node_at
-from modellint.live.code.places import Place, span_of
+from modellint.live.code.places import span_of
+from modellint.results.diagnostic import Place
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Inputs, Subject
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.subject import Subject
 
 _MOST = 4
 """Larger inputs that are tried."""
@@ -34,7 +37,7 @@ def long_loops(subject: Subject) -> Iterator[LongLoop]:
     """The loops of the subject's run that take more turns where a dimension of the inputs is doubled."""
     from modellint.live.subject import Subject as Other
 
-    run = subject.run
+    run = captured_run(subject)
     if run is None or run.failure is not None or subject.inputs is None:
         return
     counts = _counts(run)
@@ -59,14 +62,14 @@ def long_loops(subject: Subject) -> Iterator[LongLoop]:
 
 def _counts(run: Run) -> Counter[Place]:
     """How often each statement did something, by the function of torch or the module that it called most often."""
-    found: dict[Place, Counter[Any]] = {}
+    kinds_at: dict[Place, Counter[Any]] = {}
     for call in run.calls:
         if call.place is not None:
-            found.setdefault(call.place, Counter())[call.name] += 1
+            kinds_at.setdefault(call.place, Counter())[call.name] += 1
     for module in run.modules:
         if module.place is not None:
-            found.setdefault(module.place, Counter())[module.identity] += 1
-    return Counter({place: max(kinds.values()) for place, kinds in found.items()})
+            kinds_at.setdefault(module.place, Counter())[module.identity] += 1
+    return Counter({place: max(kinds.values()) for place, kinds in kinds_at.items()})
 
 
 def _loops(place: Place) -> list[Place]:
@@ -75,7 +78,7 @@ def _loops(place: Place) -> list[Place]:
     inner = []
     if node is not None and not hasattr(node, "body"):
         parts = [part for part in ast.walk(node) if isinstance(part, _COMPREHENSIONS)]
-        inner = [place] if any(_is_open(one.iter) for part in parts for one in part.generators) else []
+        inner = [place] if any(_is_open(generator.iter) for part in parts for generator in part.generators) else []
     around = loops_around(place)
     return inner + [Place(place.path, span_of(place.path, loop)) for loop in around if _is_open(_header(loop))]
 
@@ -93,8 +96,8 @@ def _is_open(header: ast.expr) -> bool:
             return False
         case ast.Attribute(value=value) | ast.Subscript(value=value):
             return _is_open(value)
-        case ast.Call(func=ast.Name(id=name), args=given) if name in _PASSING:
-            return any(map(_is_open, given))
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _PASSING:
+            return any(map(_is_open, arguments))
         case ast.Call(func=ast.Attribute(value=value, attr="items" | "keys" | "values" | "children"), args=[]):
             return _is_open(value)
         case ast.BinOp(left=left, right=right):
@@ -118,10 +121,10 @@ def _doubled(inputs: Inputs) -> Iterator[Inputs]:
     leaves, tree = pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     wider: dict[tuple[tuple[int, ...], int], None] = {}
-    for one in tensors:
+    for tensor in tensors:
         # Channels have a size of their own.
-        groups = [(0,), tuple(range(2, one.dim()))] if one.dim() > 3 else [(at,) for at in range(one.dim())]
-        wider.update(dict.fromkeys((group, one.shape[group[0]]) for group in groups if one.numel()))
+        groups = [(0,), tuple(range(2, tensor.dim()))] if tensor.dim() > 3 else [(at,) for at in range(tensor.dim())]
+        wider.update(dict.fromkeys((group, tensor.shape[group[0]]) for group in groups if tensor.numel()))
     for group, size in list(wider)[:_MOST]:
         args, kwargs = pytree.tree_unflatten([_wider(leaf, group, size) for leaf in leaves], tree)
         yield inputs._replace(args=args, kwargs=kwargs)

@@ -1,11 +1,11 @@
-"""What a model returned, taken apart."""
+"""Output structure: the tensors, dicts and other objects in what a model returned."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from modellint.live.capture.run import Record, TensorFact
+from modellint.live.capture.records import Record, TensorFact
 
 
 class Part(NamedTuple):
@@ -25,19 +25,19 @@ def parts_of(output: Any) -> Iterator[Part]:
             yield Part(output, "tensor", "Tensor")
         case Record() if output.is_mapping:
             yield Part(output, "dict", output.type)
-            for held in output.fields.values():
-                yield from parts_of(held)
+            for part in output.fields.values():
+                yield from parts_of(part)
         case Record() if output.is_node:
-            for held in output.fields.values():
-                yield from parts_of(held)
+            for part in output.fields.values():
+                yield from parts_of(part)
         case Record():
             yield Part(output, "other", output.type)
         case Mapping():
             yield Part(output, "dict", type(output).__name__)
-            for held in output.values():
-                yield from parts_of(held)
+            for part in output.values():
+                yield from parts_of(part)
         case tuple() | list():
-            for held in output:
-                yield from parts_of(held)
+            for part in output:
+                yield from parts_of(part)
         case _:
             yield Part(output, "other", "None" if output is None else type(output).__name__)

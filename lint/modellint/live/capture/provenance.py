@@ -1,11 +1,11 @@
-"""What a run made of what: tensors that hang on the inputs, state that something read."""
+"""Provenance of tensors in a run: what was computed from the inputs or from state, and what state was read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from modellint.live.capture.run import Run, TensorFact
+from modellint.live.capture.records import Run, TensorFact
 
 
 def facts_in(value: Any) -> Iterator[TensorFact]:
@@ -30,11 +30,11 @@ class Reach:
         self._tensors: set[int] = set()
         self._storages: set[int] = set()
         for operator in run.operators:
-            given = [*facts_in(operator.arguments), *facts_in(operator.keywords)]
-            for fact in given:
+            operands = [*facts_in(operator.arguments), *facts_in(operator.keywords)]
+            for fact in operands:
                 if starts(fact):
                     self._add(fact)
-            if any(fact in self for fact in given) and not without(operator.name):
+            if any(fact in self for fact in operands) and not without(operator.name):
                 for fact in operator.outputs:
                     self._add(fact)
 
@@ -65,7 +65,7 @@ def _tells_shape_only(operator: str) -> bool:
 
 def is_input(fact: TensorFact) -> bool:
     """Whether a tensor is one that the model was given."""
-    return fact.name is not None and fact.name.startswith("input:")
+    return fact.is_input
 
 
 def state_read(run: Run) -> frozenset[str]:
@@ -80,9 +80,9 @@ def state_read(run: Run) -> frozenset[str]:
 
 def inputs_of(run: Run) -> tuple[TensorFact, ...]:
     """The tensors that the model was given and used, each once."""
-    found: dict[int, TensorFact] = {}
+    inputs: dict[int, TensorFact] = {}
     for operator in run.operators:
         for fact in (*facts_in(operator.arguments), *facts_in(operator.keywords)):
             if is_input(fact):
-                found.setdefault(fact.tensor, fact)
-    return tuple(found.values())
+                inputs.setdefault(fact.tensor, fact)
+    return tuple(inputs.values())

@@ -1,4 +1,4 @@
-"""What writes a run down: modes that see every operator and function, and a watch on every module's call."""
+"""Recording of a run: modes that see every operator and function, and a hook on every call of a module."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from modellint.live.capture.attribute_assignments import Attributes
 from modellint.live.capture.exceptions import Raised, failure_of, is_refused_view
 from modellint.live.capture.provenance import facts_in
-from modellint.live.capture.run import Call, ModuleCall, Operator, Run, TensorFact
+from modellint.live.capture.records import Call, ModuleCall, Operator, Run, TensorFact
 from modellint.live.capture.tensor_facts import Facts, tensors_in
+from modellint.live.unregistered_state import unregistered_state
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
     from modellint.live.inputs.flexible_dimensions import Symbols
     from modellint.live.subject import Subject
+    from modellint.results.diagnostic import Place
 
 SMALL = 64
 """Elements up to which tensors of the model that are not touched by the inputs keep their values in a fake run."""
@@ -39,8 +40,8 @@ def weight_of(subject: Subject) -> int | None:
     """Bytes that a run on real tensors starts from; None where some have no values."""
     if not subject.has_values or subject.inputs is None:
         return None
-    given = list(tensors_in((subject.inputs.args, dict(subject.inputs.kwargs))))
-    tensors = [*given, *(state.tensor for state in subject.state)]
+    inputs = list(tensors_in((subject.inputs.args, dict(subject.inputs.kwargs))))
+    tensors = [*inputs, *(state.tensor for state in subject.state)]
     try:
         if any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in tensors):
             return None
@@ -95,7 +96,9 @@ class _Session:
         self._base: FrameType | None = None
         self._is_meta = any(state.tensor.is_meta for state in subject.state)
         self._thread = threading.get_ident()
-        names = {id(held.value): f"hidden:{held.places[0]}" for held in subject.hidden if held.kind != "module"}
+        names = {
+            id(held.value): f"hidden:{held.places[0]}" for held in unregistered_state(subject) if held.kind != "module"
+        }
         names.update({id(state.tensor): state.name for state in subject.state})
         self.facts = Facts(self.mode, self._symbols, names)
         self._built: dict[int, tuple[nn.Module, Place | None]] = {}
@@ -142,7 +145,12 @@ class _Session:
         if not built:
             return
         now = Subject(self.subject.model, None, self.subject.project.root, self.subject.destination)
-        kept = {id(part) for held in now.hidden if isinstance(held.value, nn.Module) for part in held.value.modules()}
+        kept = {
+            id(part)
+            for held in unregistered_state(now)
+            if isinstance(held.value, nn.Module)
+            for part in held.value.modules()
+        }
         kept.update(id(entry.module) for entry in now.modules)
         fresh = built.keys() - kept
         self.modules = [
@@ -196,26 +204,26 @@ class _Session:
         if self.mode is not None and not values:
             args = tuple(self._passed(value) for value in args)
             kwargs = {key: self._passed(value) for key, value in kwargs.items()}
-        given = self.facts.of(args), self.facts.of(kwargs)
+        operands = self.facts.of(args), self.facts.of(kwargs)
         try:
             if values:
                 with unset_fake_temporarily():
                     result = func(*args, **kwargs)
             else:
-                result = self._ran(func, given, args, kwargs)
+                result = self._ran(func, operands, args, kwargs)
         except Exception as error:
-            self._note(error, place, operator=name, arguments=(*given[0], *given[1].values()))
+            self._note(error, place, operator=name, arguments=(*operands[0], *operands[1].values()))
             raise
         overload = getattr(func, "_overloadname", "default")
         outputs = tuple(facts_in(self.facts.of(result)))
-        self.operators.append(Operator(name, overload, *given, outputs, self._stack[-1][1], place))
+        self.operators.append(Operator(name, overload, *operands, outputs, self._stack[-1][1], place))
         return result
 
-    def _ran(self, func: Any, given: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _ran(self, func: Any, operands: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.mode is not None:
-            elements = sum(_elements(fact) for fact in facts_in(given))
+            elements = sum(_elements(fact) for fact in facts_in(operands))
             self.mode.allow_fallback_kernels = elements <= FALLBACK
-        if func is not torch.ops.aten.view.default or not is_refused_view(given[0][0], given[0][1]):
+        if func is not torch.ops.aten.view.default or not is_refused_view(operands[0][0], operands[0][1]):
             return func(*args, **kwargs)
         self._refusal = (
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across "
@@ -260,7 +268,7 @@ class _Session:
                 return self._attribute(attribute, func, args)
         name = _name_of(func)
         place = self._place(sys._getframe(2))
-        given = self.facts.of(args), self.facts.of(kwargs)
+        operands = self.facts.of(args), self.facts.of(kwargs)
         if self._is_meta:
             # Before C++ compares devices, as it does in recurrent layers and under autocast.
             args = tuple(self._passed(value) for value in args)
@@ -269,12 +277,12 @@ class _Session:
         try:
             result = func(*args, **kwargs)
         except Exception as error:
-            self._note(error, place, function=name, arguments=(*given[0], *given[1].values()))
+            self._note(error, place, function=name, arguments=(*operands[0], *operands[1].values()))
             raise
         finally:
             self._function = None
         outputs = tuple(facts_in(self.facts.of(result)))
-        self.calls.append(Call(name, *given, outputs, self._stack[-1][1], place, self._refusal))
+        self.calls.append(Call(name, *operands, outputs, self._stack[-1][1], place, self._refusal))
         return result
 
     def _attribute(self, attribute: str, func: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -316,13 +324,13 @@ class _Session:
     def _called(self, original: Any, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         place = self._place(sys._getframe(2))
         with _unwatched():
-            given = self.facts.of((args, kwargs) if kwargs else args)
+            arguments = self.facts.of((args, kwargs) if kwargs else args)
         path = self._path(module)
         index = len(self.modules)
         depth = len(self._stack) - 1
         shown = path if path is not None else self._hidden_path(module)
         self.modules.append(
-            ModuleCall(shown, id(module), given, None, depth, place, type(module).__name__, completed=False)
+            ModuleCall(shown, id(module), arguments, None, depth, place, type(module).__name__, completed=False)
         )
         self._stack.append((module, self._stack[-1][1] if path is None else path))
         try:
@@ -334,7 +342,7 @@ class _Session:
             self._stack.pop()
         with _unwatched():
             outputs = self.facts.of(result)
-        self.modules[index] = ModuleCall(shown, id(module), given, outputs, depth, place, type(module).__name__)
+        self.modules[index] = ModuleCall(shown, id(module), arguments, outputs, depth, place, type(module).__name__)
         return result
 
     def _path(self, module: nn.Module) -> str | None:
@@ -347,7 +355,7 @@ class _Session:
 
     def _hidden_path(self, module: nn.Module) -> str:
         """How to get to a module that is registered nowhere."""
-        for held in self.subject.hidden:
+        for held in unregistered_state(self.subject):
             if isinstance(held.value, nn.Module):
                 for name, part in held.value.named_modules():
                     if part is module:
@@ -462,9 +470,9 @@ def _evaluating(model: nn.Module) -> None:
 
 
 def _name_of(func: Callable[..., Any]) -> str:
-    found = resolve_name(func)
-    if found is not None:
-        return str(found)
+    name = resolve_name(func)
+    if name is not None:
+        return str(name)
     return f"{getattr(func, '__module__', None) or 'torch'}.{getattr(func, '__qualname__', repr(func))}"
 
 

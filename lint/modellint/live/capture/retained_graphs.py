@@ -1,4 +1,4 @@
-"""Buffers that keep the graphs of earlier steps of training alive."""
+"""Retained graphs: buffers that keep the autograd graphs of earlier training steps alive."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from modellint.live.code.call_statements import changing
 from modellint.live.snapshot import unchanged
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place
     from modellint.live.subject import Entry, Subject
+    from modellint.results.diagnostic import Place
 
 
 _MOST = 100_000

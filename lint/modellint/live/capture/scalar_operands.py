@@ -1,4 +1,4 @@
-"""Python's numbers that meet tensors in a run."""
+"""Scalar operands: Python's numbers that functions and operators of a run take beside tensors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.live.capture.provenance import Reach, facts_in
-from modellint.live.capture.run import TensorFact
+from modellint.live.capture.records import TensorFact
 
 if TYPE_CHECKING:
-    from modellint.live.capture.run import Call, Run
+    from modellint.live.capture.records import Call, Run
 
 FILL, TERM, FACTOR, FLOOR, EPS = "fill", "term", "factor", "floor", "eps"
 
@@ -70,8 +70,8 @@ _PASSING = frozenset(
 )
 
 
-class Met(NamedTuple):
-    """A number that meets a tensor."""
+class ScalarOperand(NamedTuple):
+    """A number of Python's that meets a tensor."""
 
     number: int | float
     how: str
@@ -83,7 +83,7 @@ class Met(NamedTuple):
     subtracts: bool = False
 
 
-def numbers_met(run: Run) -> Iterator[Met]:
+def scalar_operands(run: Run) -> Iterator[ScalarOperand]:
     """The numbers that calls of a run fill tensors with, add to them, multiply them by, or guard them with."""
     judged: frozenset[int] | None = None
     for call in run.calls:
@@ -98,7 +98,7 @@ def numbers_met(run: Run) -> Iterator[Met]:
                 judged = _judged(run) if judged is None else judged
                 if all(fact.tensor in judged for fact in call.outputs):
                     continue
-            yield Met(number, how, call, dtype.dtype, facts, method in _SUBTRACTING)
+            yield ScalarOperand(number, how, call, dtype.dtype, facts, method in _SUBTRACTING)
 
 
 def _numbers(method: str, call: Call) -> Iterator[tuple[int | float, str]]:
@@ -161,6 +161,6 @@ def _judged(run: Run) -> frozenset[int]:
     )
 
 
-def is_of_data(met: Met, data: Reach) -> bool:
+def is_of_data(met: ScalarOperand, data: Reach) -> bool:
     """Whether a number meets a tensor that depends on the values of the inputs."""
     return any(fact in data for fact in met.others)

@@ -1,22 +1,22 @@
-"""State of a model that a run in evaluation mode changes, and whether later runs give something else for it."""
+"""State changes: what a run in evaluation mode changes of a model, and whether later runs give something else for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from modellint.live.analysis import analysis
 from modellint.live.capture.inplace_writes import Write, writes
 from modellint.live.capture.jit_trace import agree, in_evaluation, is_affordable, outputs_of
 from modellint.live.capture.provenance import Reach, facts_in, is_input
+from modellint.live.capture.records import Run
+from modellint.live.capture.run import captured_run
 from modellint.live.code.call_statements import changing
 from modellint.live.inputs.variants import variants
-
-if TYPE_CHECKING:
-    from modellint.live.capture.run import Run
-    from modellint.live.code.places import Place
-    from modellint.live.subject import Subject
+from modellint.live.subject import Subject
+from modellint.results.diagnostic import Place
 
 _ASSIGNING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
 _REDUCING = frozenset({"mean", "sum", "var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "bincount"})
@@ -49,15 +49,14 @@ class Change(NamedTuple):
     """Whether the model gives something else on the same inputs once it has seen others; None where nobody could try."""
 
 
-def changes(subject: Subject) -> list[Change]:
-    """What the subject's run changes of its model, each attribute once."""
-    run = subject.run
+@analysis
+def state_changes(subject: Subject) -> tuple[Change, ...]:
+    """What the run, in evaluation mode, changes of the model's state, each attribute once."""
+    run = captured_run(subject)
     if run is None or run.failure is not None:
-        return []
-    found = {(one.module, one.attribute): one for one in (*_written(subject, run), *_bound(subject, run))}
-    if not found:
-        return []
-    return list(_tried(subject, list(found.values())))
+        return ()
+    changes = {(change.module, change.attribute): change for change in (*_written(subject, run), *_bound(subject, run))}
+    return tuple(_tried(subject, list(changes.values()))) if changes else ()
 
 
 def _written(subject: Subject, run: Run) -> Iterator[Change]:
@@ -73,7 +72,7 @@ def _written(subject: Subject, run: Run) -> Iterator[Change]:
         if name is not None:
             by_name.setdefault(name, []).append(write)
     states = {name: state for state in subject.state for name in state.names}
-    for name, found in by_name.items():
+    for name, written in by_name.items():
         state = states.get(name)
         if state is None:
             # Held in an attribute, in a container or in an object there.
@@ -84,18 +83,18 @@ def _written(subject: Subject, run: Run) -> Iterator[Change]:
             path, attribute, kind = state.name.rpartition(".")[0], state.attribute, state.kind
             paths = subject.paths_of(state.owner)
         origins = _Origins(run, frozenset(state.names) if state is not None else frozenset({name}))
-        given = [
+        operands = [
             (write, [fact for fact in facts_in(write.operator.arguments[1:]) if fact.storage != write.target.storage])
-            for write in found
+            for write in written
         ]
-        values = [fact for _, facts in given for fact in facts]
-        keeps = any(write.operator.name not in _ASSIGNING for write in found)
+        values = [fact for _, facts in operands for fact in facts]
+        keeps = any(write.operator.name not in _ASSIGNING for write in written)
         yield Change(
             path,
             attribute,
             kind,
             paths,
-            next((write.operator.place for write in found if write.operator.place is not None), None),
+            next((write.operator.place for write in written if write.operator.place is not None), None),
             any(fact in origins.data for fact in values),
             keeps or any(fact in origins.old for fact in values),
             (keeps and any(fact in origins.summed for fact in values))
@@ -107,18 +106,18 @@ def _written(subject: Subject, run: Run) -> Iterator[Change]:
 def _bound(subject: Subject, run: Run) -> Iterator[Change]:
     """Attributes that hold another object."""
     entries = {entry.path: entry for entry in subject.modules}
-    for one in run.assigned:
-        entry = entries[one.module]
-        name = f"{one.module}.{one.attribute}" if one.module else one.attribute
+    for assigned in run.assigned:
+        entry = entries[assigned.module]
+        name = f"{assigned.module}.{assigned.attribute}" if assigned.module else assigned.attribute
         origins = _Origins(run, frozenset({name, f"hidden:{name}"}))
-        facts = list(facts_in(one.value))
-        plain = not facts and isinstance(one.value, (int, float, complex))
+        facts = list(facts_in(assigned.value))
+        plain = not facts and isinstance(assigned.value, (int, float, complex))
         yield Change(
-            one.module,
-            one.attribute,
-            one.kind,
+            assigned.module,
+            assigned.attribute,
+            assigned.kind,
             entry.paths,
-            one.place or changing(type(entry.module), one.attribute),
+            assigned.place or changing(type(entry.module), assigned.attribute),
             any(fact in origins.data for fact in facts),
             plain or any(fact in origins.old for fact in facts),
             any(fact in origins.summed and fact in origins.mixed for fact in facts),
@@ -139,63 +138,64 @@ class _Origins:
             fact.tensor
             for operator in run.operators
             if operator.name.rpartition("::")[2] in _REDUCING
-            and any(given in self.data for given in facts_in(operator.arguments))
+            and any(operand in self.data for operand in facts_in(operator.arguments))
             for fact in operator.outputs
         }
         self.summed = Reach(run, lambda fact: fact.tensor in sums)
 
 
-def _tried(subject: Subject, found: Sequence[Change]) -> Iterator[Change]:
+def _tried(subject: Subject, changes: Sequence[Change]) -> Iterator[Change]:
     """The changes, each with what it does to later outputs."""
     inputs = subject.inputs
     assert inputs is not None
     if not is_affordable(subject):
-        yield from found
+        yield from changes
         return
     try:
         with in_evaluation(subject):
             fresh = outputs_of(subject.model, inputs)
     except (Exception, SystemExit):
-        yield from found
+        yield from changes
         return
     other = list(variants(inputs))[1].inputs
     try:
         with in_evaluation(subject):
             matter = not agree(fresh, _after(subject, (), other))
     except (Exception, SystemExit):
-        yield from found
+        yield from changes
         return
-    for one in found:
-        if len(found) == 1 or not matter:
-            yield one._replace(matters=matter)
+    for change in changes:
+        if len(changes) == 1 or not matter:
+            yield change._replace(matters=matter)
             continue
         try:
             with in_evaluation(subject):
-                after = _after(subject, [undone for undone in found if undone is not one], other)
+                after = _after(subject, [undone for undone in changes if undone is not change], other)
         except (Exception, SystemExit):
-            yield one
+            yield change
             continue
-        yield one._replace(matters=not agree(fresh, after))
+        yield change._replace(matters=not agree(fresh, after))
 
 
 def _after(subject: Subject, undone: Sequence[Change], other: Any) -> list[Tensor]:
     """The outputs on the example behind a run on other inputs, some of whose changes are undone."""
     inputs = subject.inputs
     assert inputs is not None
-    held = [(one, *_held(subject.model, one)) for one in undone]
+    tables = [(change, *_held(subject.model, change)) for change in undone]
     before = [
-        (one, table, table.get(one.attribute, _NOTHING), _copied(table.get(one.attribute))) for one, table in held
+        (change, table, table.get(change.attribute, _NOTHING), _copied(table.get(change.attribute)))
+        for change, table in tables
     ]
     try:
         outputs_of(subject.model, other)
     except Exception:
         # Integers may stand for something that has a range of its own.
         outputs_of(subject.model, inputs)
-    for one, table, value, items in before:
+    for change, table, value, items in before:
         if value is _NOTHING:
-            table.pop(one.attribute, None)
+            table.pop(change.attribute, None)
             continue
-        table[one.attribute] = value
+        table[change.attribute] = value
         if isinstance(value, Tensor) and not value.requires_grad:
             value.copy_(items)
         elif type(value) is list:

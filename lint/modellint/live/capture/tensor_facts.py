@@ -1,4 +1,4 @@
-"""What a run tells of its values: facts in the place of tensors, and the fakes that stand for them."""
+"""Tensor facts: shapes, types, strides and identities in the place of a run's tensors, and the fake tensors behind them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
-from modellint.live.capture.run import Record, TensorFact
+from modellint.live.capture.records import Record, TensorFact
 
 if TYPE_CHECKING:
     from modellint.live.inputs.flexible_dimensions import Symbols
@@ -111,19 +111,19 @@ class Facts:
             case slice():
                 return slice(*(self.of(part, depth + 1) for part in (value.start, value.stop, value.step)))
             case Mapping():
-                held = {str(key): self.of(part, depth + 1) for key, part in value.items()}
-                return Record(type(value).__qualname__, held, is_mapping=True, is_node=_is_node(value))
+                parts = {str(key): self.of(part, depth + 1) for key, part in value.items()}
+                return Record(type(value).__qualname__, parts, is_mapping=True, is_node=_is_node(value))
             case _ if value is Ellipsis:
                 return value
             case nn.Module():
                 return Record(type(value).__qualname__, {})
             case _ if is_dataclass(value):
-                held = {field.name: self.of(getattr(value, field.name, None), depth + 1) for field in fields(value)}
-                return Record(type(value).__qualname__, held, is_node=_is_node(value))
+                parts = {field.name: self.of(getattr(value, field.name, None), depth + 1) for field in fields(value)}
+                return Record(type(value).__qualname__, parts, is_node=_is_node(value))
             case _:
                 own = getattr(value, "__dict__", {})
-                held = {key: self.of(part, depth + 1) for key, part in own.items() if isinstance(part, Tensor)}
-                return Record(type(value).__qualname__, held, is_node=_is_node(value))
+                parts = {key: self.of(part, depth + 1) for key, part in own.items() if isinstance(part, Tensor)}
+                return Record(type(value).__qualname__, parts, is_node=_is_node(value))
 
     def _fact(self, tensor: Tensor) -> TensorFact:
         fake = self.faked(tensor)

@@ -1,25 +1,24 @@
-"""Where a run takes out of tensors what Python then computes with, so that a trace keeps what the example's values lead to."""
+"""Concretization: Python values that a run takes out of tensors, which a trace keeps as they are for the example."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from modellint.live.capture.jit_trace import TAKING
+from modellint.live.analysis import analysis
+from modellint.live.capture.jit_trace import TAKING, traced
 from modellint.live.capture.provenance import Reach, facts_in
-from modellint.live.capture.run import Call
+from modellint.live.capture.records import Call, Run
+from modellint.live.capture.run import captured_run
 from modellint.live.code.call_statements import node_at
-
-if TYPE_CHECKING:
-    from modellint.live.capture.run import Run
-    from modellint.live.subject import Subject
+from modellint.live.subject import Subject
 
 _TRUTHS = frozenset({"__bool__", "__contains__", "equal", "allclose", "is_nonzero"})
 _NUMBERS = frozenset({"item", "tolist", "__int__", "__float__", "__index__", "__complex__", "numpy"})
 
 
-class Asked(NamedTuple):
+class Concretization(NamedTuple):
     """One call that takes something out of a tensor which depends on the values of the inputs."""
 
     call: Call
@@ -29,11 +28,14 @@ class Asked(NamedTuple):
     """``branch``, ``number``, or ``array`` for what NumPy then computes."""
 
 
-def asked_values(subject: Subject) -> Iterator[Asked]:
-    """Every such call of the subject's run that a trace of the model makes too."""
-    run = subject.run
-    if run is None:
-        return
+@analysis
+def concretizations(subject: Subject) -> tuple[Concretization, ...]:
+    """Where the run takes out of tensors what Python then computes with, as far as a trace of the model does so too."""
+    run = captured_run(subject)
+    return () if run is None else tuple(_concretizations(subject, run))
+
+
+def _concretizations(subject: Subject, run: Run) -> Iterator[Concretization]:
     calls = [call for call in (*run.calls, *_refused(run)) if _method(call) in TAKING]
     if not calls:
         return
@@ -41,16 +43,16 @@ def asked_values(subject: Subject) -> Iterator[Asked]:
     calls = [call for call in calls if any(fact in data for fact in facts_in((call.arguments, call.keywords)))]
     if not calls:
         return
-    traced = subject.traced
+    trace = traced(subject)
     for call in calls:
         method = _method(call)
-        if traced is not None and (method, call.place) not in traced.asked:
+        if trace is not None and (method, call.place) not in trace.asked:
             # Code that asks whether it is traced does something else then.
             continue
         node = None if call.place is None else node_at(call.place)
         kind = _kind(method, node)
         if kind is not None:
-            yield Asked(call, method, kind)
+            yield Concretization(call, method, kind)
 
 
 def _refused(run: Run) -> Iterator[Call]:

@@ -1,4 +1,4 @@
-"""Which attribute of the user's code a registered module or tensor hangs from."""
+"""Attribute bindings: the attribute of the user's class, and its statement, from which a registered module or tensor hangs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import nn
 
 from modellint.live.code.class_source import place_of_attribute, place_of_class
-from modellint.live.code.places import Place
+from modellint.results.diagnostic import Place
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject

@@ -1,4 +1,4 @@
-"""What the methods of a live class do with its attributes, read from their source: which of it `forward` runs, and how."""
+"""Attribute usage, read from source: what the methods of a live class do with its attributes, and what `forward` runs."""
 
 from __future__ import annotations
 

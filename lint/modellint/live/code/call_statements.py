@@ -1,4 +1,4 @@
-"""Statements of a live model's own code that stand for what is found in it."""
+"""Statements of a live model's code that findings are anchored at: loops, calls, returns and changes of attributes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from modellint.live.code.attribute_binding import written_class
 from modellint.live.code.class_source import class_node
-from modellint.live.code.places import Place, span_of, tree_of
+from modellint.live.code.places import span_of, tree_of
+from modellint.results.diagnostic import Place
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject

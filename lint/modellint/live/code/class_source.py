@@ -1,4 +1,4 @@
-"""Where a class stands, and which of its statements binds an attribute."""
+"""Class sources: where a live class is defined, and which of its statements binds an attribute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
-from modellint.live.code.places import File, Place, file_at, span_of
+from modellint.live.code.places import File, file_at, span_of
+from modellint.results.diagnostic import Place
 
 
 class _Bound(NamedTuple):

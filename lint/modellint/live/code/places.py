@@ -1,4 +1,4 @@
-"""Where things stand in the user's source: the statement that a frame runs, the statement that binds an attribute."""
+"""Places in the user's source: the statement that a frame runs, and the files that belong to the project."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
-from modellint.results.diagnostic import Span
-
-
-class Place(NamedTuple):
-    """A statement: the absolute path of its file, and where it stands there."""
-
-    path: str
-    span: Span
+from modellint.results.diagnostic import Place, Span
 
 
 class Project:

@@ -1,1 +1,1 @@
-"""What is mended in a copy of a model before it is converted: one module for each kind of fix."""
+"""Fixes of live models: one module for each kind of change to a copy before it is converted, and how they are proven."""

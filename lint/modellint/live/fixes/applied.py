@@ -1,4 +1,4 @@
-"""What one fix did to a model, or would have done."""
+"""Applied fixes: what one did to a model, or would have done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State that does not lie in order in memory, or lies in the memory of other state, gets memory of its own."""
+"""Contiguity fix: state that is not contiguous, or shares memory with other state, gets memory of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy of a model that has nothing in common with it: what ``copy.deepcopy`` does, for models that it refuses too.
+"""Deep copy of a model that shares nothing with it: what ``copy.deepcopy`` does, for models that it refuses too.
 
 It also keeps what ``deepcopy`` loses: tensors lie in memory as they did, expanded and overlapping ones too; weak references and
 functions that close over a part of the model lead to the copy of that part.

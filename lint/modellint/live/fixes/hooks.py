@@ -1,4 +1,4 @@
-"""Hooks go only where the model cannot be captured with them."""
+"""Hook fix: hooks are removed only where the model cannot be captured with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation mode, for modules too that ``eval()`` does not reach."""
+"""Mode fix: evaluation mode, for modules too that ``eval()`` does not reach."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import nn
 from modellint.live.fixes.applied import BIT_EQUAL, Applied
 from modellint.live.mode_dependence import depends_on_mode
 from modellint.live.subject import Subject
+from modellint.live.unregistered_state import reachable_state
 
 
 def evaluating(subject: Subject) -> Iterator[Applied]:
@@ -38,7 +39,7 @@ def by_path(subject: Subject) -> dict[str, nn.Module]:
     """Every module that a model leads to once, the registered ones and those that attributes hide, by its first path."""
     found: dict[int, tuple[str, nn.Module]] = {}
     places = [("", subject.model)]
-    places += [(held.places[0], held.value) for held in subject.reached if isinstance(held.value, nn.Module)]
+    places += [(held.places[0], held.value) for held in reachable_state(subject) if isinstance(held.value, nn.Module)]
     for place, root in places:
         for name, module in root.named_modules():
             found.setdefault(id(module), (f"{place}.{name}".strip("."), module))

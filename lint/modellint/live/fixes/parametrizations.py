@@ -1,4 +1,4 @@
-"""Weights that are computed anew in every call become what they are: weight norm, spectral norm, pruning, parametrizations."""
+"""Parametrization fix: weights that every call computes anew (weight norm, spectral norm, pruning) become plain."""
 
 from __future__ import annotations
 

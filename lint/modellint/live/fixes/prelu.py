@@ -1,4 +1,4 @@
-"""``nn.PReLU`` becomes ``CustomPReLU`` where coremltools refuses its slopes, and nowhere else."""
+"""PReLU fix: ``nn.PReLU`` becomes ``CustomPReLU`` where coremltools refuses its slopes, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a changed model is still the same function: its outputs and gradients on the sample and on other inputs."""
+"""Proof of a fix: equal outputs and gradients of the changed model, on the sample and on other inputs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from torch.utils import _pytree as pytree
 
 from modellint.live.capture.recording import eager
 from modellint.live.fixes.applied import BIT_EQUAL
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.inputs.variants import Case, variants
 from modellint.live.snapshot import unchanged
-from modellint.live.subject import Inputs
 
 SMALL = 256 * 1024**2
 """Bytes of state up to which the numbers are kept and restored, where a run may write to them."""

@@ -1,4 +1,4 @@
-"""Modules and parameters that attributes hide from PyTorch are registered, where the model stays what it is."""
+"""Registration fix: modules and parameters that attributes hide from PyTorch are registered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 from modellint.live.code.attribute_usage import is_reference
 from modellint.live.fixes.applied import Change
 from modellint.live.subject import Subject
-from modellint.live.unregistered_state import Held
+from modellint.live.unregistered_state import Held, reachable_state
 
 _CODES = {
     ("module", False): "REG001",
@@ -34,7 +34,7 @@ class Registered(nn.Module):
 def changes(subject: Subject) -> Iterator[Change]:
     """What can be registered: by a container of PyTorch's in the place of the plain one, or else beside it."""
     groups: dict[tuple[int, str], list[Held]] = {}
-    for held in subject.reached:
+    for held in reachable_state(subject):
         if held.kind in ("module", "parameter"):
             groups.setdefault((id(held.owner), held.attribute), []).append(held)
     for group in groups.values():

@@ -1,4 +1,4 @@
-"""What stands around a module and does not convert: DataParallel and what `torch.compile` makes."""
+"""Wrapper fix: modules are taken out of what does not convert: DataParallel and what `torch.compile` makes."""
 
 from __future__ import annotations
 

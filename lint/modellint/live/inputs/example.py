@@ -1,4 +1,4 @@
-"""Example inputs: what ``--input`` says, and the tensors that it stands for."""
+"""Example inputs by specification: what ``--input`` says, and the tensors that it stands for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 FLOATS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 INTEGERS = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1}
@@ -208,7 +208,7 @@ def build(specs: Sequence[InputSpec], seed: int, device: str = "cpu") -> Inputs:
 
     Values are drawn on the CPU, the same for the same seed whatever else is drawn; on ``meta`` there are none.
     """
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
     args: list[Any] = []
     kwargs: dict[str, Any] = {}

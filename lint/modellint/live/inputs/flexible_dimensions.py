@@ -1,4 +1,4 @@
-"""Dimensions whose size may vary: symbols that go through a run, and what they are shown as."""
+"""Flexible dimensions: symbols for sizes that may vary, as they go through a run, and what they are shown as."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters without a shape: what PyTorch's lazy modules, such as ``nn.LazyLinear``, have until their first call."""
+"""Lazy parameters: those without a shape, which ``nn.LazyLinear`` and its like have until their first call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 ADVICE = (
     "give its inputs, as in --input 1x3x224x224: a first call gives every parameter its shape",

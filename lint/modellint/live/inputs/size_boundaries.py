@@ -1,4 +1,4 @@
-"""Boundary values of sizes: where the source of a model, or a program made from it, may take another path."""
+"""Size boundaries: sizes at which the source of a model, or a program made from it, may take another path."""
 
 from __future__ import annotations
 

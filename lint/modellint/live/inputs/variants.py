@@ -1,4 +1,4 @@
-"""More inputs like an example: other values, masks and lengths."""
+"""Input variants: more inputs like an example, with other values, masks and lengths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 LARGE = 100.0
 """How much larger than the example's the floats of the case ``large`` are."""

@@ -126,6 +126,11 @@ class Axis:
         """None where it is not known."""
         self.block = block
 
+    @property
+    def is_one(self) -> bool:
+        """Whether its size is 1, whatever the input."""
+        return self.size == ONE
+
 
 class Layout:
     """The axes of a tensor, in the order of its dimensions; at most one is a block, where the rank is not known."""

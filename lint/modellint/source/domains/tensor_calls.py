@@ -13,7 +13,7 @@ from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_transfer import apply_operator
 from modellint.source.domains.tensor_origins import derived, tensors_in
-from modellint.source.domains.tensors import Drawn, Limits, Opaque, Shape, Size, Tensor, is_data
+from modellint.source.domains.tensors import Drawn, Limits, Opaque, Shape, Size, Tensor
 from modellint.source.engine.abstract_values import (
     NUMBER,
     UNKNOWN,
@@ -181,7 +181,7 @@ class TensorCalls(Recorder):
         if last == "embedding":
             return derived(node, None, last, tensors_in(arguments.everything()), self._is_quiet())
         if last in _TRUTHS:
-            drawn = [part for part in tensors_in(arguments.positional) if is_data(part)]
+            drawn = [part for part in tensors_in(arguments.positional) if part.is_data]
             return Drawn(drawn[0], node) if drawn else NUMBER
         if last[:1].isupper() or last.startswith(("_", "is_")) or last in _NOT_TENSORS:
             return None
@@ -200,7 +200,7 @@ class TensorCalls(Recorder):
         self, name: str, tensor: Tensor, arguments: Arguments, node: ast.expr, certain: bool = False
     ) -> Value:
         made = apply_operator(name, tensor, arguments, node, self._is_quiet())
-        if name == "item" and is_data(tensor):
+        if name == "item" and tensor.is_data:
             return Drawn(tensor, node)
         if made is None and name.startswith(("is_", "has_")):
             return NUMBER
@@ -225,7 +225,7 @@ class TensorCalls(Recorder):
                 )
                 return receiver
             if name in _TRUTHS:
-                return Drawn(receiver, node) if is_data(receiver) else NUMBER
+                return Drawn(receiver, node) if receiver.is_data else NUMBER
             return self._operator(name, receiver, arguments, node)
         if isinstance(receiver, Shape):
             return NUMBER if name == "numel" else UNKNOWN
@@ -264,7 +264,7 @@ class TensorCalls(Recorder):
         if taken is not None and name in ("int", "float", "bool", "abs", "round", "min", "max"):
             return taken
         if isinstance(first, Tensor):
-            if name in ("int", "float", "bool", "any", "all") and is_data(first):
+            if name in ("int", "float", "bool", "any", "all") and first.is_data:
                 return Drawn(first, node)
             if name == "len":
                 return dimensions.size(first, 0)

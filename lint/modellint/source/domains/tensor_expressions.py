@@ -22,8 +22,6 @@ from modellint.source.domains.tensors import (
     Size,
     Tensor,
     int_of,
-    is_data,
-    number_of,
 )
 from modellint.source.engine.abstract_values import (
     NUMBER,
@@ -339,7 +337,7 @@ class TensorExpressions(TensorCalls):
         if drawn and not any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
             return drawn[0]
         held = parts[0] if isinstance(parts[0], Tensor) else parts[-1]
-        if isinstance(node.ops[0], (ast.In, ast.NotIn)) and is_data(held) and isinstance(held, Tensor):
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)) and held.is_data and isinstance(held, Tensor):
             return Drawn(held, node)
         return NUMBER
 
@@ -381,7 +379,7 @@ _LARGEST = 1 << 256
 
 def _folded(op: ast.operator, left: Value, right: Value) -> Value | None:
     """What two numbers that are written down give: their product, quotient or power, or one shifted by the other."""
-    one, two = number_of(left), number_of(right)
+    one, two = left.number, right.number
     if one is None or two is None or any(isinstance(part, int) and abs(part) >= _LARGEST for part in (one, two)):
         return None
     try:

@@ -81,6 +81,21 @@ class Tensor(Instance):
         self._root: Tensor | None = None
         self._owned: bool | None = None
 
+    @property
+    def is_data(self) -> bool:
+        """Whether it certainly is a tensor that depends on what the caller gives."""
+        return self.is_tensor and self.batch is not None
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it certainly is a tensor."""
+        return self.certain or self.shown
+
+    def has_fixed_size(self, dim: int) -> bool:
+        """Whether the size of a dimension is made of numbers that the code knows, or is given as numbers."""
+        axis = self.layout.size(dim) if self.layout is not None else None
+        return axis is not None and is_fixed(axis[1])
+
     def unbatched(self) -> Tensor:
         """The same tensor, noted to be one of a batch."""
         self.batch = None if self.batch is None else False
@@ -127,6 +142,11 @@ class Size(Value):
     def __init__(self, dim: Dim) -> None:
         self.dim = dim
 
+    @property
+    def integer(self) -> int | None:
+        """The product, where all sizes are known."""
+        return self.dim.value
+
 
 class Opaque(Value):
     """Something that nothing is known of, under a name: the same wherever the name is read."""
@@ -135,6 +155,11 @@ class Opaque(Value):
 
     def __init__(self) -> None:
         self.dim = Dim.symbol()
+
+    @property
+    def is_unseen(self) -> bool:
+        """Nothing is known of it."""
+        return True
 
 
 class OpaqueNumber(Number):
@@ -197,6 +222,16 @@ class Limit(Number):
         known = {"max": largest, "min": largest, "tiny": tiniest, "smallest_normal": tiniest, "eps": epsilon}.get(name)
         return None if known is None else cls(limits, -known if name == "min" else known)
 
+    @property
+    def is_told_by_type(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def number(self) -> float:
+        """The number that the type tells."""
+        return self.value
+
     def negated(self) -> Limit:
         """The same with the other sign."""
         return Limit(self.limits, -self.value)
@@ -213,18 +248,6 @@ _FLOATS = {
     "double": (1.7976931348623157e308, 2.2250738585072014e-308, 2.220446049250313e-16),
 }
 """Of each type the largest number, the smallest normal one, and the distance of 1 to the next."""
-
-
-def number_of(value: object) -> int | float | None:
-    """A number that is written down, or told by a type."""
-    match value:
-        case Const(value=bool()):
-            return None
-        case Const(value=int() | float() as number):
-            return number
-        case Limit():
-            return value.value
-    return None
 
 
 FACTORIES = frozenset(
@@ -445,17 +468,7 @@ ACTIVATIONS = frozenset(
 
 def int_of(value: Value | None) -> int | None:
     """A value as an int that is known."""
-    if isinstance(value, Const) and isinstance(value.value, int) and not isinstance(value.value, bool):
-        return value.value
-    if isinstance(value, Size):
-        return value.dim.value
-    return None
-
-
-def size_of(tensor: Tensor, dim: int) -> Dim | None:
-    """The size of a dimension, where the layout is known so far."""
-    found = tensor.layout.size(dim) if tensor.layout is not None else None
-    return found[1] if found is not None else None
+    return None if value is None else value.integer
 
 
 def is_fixed(size: Dim | None) -> bool:
@@ -475,11 +488,6 @@ _OF_TENSORS |= {"shape", "ndim", "dtype", "device", "requires_grad", "grad", "it
 _OF_OTHERS = frozenset({"keys", "values", "items", "get", "pop", "append", "update", "copy", "tensors", "decompose"})
 _OF_OTHERS |= {"config", "training"}
 """Methods of containers, and what objects tell of themselves."""
-
-
-def is_data(value: Value) -> bool:
-    """Whether a value certainly is a tensor that depends on what the caller gives."""
-    return isinstance(value, Tensor) and (value.certain or value.shown) and value.batch is not None
 
 
 def carries_graph(name: str, parts: Sequence[bool | None]) -> bool | None:

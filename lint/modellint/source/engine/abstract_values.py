@@ -23,6 +23,45 @@ class Value:
 
     __slots__ = ()
 
+    @property
+    def number(self) -> int | float | None:
+        """The number that it is, where one is written down or told by a type; a truth is none."""
+        return None
+
+    @property
+    def integer(self) -> int | None:
+        """The int that it is, where that is known."""
+        return None
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether nothing is known of it."""
+        return type(self) is Value
+
+    @property
+    def is_told_by_type(self) -> bool:
+        """Whether it is a number that a type tells, as in `torch.finfo(x.dtype).min`."""
+        return False
+
+    @property
+    def external_name(self) -> str | None:
+        """The dotted name that it is, of something outside the project: ``torch.float32``."""
+        return None
+
+    def leaves(self) -> Iterator[Value]:
+        """Everything that it holds that is not itself a plain container, nested ones opened."""
+        return leaves(self)
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it certainly is a tensor that depends on what the caller gives."""
+        return False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it certainly is a tensor."""
+        return False
+
 
 UNKNOWN = Value()
 """What is not understood."""
@@ -35,6 +74,16 @@ class Const(Value):
 
     def __init__(self, value: object) -> None:
         self.value = value
+
+    @property
+    def number(self) -> int | float | None:
+        """The constant, where it is a number and no truth."""
+        return self.value if isinstance(self.value, (int, float)) and not isinstance(self.value, bool) else None
+
+    @property
+    def integer(self) -> int | None:
+        """The constant, where it is an int and no truth."""
+        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
 
 
 class Text(Value):
@@ -75,6 +124,11 @@ class Instance(Value):
         self.stateless = False
         self.held: list[Value] = []
         self.escaped = False
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether nothing is known of it, not even whether it is a module or a tensor."""
+        return type(self) is Instance and self.kind == "unresolved"
 
 
 _MANY = 16
@@ -196,6 +250,11 @@ class Named(Value):
 
     def __init__(self, symbol: External | FileRef) -> None:
         self.symbol = symbol
+
+    @property
+    def external_name(self) -> str | None:
+        """The dotted name, of something outside the project."""
+        return getattr(self.symbol, "name", None)
 
 
 class Argument(Value):

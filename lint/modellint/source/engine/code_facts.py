@@ -13,11 +13,20 @@ from modellint.source.domains.tensors import Shape, Size, Tensor, is_fixed
 from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
 from modellint.source.engine.attribute_uses import class_functions
 from modellint.source.engine.class_state import Attributes, Binding
+from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
 from modellint.source.engine.execution_order import is_read_first
 from modellint.source.engine.function_analysis import Flow
-from modellint.source.engine.recorded_operations import Call, Operation, Question, Turns, Write
+from modellint.source.engine.parameter_kinds import tensor_argument
+from modellint.source.engine.recorded_operations import Call, Loop, Operation, Question, Write
+from modellint.source.engine.roles import (
+    is_for_capture_only,
+    is_never_exported,
+    is_training_only,
+    severity_in,
+)
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
+from modellint.source.syntax.messages import only_reports
 from modellint.source.syntax.rewriter import Rewriter
 from modellint.source.triggers.patterns import shows
 
@@ -113,9 +122,9 @@ class Code:
         yield from self.flow.questions.values()
 
     @property
-    def turns(self) -> Iterator[list[Turns]]:
+    def loops(self) -> Iterator[list[Loop]]:
         """Everything that a loop or a comprehension goes through, with all its readings."""
-        yield from self.flow.turns.values()
+        yield from self.flow.loops.values()
 
     def sizes(self, node: ast.expr) -> list[Tensor]:
         """The tensors of which an expression is the shape or a size, or whose sizes are unpacked into it; not those that are fixed."""
@@ -359,6 +368,46 @@ class Code:
             if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and child is not parent.test:
                 yield parent.test
             child = parent
+
+    @property
+    def is_never_exported(self) -> bool:
+        """Whether the class is no part of what is exported: a loss, a metric or a search by its name or a base's, or in a test."""
+        return is_never_exported(self)
+
+    @property
+    def is_training_only(self) -> bool:
+        """Whether only training runs the class: what is never exported, a discriminator, or what stands by losses or augmentation."""
+        return is_training_only(self)
+
+    def severity_at(self, usual: Severity, node: ast.AST, function: ast.AST | None) -> Severity:
+        """How much a finding weighs: what probably only training, a flag for messages or a search runs is worth knowing only."""
+        return severity_in(self, usual, node, function)
+
+    @staticmethod
+    def only_reports(statements: list[ast.stmt]) -> bool:
+        """Whether statements do nothing but raise, warn or print."""
+        return only_reports(statements)
+
+    def is_for_capture_only(self, node: ast.AST, function: ast.AST | None) -> bool:
+        """Whether only `torch.export` and its like run a place, which a trace does not reach."""
+        return is_for_capture_only(self, node, function)
+
+    def is_for_loss_only(self, node: ast.expr, function: ast.AST) -> bool:
+        """Whether an expression stands where there are labels only: under `if labels is not None`, or in a function called a loss."""
+        return only_for_a_loss(node, function)
+
+    def ends_in_python(self, node: ast.expr, function: ast.AST) -> bool:
+        """Whether the value of an expression certainly becomes a number, a condition or a text, and no tensor: a trace drops it."""
+        return ends_in_python(node, function)
+
+    def tensor_argument(self, function: ast.AST) -> str | None:
+        """The first argument of a function that is required and is a tensor."""
+        return tensor_argument(function)
+
+    @cached_property
+    def own_functions(self) -> set[ast.AST]:
+        """The methods of the class and of its bases in the file."""
+        return {f for ref in self.lineage if ref.file is self.file for f in class_functions(ref.node)}
 
     def defines(self, name: str) -> bool:
         """Whether the class, or a base of it in the project, defines a method of its own by that name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from modellint.source.domains.tensors import FACTORIES, SHOWING
+from modellint.source.project.annotations import says_tensor
 from modellint.source.syntax.ast_walk import of_kind, parameters_of, walk
 
 _OF_TENSORS = SHOWING | frozenset({"shape", "ndim", "dtype", "device", "T", "mT", "requires_grad", "is_cuda"})
@@ -86,6 +87,22 @@ def _find(function: ast.AST) -> frozenset[str]:
         if isinstance(part.value, ast.Name) and any(isinstance(one, ast.Slice) or _is_filler(one) for one in indices):
             shown.add(part.value.id)
     return frozenset(shown & names - denied)
+
+
+def tensor_argument(function: ast.AST) -> str | None:
+    """The first argument of a function that is required and is a tensor."""
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    shown = shown_tensors(function)
+    arguments = [one for one in (*function.args.posonlyargs, *function.args.args) if one.arg not in ("self", "cls")]
+    required = len(arguments) - len(function.args.defaults)
+    bound = {part.id for part in walk(function) if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
+    for at, one in enumerate(arguments[: max(required, 0)]):
+        annotated = says_tensor(one.annotation)
+        first = function.name == "forward" and at == 0 and one.annotation is None
+        if annotated or (annotated is None and one.arg in shown) or (first and one.arg not in bound):
+            return one.arg
+    return None
 
 
 def _is_filler(index: ast.expr) -> bool:

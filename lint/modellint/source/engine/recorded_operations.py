@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from modellint.source.domains.masks import names_mask
 from modellint.source.domains.tensors import Opaque, Tensor
 from modellint.source.engine.abstract_values import (
     UNKNOWN,
@@ -21,7 +22,9 @@ from modellint.source.engine.calls import Arguments
 from modellint.source.engine.class_state import Frame
 from modellint.source.engine.control_flow_modes import Modes
 from modellint.source.project.symbols import External
-from modellint.source.syntax.live_variables import read_later
+from modellint.source.syntax.live_variables import is_read_later, read_later
+from modellint.source.syntax.messages import is_message
+from modellint.source.triggers.patterns.tensor_rank import literal_sizes
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -109,6 +112,21 @@ class Call:
             or None in self.arguments.keywords
         )
 
+    @property
+    def literal_sizes(self) -> list[ast.expr]:
+        """The sizes that a reshaping is told, where all of them are numbers and there are several."""
+        return literal_sizes(self.node)
+
+    @property
+    def is_of_self(self) -> bool:
+        """Whether it is a method of the module itself: `self.register_buffer(…)`."""
+        return isinstance(self.receiver, SelfValue)
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it stands in what is only printed or raised."""
+        return is_message(self.statement)
+
 
 class Write:
     """One reading of one statement that changes a tensor in place, or binds an attribute outside ``__init__``.
@@ -164,6 +182,14 @@ class Write:
         self.exported = True
         self.index: tuple[Value | None, ...] = ()
 
+    def is_read_later(self, name: str) -> bool:
+        """Whether what a local variable holds is read behind the write before it is bound anew; its shape alone is not."""
+        return self.function is not None and is_read_later(self.statement, self.function, name)
+
+    def names_mask(self, index: ast.expr) -> bool:
+        """Whether an index is, or is a part of, a variable that is called a mask, or that the function uses as one."""
+        return names_mask(index, self.function)
+
 
 class Operation:
     """One reading of a binary operation or a subscript, on tensors.
@@ -214,8 +240,8 @@ class Question:
         self.aside = aside
 
 
-class Turns:
-    """One reading of a loop: what it goes through, and whether that is aside, as for a question."""
+class Loop:
+    """One reading of a loop or a comprehension: what it goes through, and whether that is aside, as for a question."""
 
     __slots__ = ("aside", "function", "node", "statement", "value")
 
@@ -241,7 +267,7 @@ class Recorder(Modes):
         self.writes: dict[ast.AST, list[Write]] = {}
         self.operations: dict[ast.expr | ast.AugAssign, list[Operation]] = {}
         self.questions: dict[ast.expr, list[Question]] = {}
-        self.turns: dict[ast.expr, list[Turns]] = {}
+        self.loops: dict[ast.expr, list[Loop]] = {}
         self.unpacked: dict[ast.expr, list[Value]] = {}
 
     def called(self, node: ast.Call, callee: Value, arguments: Arguments, made: Value, frame: Frame) -> None:
@@ -277,7 +303,7 @@ class Recorder(Modes):
         if self.reading and frame.file is self.file and frame.statement is not None:
             function = self._functions[-1] if self._functions else None
             aside = self._training > 0 or self._unexported > 0
-            self.turns.setdefault(node, []).append(Turns(node, value, frame.statement, function, aside))
+            self.loops.setdefault(node, []).append(Loop(node, value, frame.statement, function, aside))
 
     def _for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
         value = self.value(node.iter, frame)

@@ -9,7 +9,7 @@ from modellint.source.syntax.text import SourceText
 
 if TYPE_CHECKING:
     from modellint.source.engine.attribute_uses import ClassUses
-    from modellint.source.triggers.class_prefilter import BoundIn
+    from modellint.source.syntax.function_bindings import FunctionBindings
 
 
 class External:
@@ -111,7 +111,7 @@ class IndexedFile:
         self._members: dict[ast.ClassDef, dict[str, ast.stmt]] = {}
         self._calls: dict[ast.AST, frozenset[str] | None] = {}
         self._uses: dict[ast.ClassDef, ClassUses] = {}
-        self._bound: dict[ast.AST, BoundIn] = {}
+        self._bound: dict[ast.AST, FunctionBindings] = {}
         collect_names(tree.body, self.names, self.stars)
 
     def names_inside(self, scope: ast.AST) -> dict[str, list[Binding]]:
@@ -124,13 +124,13 @@ class IndexedFile:
                 collect_names(body, found, [])
         return found
 
-    def bound_in(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> BoundIn:
+    def bound_in(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> FunctionBindings:
         """What a function of this file binds."""
         found = self._bound.get(function)
         if found is None:
-            from modellint.source.triggers.class_prefilter import BoundIn
+            from modellint.source.syntax.function_bindings import FunctionBindings
 
-            found = self._bound[function] = BoundIn(function)
+            found = self._bound[function] = FunctionBindings(function)
         return found
 
     def uses(self, cls: ast.ClassDef) -> ClassUses:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from modellint.rule import Trigger
 from modellint.source.project.symbols import ClassRef, Imported
 from modellint.source.syntax.ast_walk import Function, functions_in, of_kind
 from modellint.source.triggers.patterns import OF_FORWARD, SIGNS, shows
@@ -21,32 +22,22 @@ if TYPE_CHECKING:
 # Twice as fast as `\w`; whatever is not ASCII may be a letter. Told by what it is not: `re` takes 7 ms to compile a range up to
 # the last character there is.
 _CHAIN = re.compile(r"[^\x00-\x2d/-@\[-^`{-\x7f][^\x00-\x2d/:-@\[-^`{-\x7f]*")
-STEP = "<step>"
-"""Stands where there is a slice with a step."""
-PARTIAL = "<partial index>"
-"""Stands where a subscript may take a part of another dimension than the first."""
-NONE_INDEX = "<None index>"
-"""Stands where `None` may be one of the indices of a subscript."""
-BITS = "<bits>"
-"""Stands where there is an operator on bits or truth values, but for `&` between two."""
-VIEW_AS = "<view as a type>"
-"""Stands where a `view` may be told a type."""
 _SHAPES = {
-    STEP: re.compile(r"\[[^\]]*:[^\],:]*:"),
-    PARTIAL: re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)"),
+    Trigger.SLICE_STEP: re.compile(r"\[[^\]]*:[^\],:]*:"),
+    Trigger.PARTIAL_INDEX: re.compile(r"\[[^\[\]]*(?::[^\[\]]*,|\.\.\.)"),
     # Each starts with plain characters, for which `re` looks fast. The first of those behind a bracket, a comma or an indentation
     # counts.
-    NONE_INDEX: re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]"),
+    Trigger.NONE_INDEX: re.compile(r"None(?:(?<=[\[,(]None)|(?<=[\[,(]\sNone)|(?<=\s\sNone))\s*[\],)]"),
     # Annotations are full of unions; `(x is None) ^ (y is None)` asks for one of two arguments.
-    BITS: re.compile(
+    Trigger.BIT_OPERATOR: re.compile(
         r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|torch\.[A-Z]|[\"'A-Z]))"
         r"|\^(?<!is None\) \^)|<<|>>(?<!>>>)(?!>)|&="
     ),
     # Sizes may be held by a variable, too.
-    VIEW_AS: re.compile(r"view\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"),
+    Trigger.VIEW_AS_DTYPE: re.compile(
+        r"view\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"
+    ),
 }
-NO_FORWARD = "<no forward>"
-"""Stands in a file with a module class at its top that derives from ``Module`` itself and has no ``forward``."""
 
 
 class Wanted(NamedTuple):
@@ -64,11 +55,11 @@ class Wanted(NamedTuple):
 
 def wanted_by(rule: Rule, goal: Destination) -> Wanted:
     """What a rule about ``Code`` needs where the model goes there."""
-    needs = rule.needs_for(goal)
-    words = tuple(one for one in needs if not one <= SIGNS)
-    building = tuple(frozenset(filter(_matters_in_init, one)) for one in words)
-    signs = tuple(sign for one in needs if one <= SIGNS for sign in one)
-    spelled = tuple(frozenset(word.lstrip(".~") for word in one) for one in words if one.isdisjoint(_SHAPES))
+    needs = [frozenset({need}) if isinstance(need, str) else frozenset(need) for need in rule.needs_for(goal)]
+    words = tuple(need for need in needs if not need <= SIGNS)
+    building = tuple(frozenset(filter(_matters_in_init, need)) for need in words)
+    signs = tuple(sign for need in needs if need <= SIGNS for sign in need)
+    spelled = tuple(frozenset(word.lstrip(".~") for word in need) for need in words if need.isdisjoint(_SHAPES))
     return Wanted(rule, words, building, signs, spelled)
 
 
@@ -124,7 +115,7 @@ class Words:
         self.file = file
         self.project = project
         self._text = file.source.text
-        self._everywhere = {NO_FORWARD} if _any_without_forward(file.tree) else set()
+        self._everywhere = {Trigger.NO_FORWARD} if _any_without_forward(file.tree) else set()
         self._chains = _Chains(file)
         self._of: dict[ast.AST, frozenset[str]] = {}
         self._spelled = set(_CHAIN.findall(self._text))
@@ -173,9 +164,14 @@ class Words:
             if not any(map(place.words.isdisjoint, one.words)) and self._shows_all(one, place, place)
         ]
 
+    def asked_anywhere(self) -> list[Rule]:
+        """The rules of which the file holds the words, wherever that is."""
+        words = self._words(self._text) | self._everywhere if self._wanted else frozenset()
+        return [wanted.rule for wanted in self._wanted if not any(map(words.isdisjoint, wanted.words))]
+
     def _shows_all(self, wanted: Wanted, place: _Place, run: _Place) -> bool:
         signs = all(self._shows(sign, place, run) for sign in wanted.signs)
-        return signs and wanted.rule.may_hold(self.file, run.nodes)
+        return signs and wanted.rule.may_hold(run.nodes, self.file.names)
 
     def _shows(self, sign: str, place: _Place, run: _Place) -> bool:
         """Whether all that may run each other, of which ``forward`` runs a part, shows a sign."""

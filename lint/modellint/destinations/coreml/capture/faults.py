@@ -11,13 +11,14 @@ from modellint.live.code.call_statements import changing
 from modellint.live.code.places import Project, statement_at
 from modellint.live.mode_dependence import depends_on_mode
 from modellint.live.subject import Subject
+from modellint.live.unregistered_state import unregistered_state
 from modellint.results.verification import FirstDifference, Lost
 from modellint.settings import Destination
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.convert.conversion import TakenNumber
     from modellint.destinations.coreml.verify.reference_runs import Changed
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 
 def of_capture(
@@ -44,7 +45,7 @@ def of_capture(
 def left_in_training(model: nn.Module, inputs: Inputs, project: Project) -> FirstDifference | None:
     """A module in training mode that ``model.eval()`` does not reach, as PyTorch does not know of it."""
     subject = Subject(model, inputs, project.root, Destination())
-    for held in subject.hidden:
+    for held in unregistered_state(subject):
         if not isinstance(held.value, nn.Module):
             continue
         if any(one.training and depends_on_mode(one) for one in held.value.modules()):

@@ -16,7 +16,8 @@ from modellint.live.code.class_source import place_of_class
 from modellint.results.verification import Layer
 
 if TYPE_CHECKING:
-    from modellint.live.code.places import Place, Project
+    from modellint.live.code.places import Project
+    from modellint.results.diagnostic import Place
 
 _FUSED = 12
 """How many nodes on the value may stand that a fused operation gives under the name of its first node."""

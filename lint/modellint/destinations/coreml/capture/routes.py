@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from modellint.destinations.coreml.private.entry_points import ct, refusal_of_type
 from modellint.destinations.coreml.private.placeholder_values import Like, Likes
-from modellint.live.subject import Inputs
+from modellint.live.inputs.model_inputs import Inputs
 
 _TRACE_FRAME = re.compile(r"^(.*)\((\d+)\): .*$", re.MULTILINE)
 _FILE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
@@ -196,8 +196,9 @@ class Exported:
 Captured = Traced | Exported
 
 
-def traced(model: nn.Module, inputs: Inputs, target: Any) -> Traced:
-    """Trace a model. Raises ``Refused`` for inputs that coremltools has no types for, and whatever tracing raises."""
+def traced(model: nn.Module, inputs: Inputs, target: Any, program: Any = None) -> Traced:
+    """Trace a model, unless its trace is given. Raises ``Refused`` for inputs that coremltools has no types for, and whatever
+    tracing raises."""
     bounds = _bounds(inputs)
     given = _by_position(model, inputs)
     options: dict[str, Any] = {"check_trace": False, "strict": False}
@@ -207,12 +208,12 @@ def traced(model: nn.Module, inputs: Inputs, target: Any) -> Traced:
         bounds = {names[key] if isinstance(key, int) else key: limits for key, limits in bounds.items()}
         values = _named(names, inputs)
         types, problems, flexible = _types(values, bounds, target)
-        program = trace(model, example_kwarg_inputs=values, **options)
+        program = program or trace(model, example_kwarg_inputs=values, **options)
     else:
         bounds = {given.index(key): limits for key, limits in bounds.items()}
         args = tuple(_values(given, inputs))
         types, problems, flexible = _types(dict(enumerate(args)), bounds, target)
-        program = trace(model, args, **options)
+        program = program or trace(model, args, **options)
     return Traced(program, types, problems, flexible)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 
 from modellint.destinations.coreml.capture import routes
+from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
 from modellint.destinations.coreml.private.mil_programs import program_of
 from modellint.destinations.coreml.process_lock import TURN
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.destinations.coreml.converters import Used
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
 _TRACER_WARNING: type[Warning] = vars(torch.jit)["TracerWarning"]
@@ -73,15 +74,21 @@ class Converted(NamedTuple):
 
 @contextmanager
 def captures(
-    model: nn.Module, inputs: Inputs, destination: Destination, route: str, supplied: bool = False
+    model: nn.Module,
+    inputs: Inputs,
+    destination: Destination,
+    route: str,
+    supplied: bool = False,
+    shared: SharedCaptures | None = None,
 ) -> Iterator[Sequence[Captured]]:
     """Capture a model, which is to be in evaluation mode, by ``trace`` or ``export``, for one conversion after another.
 
     An export comes twice: without decompositions, and with those to core ATen operators; each is decomposed when it is asked
-    for. ``supplied``: as a model that returns tensors only, and without the fast path of attention. Raises ``NotConverted``.
+    for. ``supplied``: as a model that returns tensors only, and without the fast path of attention; else what is among ``shared``
+    captures is not captured again. Raises ``NotConverted``.
     """
     if not supplied:
-        yield _captured(model, inputs, destination, route)
+        yield _captured(model, inputs, destination, route, shared=shared)
         return
     from modellint.destinations.coreml.converters.preparation import prepared
 
@@ -136,18 +143,20 @@ def _captured(
     route: str,
     outputs: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
+    shared: SharedCaptures | None = None,
 ) -> Sequence[Captured]:
     target = specification(destination.ios)
-    with silence(), torch.no_grad(), warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
+    shared = shared or SharedCaptures()
+    with silence(), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
             if route == "trace":
-                traced = routes.traced(model, inputs, target)
+                traced, told = shared.traced(model, inputs, target)
                 if traced.problems:
                     raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
                 traced.lowered(lowered_graph(traced.program))
                 return [Captured(route, traced, tuple(_taken(told)), outputs=outputs, notes=notes)]
-            return _Exports(routes.exported(model, inputs), outputs, notes)
+            return _Exports(shared.exported(model, inputs), outputs, notes)
         except NotConverted:
             raise
         except Exception as error:

@@ -19,7 +19,7 @@ from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint.destinations.coreml.verify.difference_location import first_line
 from modellint.destinations.coreml.verify.model import BUDGET
 from modellint.destinations.coreml.verify.package import verify_package
-from modellint.destinations.coreml.verify.reference_runs import Raised, Reference, copied
+from modellint.destinations.coreml.verify.reference_runs import OutputCache, Raised, Reference, copied
 from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import STATES_SINCE, OptionError
 from modellint.live.fix import fixed_copy
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from modellint.destinations.export_options import Options
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
 Progress = Callable[[str], None]
@@ -203,6 +203,7 @@ class _Export:
         self._changes: tuple[Change, ...] = ()
         self._states: dict[str, Tensor] = {}
         self._count = 0
+        self._outputs = OutputCache()
 
     def result(self) -> Exported:
         """The package of the first route that converts and agrees, else of the first that converts, else none."""
@@ -380,6 +381,7 @@ class _Export:
                     seed=self._seed,
                     budget=self._budget,
                     precision=precision,
+                    cache=self._outputs,
                 )
             except PackageError as error:
                 return Verification(UNDECIDED, str(error))

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from modellint.destinations.coreml.converters.substitution import Substituting, normalizing_in_operators
 
 if TYPE_CHECKING:
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 
 class Prepared(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modellint.data.supplied_converters import EXPORT
-from modellint.destinations.coreml.dry_run.verdicts import judge
+from modellint.live.conversion import verdicts
 from modellint.results.verdict import NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
 from modellint.settings import TARGETS
 
@@ -34,7 +34,7 @@ def ways(subject: Subject, faults: Sequence[Fault] = (), end: float = math.inf) 
     ``faults`` are the findings by which it converts to something else. Nothing is tried that might take longer than ``end``, by
     the clock of ``time.monotonic``.
     """
-    chosen = choose(subject.verdicts, subject.destination.frontend)
+    chosen = choose(verdicts(subject), subject.destination.frontend)
     if chosen is None or chosen.convertible is None:
         return NO_WAYS
     search = _Search(subject, chosen, faults, end)
@@ -45,14 +45,15 @@ class _Search:
     """One model, and what is tried with it."""
 
     def __init__(self, subject: Subject, chosen: Verdict, faults: Sequence[Fault], end: float) -> None:
-        assert subject.inputs is not None
+        assert subject.inputs is not None and subject.judge is not None
         self._subject = subject
         self._inputs = subject.inputs
+        self._judge = subject.judge
         self._chosen = chosen
         self._faults = faults
         self._end = end
-        self._cost = _COSTS * sum(sum(one.seconds) for one in subject.verdicts)
-        self._tried = {one.route: one for one in subject.verdicts}
+        self._cost = _COSTS * sum(sum(one.seconds) for one in verdicts(subject))
+        self._tried = {one.route: one for one in verdicts(subject)}
 
     def lies(self, route: str) -> bool:
         """Whether a finding says that a route leads to something else."""
@@ -83,7 +84,7 @@ class _Search:
             if given is not None or fixed:
                 return None if given is None else Ways(supplied=given, fixed=fixed)
             try:
-                copy = fixed_copy(subject.model, self._inputs, subject.destination, subject.project, judge=judge)
+                copy = fixed_copy(subject.model, self._inputs, subject.destination, subject.project, judge=self._judge)
             except Exception:
                 # What cannot be copied, an export cannot fix either.
                 return None
@@ -171,8 +172,9 @@ class _Search:
         ]
 
     def _run(self, route: str, target: str) -> Verdict:
+        from modellint.destinations.coreml.capture.shared_captures import shared_captures
         from modellint.destinations.coreml.dry_run.dry_run import dry_run
 
         subject = self._subject
         destination: Any = subject.destination._replace(target=target)
-        return dry_run(subject.model, self._inputs, route, destination, subject.project)
+        return dry_run(subject.model, self._inputs, route, destination, subject.project, shared_captures(subject))

@@ -13,18 +13,20 @@ from torch import nn
 
 from modellint.destinations.coreml import installed_versions as installed
 from modellint.destinations.coreml.capture import routes
+from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.dry_run.rank_limit import wide_tensors
 from modellint.destinations.coreml.private.entry_points import ct, silence, specification, unknown_version
 from modellint.destinations.coreml.private.torch_front_end import Failure, FrontEnd
 from modellint.live.code.class_source import place_of_attribute, place_of_class
-from modellint.live.code.places import Place, Project
+from modellint.live.code.places import Project
 from modellint.live.snapshot import Snapshot
+from modellint.results.diagnostic import Place
 from modellint.results.verdict import Blocker, Verdict, choose
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.convert.conversion import Captured as Conversion
     from modellint.destinations.coreml.converters import Used
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
 __all__ = ["Blocker", "Verdict", "at_rest", "choose", "dry_run", "supplied_run"]
@@ -40,17 +42,25 @@ SMALL = 256 * 1024**2
 """Bytes of parameters up to which their numbers are kept and restored."""
 
 
-def dry_run(model: nn.Module, inputs: Inputs, route: str, destination: Destination, project: Project) -> Verdict:
+def dry_run(
+    model: nn.Module,
+    inputs: Inputs,
+    route: str,
+    destination: Destination,
+    project: Project,
+    captures: SharedCaptures | None = None,
+) -> Verdict:
     """Judge a model by one route: everything that `ct.convert` would refuse, at the user's statements.
 
-    The model is captured in evaluation mode, on real tensors, and left as it was. Nothing is raised, and nothing printed.
+    The model is captured in evaluation mode, on real tensors, unless it is among ``captures``, and left as it was. Nothing is
+    raised, and nothing printed.
     """
     reason = _not_judged(route)
     if reason is not None:
         return Verdict(route, None, reason=reason)
     try:
         with at_rest(model, inputs):
-            return _Attempt(model, inputs, destination, project).judged(route)
+            return _Attempt(model, inputs, destination, project).judged(route, captures or SharedCaptures())
     except _RAISED as error:
         # A model may do anything, and a check of it has more to tell than this.
         return Verdict(route, None, reason=f"the dry run failed: {type(error).__name__}: {_first_line(str(error))}")
@@ -157,13 +167,13 @@ class _Attempt:
             self._paths.setdefault(id(module), []).append(path)
             self._modules[path] = module
 
-    def judged(self, route: str) -> Verdict:
+    def judged(self, route: str, captures: SharedCaptures) -> Verdict:
         """The verdict by a route; by export with core ATen decompositions where it fails without them."""
         if route == "trace":
-            return self._verdict(route, lambda: routes.traced(self._model, self._inputs, self._target))
+            return self._verdict(route, lambda: captures.traced(self._model, self._inputs, self._target)[0])
         began = time.perf_counter()
         try:
-            program = routes.exported(self._model, self._inputs)
+            program = captures.exported(self._model, self._inputs)
         except _RAISED as error:
             return self._not_captured(route, error, (time.perf_counter() - began, 0.0))
         taken = time.perf_counter() - began, 0.0

@@ -22,6 +22,7 @@ def judge(subject: Subject) -> tuple[Verdict, ...]:
     if importlib.util.find_spec("coremltools") is None:
         return (Verdict(ROUTES[0], None, reason="coremltools is not installed: pip install 'modellint[coreml]'"),)
     try:
+        from modellint.destinations.coreml.capture.shared_captures import shared_captures
         from modellint.destinations.coreml.dry_run.dry_run import dry_run
     except Exception as error:
         # One that does not go together with what else is installed breaks in many ways.
@@ -34,7 +35,8 @@ def judge(subject: Subject) -> tuple[Verdict, ...]:
     found: list[Verdict] = []
     asked = subject.destination.frontend
     for route in sorted(ROUTES, key=lambda route: route != asked) if asked != "auto" else ROUTES:
-        found.append(dry_run(subject.model, subject.inputs, route, subject.destination, subject.project))
+        captures = shared_captures(subject)
+        found.append(dry_run(subject.model, subject.inputs, route, subject.destination, subject.project, captures))
         if found[-1].convertible:
             break
     return tuple(found)

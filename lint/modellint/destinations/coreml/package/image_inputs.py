@@ -10,8 +10,8 @@ from torch import Tensor
 
 from modellint.destinations.coreml.private.mil_programs import Image, preprocessing
 from modellint.live.inputs.example import InputSpec
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.inputs.variants import Case, variants
-from modellint.live.subject import Inputs
 
 WHITE = 255
 _LABELS = {"lowest integers, false": "black", "highest integers, true": "white"}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.destinations.coreml.capture import routes
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 _ARRAYS = {"FLOAT16": "float16", "FLOAT32": "float32", "DOUBLE": "float64", "INT32": "int32", "INT8": "int8"}
 _COLORS = {"rgb": "RGB", "bgr": "BGR", "grayscale": "GRAYSCALE"}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.destinations.export_options import Image
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 _MODEL = Path("Data", "com.apple.CoreML", "model.mlmodel")
 

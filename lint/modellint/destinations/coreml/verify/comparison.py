@@ -16,7 +16,7 @@ from modellint.destinations.coreml.mil.compare import LIMIT, SNR, Difference, co
 from modellint.destinations.coreml.mil.executor import ExecutionError
 from modellint.destinations.coreml.package.predictor import Misfit, Predictor
 from modellint.destinations.coreml.package.size_constants import in_program
-from modellint.destinations.coreml.verify.reference_runs import STEPS, Raised, Reference, Row, copied
+from modellint.destinations.coreml.verify.reference_runs import STEPS, OutputCache, Raised, Reference, Row, copied
 from modellint.destinations.coreml.verify.tolerance import Judgement, Typical, Yardstick
 from modellint.destinations.coreml.verify.untrained_weights import untrained
 from modellint.live.inputs.size_boundaries import sizes, thresholds
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 EXAMPLE = "the example"
 _OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"
@@ -64,6 +64,7 @@ class Comparison:
         budget: Seconds after which no further inputs are begun; with 0 only the example is compared.
         cases: The sets of inputs, the example first; default: those of ``variants``.
         end: The time, of ``time.monotonic``, by which to be done: what would take longer is left out.
+        cache: Outputs of the model that other comparisons have seen.
     """
 
     def __init__(
@@ -75,11 +76,12 @@ class Comparison:
         budget: float = 0.0,
         cases: Iterable[Given] | None = None,
         end: float = math.inf,
+        cache: OutputCache | None = None,
     ) -> None:
         self.model = model
         self.inputs = inputs
         self.seed = seed
-        self.reference = Reference(model, seed)
+        self.reference = Reference(model, seed, cache)
         self.notes: list[str] = []
         self.cases: list[Case] = []
         self.mismatch: Mismatch | None = None

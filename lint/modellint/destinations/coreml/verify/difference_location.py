@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.package.predictor import Predictor
     from modellint.destinations.coreml.verify.comparison import Comparison
     from modellint.live.code.places import Project
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 _NO_RUN = (NotRun, RuntimeError, ValueError, TypeError, IndexError)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modellint.destinations.coreml.capture.faults import left_in_training
+from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.destinations.coreml.mil.compare import compare
 from modellint.destinations.coreml.mil.executor import UnknownOperations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.package.predictor import Predictor
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
 BUDGET = 60.0
@@ -51,6 +52,7 @@ def verify(
     limit: float = math.inf,
     progress: Callable[[str], None] | None = None,
     partly: Callable[[Verification], None] | None = None,
+    captures: SharedCaptures | None = None,
 ) -> Verification:
     """Convert a model, execute its programs, and compare them with PyTorch; the model is left as it was.
 
@@ -66,10 +68,12 @@ def verify(
         limit: Seconds that there are: what would take longer, as far as that can be told, is left out.
         progress: Told what is done, as in ``comparing``.
         partly: Told what is known so far, after each set of inputs.
+        captures: Of the model as it is, shared with its dry run.
     """
     began = time.monotonic()
+    captures = captures or SharedCaptures()
     comparison = Comparison(model, inputs, specs, seed, budget, end=began + limit)
-    work = _Verifier(comparison, destination, project, with_layers, began + limit, progress)
+    work = _Verifier(comparison, destination, project, with_layers, began + limit, progress, captures)
     if partly is not None:
         comparison.after = lambda: partly(so_far(comparison, work.route))
     found = work.result()
@@ -80,7 +84,18 @@ def verify(
         if partly is not None:
             partly(found)
         other = destination._replace(frontend="export", precision="fp32")
-        if verify(model, inputs, other, project, specs=specs, seed=seed, budget=budget / 2, limit=limit - took).ok:
+        again = verify(
+            model,
+            inputs,
+            other,
+            project,
+            specs=specs,
+            seed=seed,
+            budget=budget / 2,
+            limit=limit - took,
+            captures=captures,
+        )
+        if again.ok:
             return replace(
                 found, notes=(*found.notes, "by torch.export (--frontend export) the float32 program agrees")
             )
@@ -119,7 +134,9 @@ class _Verifier:
         with_layers: bool,
         end: float,
         progress: Callable[[str], None] | None,
+        captures: SharedCaptures,
     ) -> None:
+        self._captures = captures
         self._comparison = comparison
         self._destination = destination
         self._project = project
@@ -203,7 +220,7 @@ class _Verifier:
             with comparison.reference.restored(comparison.inputs):
                 try:
                     inputs = copied_inputs(comparison.inputs)
-                    with captures(comparison.model, inputs, self._destination, route) as found:
+                    with captures(comparison.model, inputs, self._destination, route, shared=self._captures) as found:
                         for captured in found:
                             try:
                                 return captured, *self._both(captured)

@@ -19,7 +19,7 @@ from modellint.destinations.coreml.private.mil_programs import Image, images, re
 from modellint.destinations.coreml.verify.comparison import Comparison, Undecided
 from modellint.destinations.coreml.verify.difference_location import Locator
 from modellint.destinations.coreml.verify.model import BUDGET, DROPOUT, RANDOM, so_far, told
-from modellint.destinations.coreml.verify.reference_runs import copied_inputs
+from modellint.destinations.coreml.verify.reference_runs import OutputCache, copied_inputs
 from modellint.results.verification import DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
 from modellint.settings import Destination
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 _ALIKE = 0.9
 """The distance over the norm up to which a compressed weight is taken for that of a parameter of the same shape."""
@@ -47,13 +47,15 @@ def verify_package(
     limit: float = math.inf,
     partly: Callable[[Verification], None] | None = None,
     precision: str = "",
+    cache: OutputCache | None = None,
 ) -> Verification:
     """Compare a saved package with the model that it is said to be of; the rest is as for ``verify``.
 
     A package that computes in float16 is run twice: with numbers that are not rounded, where it is held against what rounding
     its weights to float16 does to the model, and as it is. Compressed weights are put into the model first, so that what
     compression loses is told apart. ``precision`` is that of the conversion where it is known: a package of ``fp32`` is judged
-    as one whatever the model's own types make of it; the conversion of one of ``fp16`` is not judged again.
+    as one whatever the model's own types make of it; the conversion of one of ``fp16`` is not judged again. ``cache`` holds
+    outputs of the model that an earlier comparison has seen.
 
     What the package takes as an image is fed as pixels. The model is called with what the package's own scaling makes of them
     or, where it does not agree on that, with what a decoded photo is: numbers from 0 to 1.
@@ -61,7 +63,7 @@ def verify_package(
     Raises ``PackageError`` for a package that holds no program, or not all of it.
     """
     end = time.monotonic() + limit
-    comparison = Comparison(model, inputs, specs, seed, budget, end=end)
+    comparison = Comparison(model, inputs, specs, seed, budget, end=end, cache=cache)
     try:
         program, spec = read_package(path)
         taken = images(spec)
@@ -70,7 +72,7 @@ def verify_package(
             return _compared(comparison, _predictor(program, model, inputs), project, with_layers, precision)
         found = None
         for feed, predictor, said in _fed(program, taken, model, inputs, specs):
-            comparison = Comparison(model, feed.inputs, specs, seed, budget, feed.cases(seed), end)
+            comparison = Comparison(model, feed.inputs, specs, seed, budget, feed.cases(seed), end, cache)
             _tell(comparison, partly)
             comparison.notes += said
             one = _compared(comparison, predictor, project, with_layers, precision)

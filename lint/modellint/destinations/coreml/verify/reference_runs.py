@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,13 +22,15 @@ from modellint.live.snapshot import unchanged
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 STEPS = 3
 """Predictions in a row on which a model with a state is compared."""
 NUDGE = 3e-7
 """How much rounding changes a number of float32, relative to it."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_MOST_KEPT = 64 * 1024**2
+"""Bytes of outputs that are kept for further comparisons."""
 _DROPOUT = (
     "dropout",
     "dropout1d",
@@ -56,12 +59,39 @@ class Row(NamedTuple):
     each: tuple[Inputs, ...]
 
 
+class OutputCache:
+    """Outputs of a model that comparisons of several programs with it share, by what it was run on; large ones are not kept."""
+
+    def __init__(self) -> None:
+        self._outputs: dict[Hashable, tuple[list[Tensor], tuple[str, ...]]] = {}
+        self._changes: dict[Hashable, list[Changed]] = {}
+        self._size = 0
+
+    def outputs(self, key: Hashable) -> tuple[list[Tensor], tuple[str, ...]] | None:
+        """The outputs of a run, each with where it was in what the model returned."""
+        return self._outputs.get(key)
+
+    def keep(self, key: Hashable, outputs: list[Tensor], paths: tuple[str, ...]) -> None:
+        """Remember a run, as long as there is room."""
+        size = sum(output.numel() * output.element_size() for output in outputs)
+        if self._size + size <= _MOST_KEPT:
+            self._size += size
+            self._outputs[key] = list(outputs), paths
+
+    def changes(self, key: Hashable, compute: Callable[[], list[Changed]]) -> list[Changed]:
+        """What a run writes to."""
+        if key not in self._changes:
+            self._changes[key] = compute()
+        return self._changes[key]
+
+
 class Reference:
     """A model in evaluation mode that every run finds as it was, down to running averages and random generators."""
 
-    def __init__(self, model: nn.Module, seed: int = 0) -> None:
+    def __init__(self, model: nn.Module, seed: int = 0, cache: OutputCache | None = None) -> None:
         self.model = model
         self.seed = seed
+        self._cache = OutputCache() if cache is None else cache
         self.drops = True
         """Whether dropout that is on in evaluation mode drops."""
         self.weights: dict[str, Tensor] = {}
@@ -72,7 +102,20 @@ class Reference:
 
     def __call__(self, inputs: Inputs, seed: int = 0) -> list[Tensor]:
         """The outputs of one run, flat. Raises ``Raised``."""
-        return self.steps(inputs, 1, seed)[0]
+        key = self._key(inputs, seed)
+        cached = None if key is None else self._cache.outputs(key)
+        if cached is not None:
+            self.paths = cached[1]
+            return list(cached[0])
+        outputs = self.steps(inputs, 1, seed)[0]
+        if key is not None:
+            self._cache.keep(key, outputs, self.paths)
+        return outputs
+
+    def _key(self, inputs: Inputs, seed: int) -> Hashable | None:
+        """What the outputs of a run depend on; None where that cannot be compared."""
+        content = None if self.weights else fingerprint(inputs)
+        return None if content is None else (content, self.seed + seed, self.drops)
 
     def steps(
         self, inputs: Inputs | Row, count: int, seed: int = 0, mode: AbstractContextManager[Any] | None = None
@@ -177,6 +220,10 @@ class Reference:
 
     def written(self, inputs: Inputs) -> list[Changed]:
         """The attributes, of registered modules, that a run writes to, also where it writes what was there. Raises ``Raised``."""
+        key = self._key(inputs, 0)
+        return self._written(inputs) if key is None else self._cache.changes(key, partial(self._written, inputs))
+
+    def _written(self, inputs: Inputs) -> list[Changed]:
         found = []
         with self.restored(inputs):
             before = {
@@ -195,6 +242,22 @@ class Reference:
                     elif type(value) is not type(known) or value != known:
                         found.append(Changed(path, name))
         return found
+
+
+def fingerprint(inputs: Inputs) -> str | None:
+    """A digest of what a model is called with; None where it is called with objects that may hold anything."""
+    leaves, tree = pytree.tree_flatten((tuple(inputs.args), dict(inputs.kwargs)))
+    digest = hashlib.blake2b(str(tree).encode())
+    for leaf in leaves:
+        if type(leaf) is Tensor and leaf.layout is torch.strided and leaf.device.type == "cpu":
+            content = leaf.detach().resolve_conj().resolve_neg()
+            digest.update(f"{content.dtype} {tuple(content.shape)} {content.stride()} {leaf.requires_grad}".encode())
+            digest.update(content.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        elif type(leaf) in _PLAIN:
+            digest.update(f"{type(leaf)} {leaf!r}".encode())
+        else:
+            return None
+    return digest.hexdigest()
 
 
 def nudged(inputs: Inputs, seed: int = 0, size: float = NUDGE) -> Inputs:

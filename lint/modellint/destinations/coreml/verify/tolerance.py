@@ -16,7 +16,7 @@ from modellint.destinations.coreml.mil.compare import LIMIT
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.verify.reference_runs import Reference, Row
-    from modellint.live.subject import Inputs
+    from modellint.live.inputs.model_inputs import Inputs
 
 TIMES = 10.0
 """How many times PyTorch's own error a program may be off."""

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from modellint.rule import Trigger
 from modellint.source.triggers.patterns.construction import builds, casts_parameters, makes_tensors
 from modellint.source.triggers.patterns.copying_operators import writes_through
 from modellint.source.triggers.patterns.inplace_writes import (
@@ -29,141 +30,91 @@ from modellint.source.triggers.patterns.views_of_permutations import may_move
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile
 
-MAKES = "<makes tensors>"
-"""What builds the object may make a tensor."""
-WIDE = "<wide>"
-"""A tensor may get six dimensions."""
-THROUGH = "<writes through>"
-"""What may be a copy, of `reshape` and its kin, may be written to."""
-BUILDS = "<builds>"
-"""A function other than ``__init__`` may build a module with state."""
-DROPS = "<drops>"
-"""A functional dropout may be on whatever the mode."""
-FORWARDS = "<forwards>"
-"""The `forward` of another object may be called by name."""
-MOVES = "<moves>"
-"""A `view` may be asked of what a permutation gave."""
-BRANCHES = "<branches on data>"
-"""A condition may depend on the values of a tensor."""
-NUMBERS = "<takes numbers>"
-"""Python may take a number out of a tensor."""
-NUMPY = "<uses numpy>"
-"""NumPy may work on what the caller gives."""
-LOOPS = "<loops over data>"
-"""A loop may be as long as a tensor."""
-SHARES = "<writes to shared memory>"
-"""What is written to may be held by another variable as a view."""
-CHANGES_INPUT = "<changes its input>"
-"""An argument of ``forward`` may be written to."""
-INDEXED = "<assigns by indices>"
-"""An item may be assigned to by a tensor of indices or truths."""
-ITEMS = "<assigns items>"
-"""An item may be assigned to."""
-ASSIGNS = "<sets attributes>"
-"""``forward`` may set attributes of the object."""
-WIDE_NUMBERS = "<numbers beyond float16>"
-"""A number may be written down that float16 does not hold."""
-TINY_NUMBERS = "<numbers below float16>"
-"""A positive number may be written down that is smaller than any of float16."""
-LONG_NUMBERS = "<numbers outside int32>"
-"""A whole number may be written down that int32 does not hold."""
-RETURNS_DICT = "<returns a dict>"
-"""What `forward` runs may return a dict."""
-RETURNS_OTHERS = "<returns no tensor>"
-"""``forward`` may return something that is no tensor."""
-FIXED_SIZES = "<sizes written down>"
-"""A tensor may be reshaped to sizes that are all numbers."""
-MIXED = "<several indices>"
-"""Something may be indexed by two tensors at once."""
-CASTS = "<casts parameters>"
-"""A new parameter may be computed with where it is made."""
-UNTRACKED = "<keeps no statistics>"
-"""A batch normalization may be told to keep no running statistics."""
 OF_FORWARD = frozenset(
     {
-        FIXED_SIZES,
-        RETURNS_DICT,
-        RETURNS_OTHERS,
-        MIXED,
-        BUILDS,
-        BRANCHES,
-        NUMBERS,
-        NUMPY,
-        LOOPS,
-        SHARES,
-        CHANGES_INPUT,
-        INDEXED,
-        ITEMS,
-        ASSIGNS,
+        Trigger.LITERAL_SIZES,
+        Trigger.RETURNS_DICT,
+        Trigger.RETURNS_NON_TENSOR,
+        Trigger.SEVERAL_INDICES,
+        Trigger.BUILDS_MODULE,
+        Trigger.BRANCHES_ON_DATA,
+        Trigger.TENSOR_TO_NUMBER,
+        Trigger.USES_NUMPY,
+        Trigger.LOOPS_OVER_DATA,
+        Trigger.WRITES_SHARED_MEMORY,
+        Trigger.WRITES_INPUT,
+        Trigger.WRITES_BY_INDEX,
+        Trigger.WRITES_ITEMS,
+        Trigger.SETS_ATTRIBUTES,
     }
 )
 """Signs of what ``forward`` runs."""
 SIGNS = OF_FORWARD | {
-    MAKES,
-    WIDE,
-    THROUGH,
-    DROPS,
-    FORWARDS,
-    MOVES,
-    WIDE_NUMBERS,
-    TINY_NUMBERS,
-    LONG_NUMBERS,
-    CASTS,
-    UNTRACKED,
+    Trigger.MAKES_TENSORS,
+    Trigger.HIGH_RANK,
+    Trigger.WRITES_TO_COPY,
+    Trigger.FUNCTIONAL_DROPOUT,
+    Trigger.CALLS_FORWARD,
+    Trigger.VIEW_OF_PERMUTATION,
+    Trigger.ABOVE_FLOAT16,
+    Trigger.BELOW_FLOAT16,
+    Trigger.OUTSIDE_INT32,
+    Trigger.CASTS_PARAMETER,
+    Trigger.NO_RUNNING_STATISTICS,
 }
 
 
 def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether classes and functions of a file, which may run each other, show a sign; ``run``: those that ``forward`` runs."""
     match sign:
-        case "<makes tensors>":
+        case Trigger.MAKES_TENSORS:
             return makes_tensors(file, nodes)
-        case "<casts parameters>":
+        case Trigger.CASTS_PARAMETER:
             return casts_parameters(file, nodes)
-        case "<keeps no statistics>":
+        case Trigger.NO_RUNNING_STATISTICS:
             return untracked(file, nodes)
-        case "<builds>":
+        case Trigger.BUILDS_MODULE:
             return builds(run)
-        case "<moves>":
+        case Trigger.VIEW_OF_PERMUTATION:
             return may_move(nodes)
-        case "<drops>":
+        case Trigger.FUNCTIONAL_DROPOUT:
             return drops(file, nodes)
-        case "<forwards>":
+        case Trigger.CALLS_FORWARD:
             return calls_forward(nodes)
-        case "<wide>":
+        case Trigger.HIGH_RANK:
             return gets_wide(nodes)
-        case "<writes through>":
+        case Trigger.WRITES_TO_COPY:
             return writes_through(nodes)
-        case "<branches on data>":
+        case Trigger.BRANCHES_ON_DATA:
             return branches(run)
-        case "<takes numbers>":
+        case Trigger.TENSOR_TO_NUMBER:
             return takes_numbers(run)
-        case "<uses numpy>":
+        case Trigger.USES_NUMPY:
             return uses_numpy(file, run)
-        case "<loops over data>":
+        case Trigger.LOOPS_OVER_DATA:
             return loops(run)
-        case "<writes to shared memory>":
+        case Trigger.WRITES_SHARED_MEMORY:
             return shares(nodes, run)
-        case "<changes its input>":
+        case Trigger.WRITES_INPUT:
             return changes_input(nodes, run)
-        case "<assigns by indices>":
+        case Trigger.WRITES_BY_INDEX:
             return indexes(run)
-        case "<assigns items>":
+        case Trigger.WRITES_ITEMS:
             return assigns_items(run)
-        case "<sets attributes>":
+        case Trigger.SETS_ATTRIBUTES:
             return assigns_attributes(run)
-        case "<numbers beyond float16>":
+        case Trigger.ABOVE_FLOAT16:
             return wide(file, nodes, run)
-        case "<numbers below float16>":
+        case Trigger.BELOW_FLOAT16:
             return tiny(file, nodes, run)
-        case "<numbers outside int32>":
+        case Trigger.OUTSIDE_INT32:
             return long(file, nodes, run)
-        case "<several indices>":
+        case Trigger.SEVERAL_INDICES:
             return mixes(run)
-        case "<returns a dict>":
+        case Trigger.RETURNS_DICT:
             return returns_dict(run)
-        case "<returns no tensor>":
+        case Trigger.RETURNS_NON_TENSOR:
             return returns_others(run)
-        case "<sizes written down>":
+        case Trigger.LITERAL_SIZES:
             return pins_sizes(run)
     raise ValueError(sign)

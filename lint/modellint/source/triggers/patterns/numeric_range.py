@@ -6,17 +6,12 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from modellint.data.number_types import FLOAT16, INT32
 from modellint.source.syntax.ast_walk import functions_in, mentioned_in, of_kind, reached_from
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile
 
-LARGEST = 65504.0
-"""The largest number of float16."""
-SMALLEST = 2.0**-24
-"""The smallest positive one."""
-LONGEST = (1 << 31) - 1
-"""The largest number of int32."""
 _SCALING = (ast.Mult, ast.Div, ast.Pow, ast.LShift)
 
 
@@ -32,17 +27,17 @@ class _Numbers(NamedTuple):
 
 def wide(file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether a number beyond float16 may be written down, or asked of a type."""
-    return _any(file, nodes, run, lambda one: one.largest > LARGEST or "finfo" in one.of_types)
+    return _any(file, nodes, run, lambda one: one.largest > FLOAT16.largest or "finfo" in one.of_types)
 
 
 def tiny(file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether a positive number below the smallest one of float16 may be."""
-    return _any(file, nodes, run, lambda one: one.smallest < SMALLEST or "finfo" in one.of_types)
+    return _any(file, nodes, run, lambda one: one.smallest < FLOAT16.smallest or "finfo" in one.of_types)
 
 
 def long(file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> bool:
     """Whether a whole number outside of int32 may be."""
-    return _any(file, nodes, run, lambda one: one.longest > LONGEST or "iinfo" in one.of_types)
+    return _any(file, nodes, run, lambda one: one.longest > INT32.largest or "iinfo" in one.of_types)
 
 
 def _any(

@@ -1,23 +1,36 @@
-"""What nobody exports, and what is only said: what the rules about `forward` share."""
+"""Roles of code: whether it is for inference, or for training, loss, evaluation and messages alone, which nobody exports."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from modellint.results.diagnostic import Severity
 from modellint.source.syntax.ast_walk import of_kind, once
 
 if TYPE_CHECKING:
-    from modellint.source.engine.code_facts import Code
-    from modellint.source.engine.recorded_operations import Call
+    from modellint.source.engine.abstract_values import Function
+    from modellint.source.project.index import Project
+    from modellint.source.project.symbols import ClassRef, IndexedFile
 
-TALK = frozenset(
-    {"warn", "warning", "info", "debug", "error", "print", "log", "exception", "warning_once", "warn_once"}
-)
-"""Functions that only say something."""
+
+class Code(Protocol):
+    """What is asked of code to tell its role: where it stands, what it is called, and its conditions."""
+
+    project: Project
+    file: IndexedFile
+    ref: ClassRef | None
+    methods: list[Function]
+
+    @property
+    def lineage(self) -> list[ClassRef]:
+        """The class and its bases in the project."""
+
+    def conditions(self, node: ast.AST, function: ast.AST | None) -> Iterator[ast.expr]:
+        """The conditions around a node in its function."""
+
 
 _TRAINING = (
     r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mixup|"
@@ -41,11 +54,26 @@ _SAYING = r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging
 """What conditions ask that let a model say something, search, or go by the epoch."""
 
 
-def is_for_training(code: Code) -> bool:
+def is_never_exported(code: Code) -> bool:
     """Whether a class is no part of what is exported: a loss, a metric or a search by its name or those of its bases, or in a test."""
     return (
         any(re.search(_TRAINING, ref.node.name) for ref in code.lineage) or re.search(_TESTS, _place(code)) is not None
     )
+
+
+def is_training_only(code: Code) -> bool:
+    """Whether a class is one that only training runs: a loss, a metric, a discriminator, or what stands by losses or augmentation."""
+    names = [ref.node.name for ref in code.lineage]
+    near = "/".join(code.file.path.split("/")[-2:])
+    return (
+        is_never_exported(code)
+        or "loss" in near
+        or "augment" in near
+        or any(re.search(_JUDGES, name) for name in names)
+    )
+
+
+_JUDGES = r"Discriminator|Critic"
 
 
 def severity_in(code: Code, usual: Severity, node: ast.AST, function: ast.AST | None) -> Severity:
@@ -132,36 +160,6 @@ def _is_beam_search(attribute: ast.Attribute) -> bool:
 def _place(code: Code) -> str:
     """Where a file stands in its project."""
     return "/".join(code.file.path.removeprefix(str(code.project.root)).split("/")[-4:])
-
-
-def is_talk(call: Call) -> bool:
-    """Whether a call stands in what is only printed or raised."""
-    match call.statement:
-        case ast.Raise() | ast.Assert():
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
-            return name in TALK
-    return False
-
-
-def only_says(body: list[ast.stmt]) -> bool:
-    """Whether statements do nothing but raise, warn or print."""
-    return all(map(_is_said, body))
-
-
-def _is_said(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Raise() | ast.Assert() | ast.Pass():
-            return True
-        case ast.Expr(value=ast.Constant()):
-            return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
-            return name in TALK
-        case ast.If():
-            return only_says([*statement.body, *statement.orelse])
-        case ast.Assign(value=ast.Constant(value=str()) | ast.JoinedStr()):
-            return any(isinstance(target, ast.Name) for target in statement.targets)
-    return False
 
 
 def is_for_capture_only(code: Code, node: ast.AST, function: ast.AST | None) -> bool:

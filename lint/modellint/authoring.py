@@ -1,0 +1,182 @@
+"""What a rule imports: the facts that it asks, the values and syntax that these are made of, and what it answers with.
+
+Rules import this module, their own family and nothing else of the machine. Every name is defined and documented where ``_HOMES``
+says, and loaded from there when it is first asked for: a check of source never loads what only live rules need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from modellint.data import operator_lookup
+    from modellint.destinations.coreml.facts import coreml
+    from modellint.live.capture import records
+    from modellint.live.capture.provenance import Reach, facts_in
+    from modellint.live.capture.records import Failure, Operator, Run, TensorFact
+    from modellint.live.capture.scalar_operands import ScalarOperand
+    from modellint.live.checkpoint_comparison import Comparison, Renaming, Shape
+    from modellint.live.held_attributes import HeldAttribute
+    from modellint.live.model_facts import LiveModel
+    from modellint.live.subject import Entry, State
+    from modellint.live.unregistered_state import Held
+    from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Place, Severity
+    from modellint.results.operator_support import Hint
+    from modellint.results.verdict import Blocker
+    from modellint.rule import Feature, Rule, Trigger
+    from modellint.settings import Destination
+    from modellint.source.cst_facts import CstFile
+    from modellint.source.domains.device_mixing import meets_tensors
+    from modellint.source.domains.masks import is_mask
+    from modellint.source.domains.operator_sets import operators
+    from modellint.source.domains.tensor_origins import tensors_in
+    from modellint.source.domains.tensors import Drawn, Tensor
+    from modellint.source.engine.abstract_values import (
+        UNKNOWN,
+        Argument,
+        ClassValue,
+        Const,
+        Container,
+        Instance,
+        Method,
+        Number,
+        Text,
+        Value,
+        alternatives,
+    )
+    from modellint.source.engine.calls import Arguments
+    from modellint.source.engine.class_facts import Attribute, Hidden, ModuleClass
+    from modellint.source.engine.class_state import Binding
+    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.recorded_operations import Call, Loop, Operation, Question, Write
+    from modellint.source.project.symbols import ClassRef, External, Imported, dotted_name
+    from modellint.source.syntax.ast_walk import called_name, mentioned_in, of_kind, once, parents_in, walk
+
+    OperatorSupport = operator_lookup.Operator
+    LiveCall = records.Call
+
+__all__ = [  # noqa: RUF022
+    # What a rule is, what wakes it, and what it answers with.
+    "Applicability",
+    "Destination",
+    "Diagnostic",
+    "Edit",
+    "Feature",
+    "Fix",
+    "Hint",
+    "Place",
+    "Rule",
+    "Severity",
+    "Trigger",
+    # A class as it is built: its attributes, what stands in them, and where.
+    "Attribute",
+    "Binding",
+    "Hidden",
+    "ModuleClass",
+    # Code as it runs: what is called, written, computed, asked and looped over.
+    "Arguments",
+    "Call",
+    "Code",
+    "Loop",
+    "Operation",
+    "Question",
+    "Write",
+    # The abstract values of both.
+    "Argument",
+    "ClassValue",
+    "Const",
+    "Container",
+    "Drawn",
+    "Instance",
+    "Method",
+    "Number",
+    "Tensor",
+    "Text",
+    "UNKNOWN",
+    "Value",
+    "alternatives",
+    "is_mask",
+    "meets_tensors",
+    "tensors_in",
+    # Names and files of the project.
+    "ClassRef",
+    "External",
+    "Imported",
+    "dotted_name",
+    # Syntax trees, and edits of text.
+    "CstFile",
+    "called_name",
+    "mentioned_in",
+    "of_kind",
+    "once",
+    "parents_in",
+    "walk",
+    # What is known of torch, of number types and of Core ML.
+    "OperatorSupport",
+    "coreml",
+    "operators",
+    # A live model, and what a run of it showed.
+    "Blocker",
+    "Comparison",
+    "Entry",
+    "Failure",
+    "Held",
+    "HeldAttribute",
+    "LiveCall",
+    "LiveModel",
+    "Operator",
+    "Reach",
+    "Renaming",
+    "Run",
+    "ScalarOperand",
+    "Shape",
+    "State",
+    "TensorFact",
+    "facts_in",
+]
+_HOMES = {
+    "rule": "Feature Rule Trigger",
+    "results.operator_support": "Hint",
+    "results.diagnostic": "Applicability Diagnostic Edit Fix Place Severity",
+    "settings": "Destination",
+    "source.engine.class_facts": "Attribute Hidden ModuleClass",
+    "source.engine.class_state": "Binding",
+    "source.engine.code_facts": "Code",
+    "source.engine.calls": "Arguments",
+    "source.engine.recorded_operations": "Call Loop Operation Question Write",
+    "source.engine.abstract_values": "Argument ClassValue Const Container Instance Method Number Text UNKNOWN Value alternatives",
+    "source.domains.tensors": "Drawn Tensor",
+    "source.domains.tensor_origins": "tensors_in",
+    "source.domains.device_mixing": "meets_tensors",
+    "source.domains.masks": "is_mask",
+    "source.project.symbols": "ClassRef External Imported dotted_name",
+    "source.cst_facts": "CstFile",
+    "source.syntax.ast_walk": "called_name mentioned_in of_kind once parents_in walk",
+    "source.domains.operator_sets": "operators",
+    "destinations.coreml.facts": "coreml",
+    "data.operator_lookup": "Operator=OperatorSupport",
+    "live.model_facts": "LiveModel",
+    "live.subject": "Entry State",
+    "live.held_attributes": "HeldAttribute",
+    "live.unregistered_state": "Held",
+    "live.capture.records": "Call=LiveCall Failure Operator Run TensorFact",
+    "live.capture.provenance": "Reach facts_in",
+    "live.capture.scalar_operands": "ScalarOperand",
+    "live.checkpoint_comparison": "Comparison Renaming Shape",
+    "results.verdict": "Blocker",
+}
+"""The module of the machine that defines each name; ``name=other`` is called ``other`` here."""
+_FOUND_IN = {
+    other or name: (f"modellint.{module}", name)
+    for module, names in _HOMES.items()
+    for name, _, other in (spelled.partition("=") for spelled in names.split())
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FOUND_IN:
+        raise AttributeError(f"modellint.authoring has no {name!r}; it has {', '.join(__all__)}")
+    module, spelled = _FOUND_IN[name]
+    globals()[name] = value = getattr(import_module(module), spelled)
+    return value
