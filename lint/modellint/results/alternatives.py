@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from modellint.data.supplied_converters import EXPORT
-
+EXPORT = "modellint export"
+"""The command that supplies converters, and mends models; among the ways of a verdict it stands for an export."""
 _MOST = 3
 """How many converters are written out."""
 
