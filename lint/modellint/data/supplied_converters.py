@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-EXPORT = "modellint export"
-"""What supplies them."""
 FILE = "coreml_supplied.json"
 
 

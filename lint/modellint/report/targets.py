@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from modellint.data.supplied_converters import EXPORT
 from modellint.report.style import visible
-from modellint.results.alternatives import answers, by_export, others
+from modellint.results.alternatives import EXPORT, answers, by_export, others
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.verification import AGREES, DIFFERS
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.data.supplied_converters import EXPORT
-
 if TYPE_CHECKING:
     from modellint.results.verdict import Conversion, Ways
 
+EXPORT = "modellint export"
+"""The command that supplies converters, and mends models; among the ways of a verdict it stands for an export."""
 _MOST = 3
 """How many converters are written out."""
 
