@@ -20,8 +20,8 @@ import torch
 
 import zoo
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
-from modellint.destinations.coreml.mil.compare import compare
 from modellint.destinations.coreml.mil.executor import ExecutionError, UnknownOperations
+from modellint.destinations.coreml.mil.tensor_difference import compare
 from modellint.destinations.coreml.package import core_ml_runtime as runtime
 from modellint.destinations.coreml.package.predictor import Predictor
 from modellint.live.inputs.model_inputs import Inputs

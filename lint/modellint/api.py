@@ -146,7 +146,7 @@ def _report(diagnostics: Sequence[Diagnostic], conversion: Conversion | None) ->
     """The findings, and whether coremltools converts the model."""
     if conversion is None:
         return Report(tuple(diagnostics))
-    from modellint.report import targets
+    from modellint.report import live_findings as targets
 
     return Report(tuple(diagnostics), conversion.withheld(diagnostics), targets.line_of(conversion, diagnostics))
 
@@ -380,7 +380,7 @@ def export(
     """
     from modellint.destinations import export_options
     from modellint.destinations.export_options import Metadata, OptionError, Options
-    from modellint.report import targets
+    from modellint.report import live_findings as targets
     from modellint.session.export import exported
     from modellint.session.in_process import Varying
 
@@ -459,7 +459,7 @@ def _register_displays() -> None:
         return report.fragment(verification)
 
     def fix_text(fix: Applied) -> str:
-        from modellint.report import targets
+        from modellint.report import live_findings as targets
 
         return targets.fix_of_model(fix)
 

@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from modellint.data import operator_lookup
-    from modellint.destinations.coreml.facts import coreml
+    from modellint.data import operator_conversion as operator_lookup
+    from modellint.destinations.coreml.version_facts import coreml
     from modellint.live.capture import records
     from modellint.live.capture.provenance import Reach, facts_in
     from modellint.live.capture.records import Failure, Operator, Run, TensorFact
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from modellint.source.engine.calls import Arguments
     from modellint.source.engine.class_facts import Attribute, Hidden, ModuleClass
     from modellint.source.engine.class_state import Binding
-    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.function_facts import Code
     from modellint.source.engine.recorded_operations import Call, Loop, Operation, Question, Write
     from modellint.source.project.symbols import ClassRef, External, Imported, dotted_name
     from modellint.source.syntax.ast_walk import called_name, mentioned_in, of_kind, once, parents_in, walk

@@ -173,7 +173,7 @@ def check_codes(selectors: Iterable[str], codes: Collection[str], where: str) ->
 
 def check_version(version: str, where: str) -> None:
     """Raise ``SettingsError`` for a version of coremltools that the operator table cannot speak of."""
-    from modellint.data.operator_lookup import UnknownVersion, table_version
+    from modellint.data.operator_conversion import UnknownVersion, table_version
 
     try:
         table_version(version)

@@ -12,8 +12,8 @@ from torch import nn
 
 import modellint
 from modellint.destinations.coreml.private.entry_points import ct, silence
-from modellint_rules.operators.refusal import Refusal
-from modellint_rules.operators.refusals import REFUSALS
+from modellint_rules.operators.refusal_conditions import Refusal
+from modellint_rules.operators.refusal_table import REFUSALS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 import modellint
-from modellint.live.analysis import analysis
+from modellint.live.analysis_cache import analysis
 from modellint.live.capture.run import capture, captured_run
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject

@@ -15,7 +15,7 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
-from modellint.live.fixes.mode import by_path
+from modellint.live.fixes.evaluation_mode import by_path
 from modellint.live.subject import Subject
 from modellint.live.unregistered_state import unregistered_state
 from modellint.settings import Destination

@@ -20,7 +20,7 @@ from modellint.live.check import check_subject, live_rules
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject
 from modellint.rule import Page, Rule, load_rules
-from modellint.session.verdicts import execute, judge
+from modellint.session.destination_verdicts import execute, judge
 from modellint.settings import Destination
 
 LIVE = {rule.code: rule for rule in live_rules(load_rules())}

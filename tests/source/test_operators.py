@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import modellint
 from modellint.cli import cli
 from modellint.data.coreml_operators import EXPORT_SINCE, OPERATORS, SINCE, VERSIONS
-from modellint.data.operator_lookup import RELEASED, UnknownVersion, operator, public_name, table_version
+from modellint.data.operator_conversion import RELEASED, UnknownVersion, operator, public_name, table_version
 from modellint.settings import TARGETS
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"

@@ -343,7 +343,7 @@ def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Tex
             from modellint.report import as_json as json_format
 
             if top.output_format == "report":
-                from modellint.report import targets
+                from modellint.report import live_findings as targets
 
                 verdicts = [targets.verdict_of(target, verdict, found, absolute) for target, verdict in outcome.targets]
                 return json_format.render_report(found, top.docs_url, absolute, __version__, verdicts)
@@ -371,7 +371,7 @@ def _verdicts(outcome: Outcome) -> str:
     """Below all findings, a line for each live target."""
     if not outcome.targets:
         return ""
-    from modellint.report import targets
+    from modellint.report import live_findings as targets
 
     lines = []
     for target, verdict in outcome.targets:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.live.capture.run import captured_run
-from modellint.live.conversion import execution, verdicts
+from modellint.live.conversion_analyses import execution, verdicts
 from modellint.results.diagnostic import Diagnostic
 
 if TYPE_CHECKING:

@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from modellint.live.conversion import verdicts
-from modellint.live.fixes import (
-    buffers,
-    contiguous,
-    hooks,
-    mode,
-    parametrizations,
-    prelu,
-    proof,
-    registration,
-    wrappers,
-)
+from modellint.live.conversion_analyses import verdicts
+from modellint.live.fixes import buffers, hooks, parametrizations, prelu, proof, registration, wrappers
+from modellint.live.fixes import evaluation_mode as mode
+from modellint.live.fixes import state_memory as contiguous
 from modellint.live.fixes.applied import BIT_EQUAL as BIT_EQUAL
 from modellint.live.fixes.applied import Applied as Applied
 from modellint.live.fixes.applied import Change

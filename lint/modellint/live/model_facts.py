@@ -283,21 +283,21 @@ class LiveModel:
     @property
     def verdict(self) -> Verdict | None:
         """The verdict that counts: by the first route that converts, or else the one with the fewest blockers."""
-        from modellint.live.conversion import verdicts
+        from modellint.live.conversion_analyses import verdicts
         from modellint.results.verdict import choose
 
         return choose(verdicts(self._subject), self.destination.frontend)
 
     def blockers(self, *kinds: str) -> Iterator[tuple[Blocker, str]]:
         """What stands in the way by the route that counts, of these kinds, each with what captured the model."""
-        from modellint.live.conversion import blockers
+        from modellint.live.conversion_analyses import blockers
 
         return blockers(self._subject, *kinds)
 
     @property
     def execution(self) -> Verification | None:
         """What the converted model computes against PyTorch; None where that cannot be said."""
-        from modellint.live.conversion import execution
+        from modellint.live.conversion_analyses import execution
 
         return execution(self._subject)
 

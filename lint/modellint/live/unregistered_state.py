@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from modellint.live.analysis import analysis
+from modellint.live.analysis_cache import analysis
 from modellint.live.subject import Subject
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from modellint.report import summary, targets
+from modellint.report import live_findings as targets
+from modellint.report import summary
 from modellint.report.style import paint, visible
 from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.source.syntax.text import SourceText

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from modellint.report import summary, targets
+from modellint.report import live_findings as targets
+from modellint.report import summary
 from modellint.report.style import visible
 from modellint.results.diagnostic import Diagnostic, Severity
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modellint.report.live_findings import by_defect
 from modellint.report.style import paint
 from modellint.report.summary import applicable
 from modellint.report.summary import render as render_summary
-from modellint.report.targets import by_defect
 from modellint.results.diagnostic import Diagnostic
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from modellint.live.capture.run import capture, captured_run
 from modellint.live.check import examine, findings_of, live_rules, needs_of
 from modellint.live.code.places import Project
-from modellint.live.conversion import execution
+from modellint.live.conversion_analyses import execution
 from modellint.live.fix import fixed_copy
 from modellint.live.inputs.required_inputs import wanted
 from modellint.live.shape_table import table_of
@@ -18,8 +18,8 @@ from modellint.live.subject import Subject
 from modellint.results.verification import UNDECIDED
 from modellint.session import target_failure as failure
 from modellint.session.confirmed_findings import findings
+from modellint.session.destination_verdicts import destination_of, execute, judge, noted, told
 from modellint.session.messages import Answer, Check, Request, Verify
-from modellint.session.verdicts import destination_of, execute, judge, noted, told
 
 if TYPE_CHECKING:
     from torch import nn

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from modellint.live.check import examine, live_rules
-from modellint.live.conversion import is_confirmed
+from modellint.live.conversion_analyses import is_confirmed
 from modellint.results.diagnostic import Place, Severity
 from modellint.results.verification import NOT_CONVERTED, UNDECIDED
 

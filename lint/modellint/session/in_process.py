@@ -33,9 +33,9 @@ from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, all_rules, load_plugins
 from modellint.session import merge
 from modellint.session.actions import Session
+from modellint.session.destination_verdicts import judge
 from modellint.session.messages import Action, Check, Request, Verify
 from modellint.session.target import Location, Target
-from modellint.session.verdicts import judge
 from modellint.settings import Resolver, SettingsError, check_codes, find_root
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from modellint.session.messages import (
     Stage,
     Start,
 )
-from modellint.session.processes import MOST, Family, available_memory
+from modellint.session.process_family import MOST, Family, available_memory
 
 _LARGEST_RESULT = 64 * 1024**2
 _MOST_OUTPUT = 256 * 1024

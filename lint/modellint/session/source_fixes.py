@@ -12,8 +12,8 @@ from modellint.results.applied_fix import BIT_EQUAL
 from modellint.results.diagnostic import Diagnostic, Fix
 from modellint.source.engine.attribute_uses import DICT_ONLY, LIST_ONLY
 from modellint.source.project.symbols import IndexedFile
+from modellint.source.syntax.node_text import Rewriter
 from modellint.source.syntax.parse import Unparsable, parse
-from modellint.source.syntax.rewriter import Rewriter
 from modellint.source.syntax.text import SourceText, Undecodable
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import OptionError
 from modellint.live.code import places as place
 from modellint.live.inputs import example as inputs
-from modellint.session import processes, target
+from modellint.session import process_family as processes
+from modellint.session import target
 from modellint.session import target_failure as failed
 from modellint.session.building import Again, Builder, Failed, seed_generators
 from modellint.session.messages import (
@@ -220,7 +221,7 @@ class _Work:
     def _exported(self, action: Export) -> Answer:
         """The package, as a file, and what the checks of the model as it is find."""
         from modellint.live.capture.run import captured_run
-        from modellint.session.verdicts import destination_of
+        from modellint.session.destination_verdicts import destination_of
 
         session = self._session
         model, given = self._build.with_values("export")

@@ -192,7 +192,7 @@ def _code_findings(
     file: IndexedFile, ref: ClassRef | None, project: Project, rules: list[Rule], shown: str, goal: Destination
 ) -> list[Diagnostic]:
     from modellint.source.engine.class_state import TooLarge
-    from modellint.source.engine.code_facts import Code
+    from modellint.source.engine.function_facts import Code
 
     # What only asks for `forward` comes first: the same is known to it whatever else runs.
     ordered = sorted(rules, key=lambda rule: not rule.only_forward)
@@ -272,7 +272,7 @@ def _rule_failed(rule: Rule, shown: str, error: BaseException, span: Span) -> Di
 
 def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error: TooLarge, shown: str) -> Diagnostic:
     from modellint.linter_rules import not_read
-    from modellint.source.syntax.rewriter import Rewriter
+    from modellint.source.syntax.node_text import Rewriter
 
     span = Rewriter(file).span(ref.node) if ref is not None else Span(1, 1, 1, 1)
     name = ref.node.name if ref is not None else None

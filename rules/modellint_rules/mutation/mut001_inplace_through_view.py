@@ -20,7 +20,7 @@ from modellint.authoring import (
     alternatives,
     parents_in,
 )
-from modellint_rules.mutation.memory import bases, changes, indices, item_of, may_be_copy
+from modellint_rules.mutation.shared_memory import bases, changes, indices, item_of, may_be_copy
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write

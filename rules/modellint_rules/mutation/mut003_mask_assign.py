@@ -19,7 +19,7 @@ from modellint.authoring import (
     operators,
     walk,
 )
-from modellint_rules.mutation.memory import indices, is_called_mask, item_writes
+from modellint_rules.mutation.shared_memory import indices, is_called_mask, item_writes
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write

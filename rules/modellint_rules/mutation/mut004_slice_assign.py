@@ -18,7 +18,7 @@ from modellint.authoring import (
     Trigger,
     alternatives,
 )
-from modellint_rules.mutation.memory import changes, indices, item_of
+from modellint_rules.mutation.shared_memory import changes, indices, item_of
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write

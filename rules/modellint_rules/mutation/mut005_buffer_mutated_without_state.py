@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, alternatives, operators, tensors_in, walk
-from modellint_rules.mutation.memory import changes, is_filled_once
-from modellint_rules.mutation.running import buffers, written_buffer
+from modellint_rules.mutation.running_statistics import buffers, written_buffer
+from modellint_rules.mutation.shared_memory import changes, is_filled_once
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write

@@ -19,7 +19,7 @@ from modellint.authoring import (
     tensors_in,
     walk,
 )
-from modellint_rules.mutation.memory import is_filled_once
+from modellint_rules.mutation.shared_memory import is_filled_once
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write

@@ -21,7 +21,7 @@ from modellint.authoring import (
     once,
     walk,
 )
-from modellint_rules.mutation.memory import changes, may_be_copy
+from modellint_rules.mutation.shared_memory import changes, may_be_copy
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write

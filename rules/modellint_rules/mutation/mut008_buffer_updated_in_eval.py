@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Fix, Rule, Severity, walk
-from modellint_rules.mutation.running import updates
+from modellint_rules.mutation.running_statistics import updates
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write

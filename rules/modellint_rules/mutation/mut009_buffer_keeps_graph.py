@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Fix, Rule, Severity, Tensor, Value, alternatives, walk
-from modellint_rules.mutation.running import updates
+from modellint_rules.mutation.running_statistics import updates
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write
-    from modellint_rules.mutation.running import Update
+    from modellint_rules.mutation.running_statistics import Update
 
 
 class BufferKeepsGraph(Rule):

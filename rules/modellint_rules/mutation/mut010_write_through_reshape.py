@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, alternatives, operators
-from modellint_rules.mutation.memory import bases, copying
+from modellint_rules.mutation.shared_memory import bases, copying
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Write

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger, coreml
-from modellint_rules.numerics.written import FACTOR, FILL, TERM, is_float, is_of_data, meetings
+from modellint_rules.numerics.number_literals import FACTOR, FILL, TERM, is_float, is_of_data, meetings
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
-    from modellint_rules.numerics.written import Meeting
+    from modellint_rules.numerics.number_literals import Meeting
 
 
 class Fp16OverflowLiteral(Rule):

@@ -18,7 +18,7 @@ from modellint.authoring import (
     alternatives,
     coreml,
 )
-from modellint_rules.numerics.written import FLOOR, TERM, is_of_data, meetings
+from modellint_rules.numerics.number_literals import FLOOR, TERM, is_of_data, meetings
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, ScalarOperand

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, alternatives, called_name, coreml
-from modellint_rules.numerics.written import FACTOR, FILL, FLOOR, TERM, is_of_data, meetings
+from modellint_rules.numerics.number_literals import FACTOR, FILL, FLOOR, TERM, is_of_data, meetings
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
-    from modellint_rules.numerics.written import Meeting
+    from modellint_rules.numerics.number_literals import Meeting
 
 
 class IntOutsideInt32(Rule):

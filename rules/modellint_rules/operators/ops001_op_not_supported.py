@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Hint, Rule, Severity, Trigger, coreml
-from modellint_rules.operators.apis import calls_in_forward, shown, signs_in_forward
-from modellint_rules.operators.conversions import FAST_PATH, PYTHON, coremltools
+from modellint_rules.operators.api_calls import calls_in_forward, shown, signs_in_forward
+from modellint_rules.operators.missing_converters import FAST_PATH, PYTHON, coremltools
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
-    from modellint_rules.operators.apis import Use
+    from modellint_rules.operators.api_calls import Use
 
 
 class OpNotSupported(Rule):
@@ -89,8 +89,8 @@ class OpNotSupported(Rule):
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """What to write instead of it, and where it was asked for."""
-        from modellint_rules.operators.issues import issue
         from modellint_rules.operators.rewrites import advice
+        from modellint_rules.operators.upstream_issues import issue
 
         asked = issue(operator.removeprefix("aten::").rstrip("_"))
         rewrite = advice(operator)

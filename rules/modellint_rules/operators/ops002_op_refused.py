@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import ast
 
     from modellint.authoring import Blocker, Code, Destination, LiveModel
-    from modellint_rules.operators.refusal import Refusal
+    from modellint_rules.operators.refusal_conditions import Refusal
 
 
 class OpRefused(Rule):
@@ -91,19 +91,19 @@ class OpRefused(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Words of uses that are refused."""
-        from modellint_rules.operators.refused import words
+        from modellint_rules.operators.refusal_lookup import words
 
         return words(destination.coremltools)
 
     def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
         """Whether one of the calls may be refused."""
-        from modellint_rules.operators.refused_calls import may_be_refused
+        from modellint_rules.operators.refusal_prefilter import may_be_refused
 
         return may_be_refused(nodes, names)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """Its uses that are refused."""
-        from modellint_rules.operators.refusals import REFUSALS
+        from modellint_rules.operators.refusal_table import REFUSALS
 
         for use in REFUSALS:
             if operator in use.kinds or operator in use.names:
@@ -111,8 +111,8 @@ class OpRefused(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
-        from modellint_rules.operators.apis import calls_in_forward
-        from modellint_rules.operators.refused import refusal
+        from modellint_rules.operators.api_calls import calls_in_forward
+        from modellint_rules.operators.refusal_lookup import refusal
         from modellint_rules.operators.rewrites import advice
 
         goal = code.destination

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Rule, Severity, coreml
-from modellint_rules.operators.apis import calls_in_forward, shown
+from modellint_rules.operators.api_calls import calls_in_forward, shown
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
-    from modellint_rules.operators.apis import Use
+    from modellint_rules.operators.api_calls import Use
 
 
 class OpNeedsNewerTarget(Rule):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Feature, Rule, Severity
-from modellint_rules.registration.containers import DICT_METHODS, hiding, unseen_by, wrapped
-from modellint_rules.registration.held_state import hidden_finding, modules_in
+from modellint_rules.registration.container_fix import DICT_METHODS, hiding, unseen_by, wrapped
+from modellint_rules.registration.unregistered_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
     from modellint.authoring import LiveModel, ModuleClass

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Feature, Fix, Rule, Severity
-from modellint_rules.registration.held_state import modules_in
+from modellint_rules.registration.unregistered_state import modules_in
 
 if TYPE_CHECKING:
     from modellint.authoring import Hidden, LiveModel, ModuleClass

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Feature, Rule, Severity
-from modellint_rules.registration.containers import hiding, wrapped
-from modellint_rules.registration.held_state import hidden_finding
+from modellint_rules.registration.container_fix import hiding, wrapped
+from modellint_rules.registration.unregistered_state import hidden_finding
 
 if TYPE_CHECKING:
     from modellint.authoring import LiveModel, ModuleClass

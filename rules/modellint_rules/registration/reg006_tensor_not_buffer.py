@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger
-from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import (
     bound_once,
     is_complex,
@@ -14,6 +13,7 @@ from modellint_rules.registration.plain_tensors import (
     later_values_are_tensors,
     rewrites,
 )
+from modellint_rules.registration.unregistered_state import tensors_in
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel

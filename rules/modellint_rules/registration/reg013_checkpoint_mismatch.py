@@ -83,7 +83,7 @@ class CheckpointMismatch(Rule):
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Compare the keys."""
-        from modellint_rules.registration.checkpoints import mismatches
+        from modellint_rules.registration.checkpoint_key_mismatches import mismatches
 
         for one in mismatches(subject):
             if one.attribute is None:

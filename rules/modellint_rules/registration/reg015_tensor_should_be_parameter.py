@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger
-from modellint_rules.registration.held_state import tensors_in
 from modellint_rules.registration.plain_tensors import bound_once, kept_tensors
 from modellint_rules.registration.reg006_tensor_not_buffer import TENSOR_WORDS
+from modellint_rules.registration.unregistered_state import tensors_in
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Container, Diagnostic, Rule, Severity, Trigger, Value, alternatives
-from modellint_rules.signature.outermost import is_outermost, outputs
+from modellint_rules.signature.exported_classes import is_outermost, outputs
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel

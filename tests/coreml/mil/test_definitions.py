@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modellint.destinations.coreml.mil.operation import operations
+from modellint.destinations.coreml.mil.operation_registry import operations
 from modellint.destinations.coreml.private.entry_points import silence
 
 with silence():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.destinations.coreml import installed_versions, operator_support
-from modellint.destinations.coreml.package import files
+from modellint.destinations.coreml.package import file_layout as files
 from modellint.destinations.destination import Destination, Fault, VerifyOptions
 
 if TYPE_CHECKING:

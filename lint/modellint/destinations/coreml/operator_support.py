@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib import resources
 
 from modellint.data.coreml_operators import EXPORT_SINCE, OPERATORS, SINCE, VERSIONS
-from modellint.data.operator_lookup import public_name, table_version
+from modellint.data.operator_conversion import public_name, table_version
 from modellint.data.supplied_converters import exactness
 from modellint.destinations.destination import UnknownOperator
 from modellint.results.operator_support import Hint, Route, Support

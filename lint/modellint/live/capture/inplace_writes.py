@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from modellint.live.analysis import analysis
+from modellint.live.analysis_cache import analysis
 from modellint.live.capture.outputs import parts_of
 from modellint.live.capture.provenance import facts_in, is_input
 from modellint.live.capture.records import Operator, Run, TensorFact

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from modellint.live.analysis import analysis
+from modellint.live.analysis_cache import analysis
 from modellint.live.capture.recording import weight_of
 from modellint.live.capture.run import REAL_LIMIT
 from modellint.live.inputs.model_inputs import Inputs

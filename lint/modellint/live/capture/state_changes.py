@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from modellint.live.analysis import analysis
+from modellint.live.analysis_cache import analysis
 from modellint.live.capture.inplace_writes import Write, writes
 from modellint.live.capture.jit_trace import agree, in_evaluation, is_affordable, outputs_of
 from modellint.live.capture.provenance import Reach, facts_in, is_input

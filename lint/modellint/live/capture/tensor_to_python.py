@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from modellint.live.analysis import analysis
+from modellint.live.analysis_cache import analysis
 from modellint.live.capture.jit_trace import TAKING, traced
 from modellint.live.capture.provenance import Reach, facts_in
 from modellint.live.capture.records import Call, Run

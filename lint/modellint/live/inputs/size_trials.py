@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from modellint.live.analysis import analysis
+from modellint.live.analysis_cache import analysis
 from modellint.live.capture.records import Call, Failure, Run, TensorFact
 from modellint.live.capture.run import capture, captured_run
 from modellint.live.inputs.variants import lengths

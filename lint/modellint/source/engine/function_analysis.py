@@ -14,7 +14,7 @@ from modellint.source.domains.tensors import Opaque, Tensor
 from modellint.source.engine.abstract_values import UNKNOWN, Container, Function, Instance, Named, Value, alternatives
 from modellint.source.engine.calls import NO_ARGUMENTS, Arguments
 from modellint.source.engine.class_state import Frame
-from modellint.source.engine.control_flow_modes import is_quiet
+from modellint.source.engine.mode_conditions import is_quiet
 from modellint.source.engine.parameter_kinds import shown_tensors
 from modellint.source.project.annotations import says_number, says_tensor
 from modellint.source.project.symbols import External

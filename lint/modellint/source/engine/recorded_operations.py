@@ -20,7 +20,7 @@ from modellint.source.engine.abstract_values import (
 )
 from modellint.source.engine.calls import Arguments
 from modellint.source.engine.class_state import Frame
-from modellint.source.engine.control_flow_modes import Modes
+from modellint.source.engine.mode_conditions import Modes
 from modellint.source.project.symbols import External
 from modellint.source.syntax.live_variables import is_read_later, read_later
 from modellint.source.syntax.messages import is_message

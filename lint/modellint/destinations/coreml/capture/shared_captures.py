@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from modellint.destinations.coreml.capture import routes
-from modellint.live.analysis import analysis
+from modellint.live.analysis_cache import analysis
 from modellint.live.subject import Subject
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ def captures(
     if not supplied:
         yield _captured(model, inputs, destination, route, shared=shared)
         return
-    from modellint.destinations.coreml.converters.preparation import prepared
+    from modellint.destinations.coreml.converters.capture_patches import prepared
 
     # Until the fast path is as it was, no other thread is to ask how it is.
     with TURN, ExitStack() as stack:

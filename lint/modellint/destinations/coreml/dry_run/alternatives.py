@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from modellint.live.conversion import verdicts
+from modellint.live.conversion_analyses import verdicts
 from modellint.results.alternatives import EXPORT
 from modellint.results.verdict import NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
 from modellint.settings import TARGETS

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import Declared, Operation, Refusal, operations
+from modellint.destinations.coreml.mil.operation_registry import Declared, Operation, Refusal, operations
 from modellint.destinations.coreml.mil.values import DTYPES, as_dtype, rounded_to_half, tensor_of
 from modellint.destinations.coreml.private.mil_programs import declared_shape, dtype_name, function_names, is_state
 

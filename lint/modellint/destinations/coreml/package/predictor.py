@@ -11,7 +11,7 @@ from torch import Tensor
 
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.mil.executor import Executor, Observer
-from modellint.destinations.coreml.mil.operation import operations
+from modellint.destinations.coreml.mil.operation_registry import operations
 from modellint.destinations.coreml.private.mil_programs import dtype_name, is_state, output_names
 
 

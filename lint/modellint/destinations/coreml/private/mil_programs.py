@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from modellint.destinations.coreml.package.files import check_layout
+from modellint.destinations.coreml.package.file_layout import check_layout
 from modellint.destinations.coreml.private.entry_points import ct
 from modellint.destinations.destination import PackageError as PackageError
 

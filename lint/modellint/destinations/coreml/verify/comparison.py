@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from modellint.destinations.coreml.capture.routes import arguments
-from modellint.destinations.coreml.mil.compare import LIMIT, SNR, Difference, compare
 from modellint.destinations.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.mil.tensor_difference import LIMIT, SNR, Difference, compare
 from modellint.destinations.coreml.package.predictor import Misfit, Predictor
-from modellint.destinations.coreml.package.size_constants import in_program
+from modellint.destinations.coreml.package.size_thresholds import in_program
 from modellint.destinations.coreml.verify.reference_runs import STEPS, OutputCache, Raised, Reference, Row, copied
 from modellint.destinations.coreml.verify.tolerance import Judgement, Typical, Yardstick
 from modellint.destinations.coreml.verify.untrained_weights import untrained

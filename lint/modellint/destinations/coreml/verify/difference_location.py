@@ -11,8 +11,8 @@ import torch
 from modellint.destinations.coreml.capture.faults import of_capture
 from modellint.destinations.coreml.capture.graph_interpreter import NotRun
 from modellint.destinations.coreml.capture.node_values import Places, Recorded, plain_name
-from modellint.destinations.coreml.mil.compare import compare
 from modellint.destinations.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.mil.tensor_difference import compare
 from modellint.destinations.coreml.package.predictor import Misfit
 from modellint.destinations.coreml.verify.comparison import EXAMPLE, Mismatch
 from modellint.destinations.coreml.verify.first_difference import compared, first_difference, overflows

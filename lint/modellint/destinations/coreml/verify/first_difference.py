@@ -18,8 +18,8 @@ from modellint.destinations.coreml.capture.node_values import (
     plain_name,
     storage_of,
 )
-from modellint.destinations.coreml.mil.compare import LIMIT
 from modellint.destinations.coreml.mil.executor import ExecutionError
+from modellint.destinations.coreml.mil.tensor_difference import LIMIT
 from modellint.destinations.coreml.private.mil_programs import is_top_level
 from modellint.results.verification import FirstDifference, Layer, Lost
 

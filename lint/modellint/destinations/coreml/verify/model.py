@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from modellint.destinations.coreml.capture.faults import left_in_training
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
-from modellint.destinations.coreml.mil.compare import compare
 from modellint.destinations.coreml.mil.executor import UnknownOperations
+from modellint.destinations.coreml.mil.tensor_difference import compare
 from modellint.destinations.coreml.package import core_ml_runtime as runtime
 from modellint.destinations.coreml.package.predictor import computes_in_half, keeps_states
 from modellint.destinations.coreml.verify.comparison import EXAMPLE, Comparison, Undecided, coarse

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures
-from modellint.destinations.coreml.mil.compare import compare
 from modellint.destinations.coreml.mil.executor import UnknownOperations
+from modellint.destinations.coreml.mil.tensor_difference import compare
 from modellint.destinations.coreml.package import image_inputs as pixels
 from modellint.destinations.coreml.package.predictor import Predictor, computes_in_half, is_compressed, keeps_states
 from modellint.destinations.coreml.private.mil_programs import Image, images, read_package

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.compare import LIMIT
+from modellint.destinations.coreml.mil.tensor_difference import LIMIT
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.verify.reference_runs import Reference, Row

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation import Refusal, operation, unary
+from modellint.destinations.coreml.mil.operation_registry import Refusal, operation, unary
 
 unary(
     {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import operation
+from modellint.destinations.coreml.mil.operation_registry import operation
 
 Label = str | int
 

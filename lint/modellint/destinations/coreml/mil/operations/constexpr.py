@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import operation
+from modellint.destinations.coreml.mil.operation_registry import operation
 from modellint.destinations.coreml.mil.operations.quantization import dequantize
 from modellint.destinations.coreml.mil.values import as_dtype
 

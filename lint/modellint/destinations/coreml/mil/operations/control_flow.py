@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import Declared, Refusal, operation
+from modellint.destinations.coreml.mil.operation_registry import Declared, Refusal, operation
 from modellint.destinations.coreml.mil.values import DTYPES
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation import Refusal, operation
+from modellint.destinations.coreml.mil.operation_registry import Refusal, operation
 
 _CONV = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 _CONV_TRANSPOSE = {

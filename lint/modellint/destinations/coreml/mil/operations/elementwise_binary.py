@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import binary, operation
+from modellint.destinations.coreml.mil.operation_registry import binary, operation
 
 binary(
     {

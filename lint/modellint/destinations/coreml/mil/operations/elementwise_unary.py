@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import operation, unary
+from modellint.destinations.coreml.mil.operation_registry import operation, unary
 from modellint.destinations.coreml.mil.values import DTYPES, as_dtype
 
 _WIDTHS = {"uint16": 16, "uint32": 32}

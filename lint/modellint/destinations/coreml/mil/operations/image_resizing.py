@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation import Refusal, operation
+from modellint.destinations.coreml.mil.operation_registry import Refusal, operation
 
 
 @operation(moves=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation import operation
+from modellint.destinations.coreml.mil.operation_registry import operation
 
 
 @operation()

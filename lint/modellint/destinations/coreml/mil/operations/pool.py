@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation import operation
+from modellint.destinations.coreml.mil.operation_registry import operation
 from modellint.destinations.coreml.mil.operations.conv import Margins, margins, padded
 
 _MAX = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import Refusal, operation
+from modellint.destinations.coreml.mil.operation_registry import Refusal, operation
 
 
 @operation()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation import Refusal, operation
+from modellint.destinations.coreml.mil.operation_registry import Refusal, operation
 
 Activation = Callable[[Tensor], Tensor]
 

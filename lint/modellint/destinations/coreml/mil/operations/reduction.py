@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import operation
+from modellint.destinations.coreml.mil.operation_registry import operation
 
 Axes = Sequence[int] | None
 

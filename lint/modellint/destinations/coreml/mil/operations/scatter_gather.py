@@ -11,7 +11,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation import Refusal, operation
+from modellint.destinations.coreml.mil.operation_registry import Refusal, operation
 
 
 @operation(moves=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation import Declared, Refusal, operation
-from modellint.destinations.coreml.mil.suppression import kept_boxes
+from modellint.destinations.coreml.mil.non_maximum_suppression import kept_boxes
+from modellint.destinations.coreml.mil.operation_registry import Declared, Refusal, operation
 
 
 @operation()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation import operation
+from modellint.destinations.coreml.mil.operation_registry import operation
 
 
 @operation()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from modellint_rules.operators.issues import address
+from modellint_rules.operators.upstream_issues import address
 
 ABSENT = object()
 """Stands for the value of an argument that has to be given."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from modellint.authoring import called_name, mentioned_in, of_kind
-from modellint_rules.operators.refusal import ABSENT, Literal, Refusal
-from modellint_rules.operators.refusals import REFUSALS
+from modellint_rules.operators.refusal_conditions import ABSENT, Literal, Refusal
+from modellint_rules.operators.refusal_table import REFUSALS
 
 
 def may_be_refused(nodes: Sequence[ast.stmt], bound: Mapping[str, Sequence[object]]) -> bool:

@@ -8,11 +8,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Tensor, Value, alternatives, coreml
-from modellint_rules.operators.refusal import ABSENT, Literal, Refusal
-from modellint_rules.operators.refusals import REFUSALS
+from modellint_rules.operators.refusal_conditions import ABSENT, Literal, Refusal
+from modellint_rules.operators.refusal_table import REFUSALS
 
 if TYPE_CHECKING:
-    from modellint_rules.operators.apis import Use
+    from modellint_rules.operators.api_calls import Use
 
 
 def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:

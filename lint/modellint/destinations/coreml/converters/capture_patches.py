@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.coreml.converters.substitution import Substituting, normalizing_in_operators
+from modellint.destinations.coreml.converters.functionalization import Substituting, normalizing_in_operators
 
 if TYPE_CHECKING:
     from modellint.live.inputs.model_inputs import Inputs

@@ -18,16 +18,11 @@ from modellint.source.engine.execution_order import is_read_first
 from modellint.source.engine.function_analysis import Flow
 from modellint.source.engine.parameter_kinds import tensor_argument
 from modellint.source.engine.recorded_operations import Call, Loop, Operation, Question, Write
-from modellint.source.engine.roles import (
-    is_for_capture_only,
-    is_never_exported,
-    is_training_only,
-    severity_in,
-)
+from modellint.source.engine.roles import is_for_capture_only, is_never_exported, is_training_only, severity_in
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
 from modellint.source.syntax.messages import only_reports
-from modellint.source.syntax.rewriter import Rewriter
+from modellint.source.syntax.node_text import Rewriter
 from modellint.source.triggers.patterns import shows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modellint import destinations
 from modellint.destinations.destination import Destination, Fault
 from modellint.live.check import needs_of
-from modellint.live.conversion import verdicts
+from modellint.live.conversion_analyses import verdicts
 from modellint.live.inputs.required_inputs import wanted
 from modellint.results.alternatives import alternatives
 from modellint.results.verdict import ROUTES, Conversion, Verdict

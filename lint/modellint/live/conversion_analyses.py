@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from modellint.live.analysis import analysis
+from modellint.live.analysis_cache import analysis
 from modellint.live.capture.run import captured_run
 from modellint.live.subject import Subject
 from modellint.results.diagnostic import Place

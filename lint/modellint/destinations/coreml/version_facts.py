@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modellint.data.number_types import FLOAT16, INT32
 
 if TYPE_CHECKING:
-    from modellint.data.operator_lookup import Operator
+    from modellint.data.operator_conversion import Operator
 
 
 class CoreML:
@@ -31,28 +31,28 @@ class CoreML:
     @staticmethod
     def operator(name: str, version: str | None) -> Operator | None:
         """By which routes a function, method or layer of torch converts (``torch.Tensor.fmod``); None where nothing is amiss."""
-        from modellint.data.operator_lookup import operator
+        from modellint.data.operator_conversion import operator
 
         return operator(name, version)
 
     @staticmethod
     def public_name(name: str) -> str:
         """The name under which the tables have a function or class of torch."""
-        from modellint.data.operator_lookup import public_name
+        from modellint.data.operator_conversion import public_name
 
         return public_name(name)
 
     @staticmethod
     def words_of_missing(version: str | None) -> frozenset[str]:
         """The words of which code holds one where it names something that some route has no converter for."""
-        from modellint.data.operator_lookup import words_of_missing
+        from modellint.data.operator_conversion import words_of_missing
 
         return words_of_missing(version)
 
     @staticmethod
     def words_of_newer(ios: int) -> frozenset[str]:
         """The words of which code holds one where it names something that needs a newer system."""
-        from modellint.data.operator_lookup import words_of_newer
+        from modellint.data.operator_conversion import words_of_newer
 
         return words_of_newer(ios)
 
@@ -66,7 +66,7 @@ class CoreML:
     @staticmethod
     def shown(version: str | None) -> str:
         """A version as people read it."""
-        from modellint.data.operator_lookup import version_shown
+        from modellint.data.operator_conversion import version_shown
 
         return version_shown(version)
 
@@ -74,7 +74,7 @@ class CoreML:
     def is_at_least(version: str | None, since: str) -> bool:
         """Whether a version is not older than one of the tables."""
         from modellint.data.coreml_operators import VERSIONS
-        from modellint.data.operator_lookup import table_version
+        from modellint.data.operator_conversion import table_version
 
         return table_version(version) >= VERSIONS.index(since)
 

@@ -6,7 +6,7 @@ Tests convert every example.
 from __future__ import annotations
 
 from modellint.authoring import Trigger
-from modellint_rules.operators.refusal import (
+from modellint_rules.operators.refusal_conditions import (
     Literal,
     Refusal,
     has_ellipsis,
