@@ -24,26 +24,22 @@ __all__ = [
 
 if TYPE_CHECKING:
     from modellint.api import CheckFailed as CheckFailed
+    from modellint.api import ExportError as ExportError
+    from modellint.api import ExportResult as ExportResult
     from modellint.api import Report as Report
     from modellint.api import check_model as check_model
     from modellint.api import check_source as check_source
+    from modellint.api import export as export
     from modellint.api import fix_model as fix_model
     from modellint.api import shapes as shapes
     from modellint.api import verify as verify
-    from modellint.api_export import ExportError as ExportError
-    from modellint.api_export import ExportResult as ExportResult
-    from modellint.api_export import export as export
 
 
 def __getattr__(name: str) -> object:
-    if name in ("CheckFailed", "Report", "check_model", "check_source", "fix_model", "shapes", "verify"):
+    if name in __all__:
         from modellint import api
 
         return getattr(api, name)
-    if name in ("ExportError", "ExportResult", "export"):
-        from modellint import api_export
-
-        return getattr(api_export, name)
     if name in ("nn", "testing"):
         from importlib import import_module
 

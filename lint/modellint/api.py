@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modellint.results.applied_fix import BIT_EQUAL, Applied
 from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.results.shape_table import Table
+from modellint.results.verification import Verification
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.live.fixes.applied import Applied
-    from modellint.results.verification import Verification
+    from modellint.results.exported import Exported
+    from modellint.results.verdict import Conversion
 
 
 class CheckFailed(AssertionError):
@@ -139,20 +142,13 @@ def fix_model(
     return found.model, replace(left, fixed=found.applied, undone=found.undone)
 
 
-def _report(found: Sequence[Diagnostic], verdict: Mapping[str, Any] | None) -> Report:
+def _report(diagnostics: Sequence[Diagnostic], conversion: Conversion | None) -> Report:
     """The findings, and whether coremltools converts the model."""
-    if verdict is None:
-        return Report(tuple(found))
+    if conversion is None:
+        return Report(tuple(diagnostics))
     from modellint.report import targets
 
-    return Report(tuple(found), withheld(verdict["convertible"], found), targets.line_of(verdict, found))
-
-
-def withheld(convertible: bool | None, found: Sequence[Diagnostic]) -> bool | None:
-    """A verdict, or None where it is no and no error stands for it: what is in the way was not asked for, or is excused."""
-    if convertible is False and all(finding.severity < Severity.ERROR for finding in found):
-        return None
-    return convertible
+    return Report(tuple(diagnostics), conversion.withheld(diagnostics), targets.line_of(conversion, diagnostics))
 
 
 def chosen(frontend: str | None, deployment_target: str | None, precision: str | None) -> dict[str, str]:
@@ -213,17 +209,6 @@ def shapes(
         return table_of(subject, capture(subject, symbolic=True))
 
 
-def _shown(table: Table) -> str:
-    """A table of shapes as Python shows it."""
-    from modellint.report.shapes import render
-
-    return render(table).rstrip("\n")
-
-
-# How results are displayed is no matter of the data.
-Table.__repr__ = _shown  # type: ignore[method-assign,assignment]
-
-
 def verify(
     model: nn.Module,
     example_inputs: Any,
@@ -277,3 +262,214 @@ def check_source(text: str, filename: str = "model.py") -> Report:
     enabled = checker.job.rules_for(path, settings)
     checked = checker.check_text(SourceText(text.removeprefix("\ufeff")), path, filename, enabled, settings)
     return Report(tuple(finding for finding in checked.diagnostics if finding.code in enabled))
+
+
+class ExportError(Exception):
+    """A model does not convert, or its package does not agree with it. The message is readable; ``report`` says why.
+
+    ``summary`` holds what was tried, and ``verification`` how far off the package is, None where there is none.
+    """
+
+    __module__ = "modellint"
+
+    def __init__(self, report: Report, summary: Exported, name: str = "") -> None:
+        super().__init__(_message(report, summary, name))
+        self.report = report
+        self.summary = summary
+        self._name = name
+
+    @property
+    def verification(self) -> Verification | None:
+        """How the package compares with the model; None where the model does not convert."""
+        return self.summary.verification if self.summary.converts else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.report, self.summary, self._name)
+
+
+def _message(report: Report, summary: Exported, name: str) -> str:
+    from modellint.report import concise
+    from modellint.report import export as texts
+
+    found = concise.render(report.diagnostics) if report.diagnostics else ""
+    return (texts.render(summary, name, False) + found).rstrip("\n")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExportResult:
+    """An exported model; it prints as the summary that the command ends with."""
+
+    mlmodel: Any
+    """coremltools' `MLModel`, not loaded into Core ML: `coremltools.models.MLModel(path)` does that on a Mac."""
+    report: Report
+    """What a check of the model as it was finds, and what was ``fixed`` in the copy that is exported, or ``undone``."""
+    verification: Verification
+    """How the package, read back, compares with the model as it was."""
+    frontend: str
+    """How the model was captured: ``trace``, ``export`` or, with core ATen decompositions, ``decomposed``."""
+    path: Path | None
+    """The package; None where it is kept in memory."""
+    summary: Exported
+    """What was changed, which routes were not taken, inputs, outputs, states, size and notes."""
+
+    def __repr__(self) -> str:
+        from modellint.report import export as texts
+
+        return texts.render(self.summary, "" if self.path is None else str(self.path), True).rstrip("\n")
+
+
+def export(
+    model: nn.Module,
+    example_inputs: Any,
+    *,
+    output: str | PathLike[str] | None = None,
+    force: bool = False,
+    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+    ranges: Mapping[str | int, tuple[float, float]] | None = None,
+    images: Mapping[str, Mapping[str, Any] | None] | None = None,
+    labels: Sequence[str] | str | PathLike[str] | None = None,
+    states: bool = False,
+    output_names: Sequence[str] = (),
+    author: str = "",
+    license: str = "",  # noqa: A002
+    description: str = "",
+    version: str = "",
+    input_descriptions: Mapping[str, str] | None = None,
+    output_descriptions: Mapping[str, str] | None = None,
+    root: str | PathLike[str] | None = None,
+    frontend: str | None = None,
+    deployment_target: str | None = None,
+    precision: str | None = None,
+    seed: int = 0,
+) -> ExportResult:
+    """Fix a copy of a model, convert it, execute what is saved, compare it with the model, and keep the package if it agrees.
+
+    ``example_inputs``, ``flexible``, ``ranges``, ``frontend``, ``deployment_target``, ``precision`` and ``seed`` are those of ``verify``.
+
+    Args:
+        model: It is left as it was.
+        example_inputs: A tuple of arguments, a dict of keyword arguments, or the one argument.
+        output: The ``.mlpackage`` to write; None keeps the model in memory.
+        force: Replace what is at ``output``, and keep a package that does not agree too; the result's ``verification`` tells.
+        flexible: For arguments by position or name the bounds of dimensions whose size may vary: ``{0: {0: (1, 8)}}``.
+        ranges: The values that arguments take, as in ``{"ids": (0, 1000)}``, the end excluded; they are compared on such alone.
+        images: Arguments, of shape 1 x channels x height x width, that Core ML is to take as images, each with ``layout`` (``rgb``,
+            ``bgr`` or ``grayscale``), ``scale`` and ``bias``: the model gets ``scale * pixel + bias`` of pixels from 0 to 255.
+        labels: Of a classifier's outputs, in their order, or a file with one on each line.
+        states: Whether buffers that ``forward`` updates become states, which iOS18 is the first to have.
+        output_names: Names for the outputs, in their order.
+        author: Who made the model; as ``license``, ``description`` and ``version`` text that the package holds.
+        license: Under which it may be used.
+        description: What it does.
+        version: Its version.
+        input_descriptions: By the names of inputs.
+        output_descriptions: By the names of outputs.
+        root: The folder whose settings hold; by default that of the project of the model's class.
+        frontend: ``auto``, ``trace`` or ``export``.
+        deployment_target: As in ``"iOS16"``.
+        precision: ``fp16`` or ``fp32``.
+        seed: Where random numbers start.
+
+    Raises:
+        ExportError: Where the model does not run, does not convert, or does not agree; its ``report`` says why.
+        FileExistsError: For an ``output`` that exists, without ``force``.
+        OSError: For one that cannot be written.
+        TypeError: For what is no model, or without inputs.
+        ValueError: For unknown words, and for options that do not fit the model.
+        ImportError: Without PyTorch or coremltools.
+    """
+    from modellint.destinations import export_options
+    from modellint.destinations.export_options import Metadata, OptionError, Options
+    from modellint.report import targets
+    from modellint.session.export import exported
+    from modellint.session.in_process import Varying
+
+    destination = chosen(frontend, deployment_target, precision)
+    path = None if output is None else Path(output)
+    if path is not None:
+        if path.suffix != ".mlpackage":
+            raise ValueError(f"output must end in .mlpackage, and not be {os.fspath(path)!r}")
+        if os.path.lexists(path) and not force:
+            raise FileExistsError(f"{path} exists: force=True replaces it")
+    try:
+        options = Options(
+            tuple(export_options.image(name, given or {}) for name, given in (images or {}).items()),
+            _labels(labels),
+            states,
+            tuple(output_names),
+            Metadata(
+                author,
+                license,
+                description,
+                version,
+                tuple((input_descriptions or {}).items()),
+                tuple((output_descriptions or {}).items()),
+            ),
+        )
+        varying = Varying(flexible or {}, ranges or {})
+        made = exported(model, example_inputs, varying, root, destination, options, path, force, seed)
+    except OptionError as error:
+        raise ValueError(str(error)) from None
+    report = Report(
+        tuple(made.diagnostics),
+        None if made.conversion is None else made.conversion.withheld(made.diagnostics),
+        targets.line_of_export(made.summary, made.conversion),
+        _changes(made.summary, "fixed"),
+        _changes(made.summary, "undone"),
+    )
+    if made.mlmodel is None:
+        raise ExportError(report, made.summary, "" if path is None else str(path))
+    return ExportResult(made.mlmodel, report, made.summary.verification, made.summary.route, path, made.summary)
+
+
+def _changes(summary: Exported, kind: str) -> tuple[Applied, ...]:
+    return tuple(
+        Applied(one.code, one.what, one.where, one.exactness or BIT_EQUAL, one.note)
+        for one in summary.changes
+        if one.kind == kind
+    )
+
+
+def _labels(given: Sequence[str] | str | PathLike[str] | None) -> tuple[str, ...]:
+    from modellint.destinations import export_options
+
+    if given is None:
+        return ()
+    if isinstance(given, (str, PathLike)):
+        return export_options.read_labels(Path(given))
+    return export_options.checked_labels([str(label) for label in given])
+
+
+def _register_displays() -> None:
+    """Let results read at a prompt as the command prints them, and in a notebook as tables; by themselves they are data."""
+
+    def table_text(table: Table) -> str:
+        from modellint.report import shapes
+
+        return shapes.render(table).rstrip("\n")
+
+    def verification_text(verification: Verification) -> str:
+        from modellint.report import verification as report
+
+        return report.render(verification).rstrip("\n")
+
+    def verification_html(verification: Verification) -> str:
+        from modellint.report import verification_html as report
+
+        return report.fragment(verification)
+
+    def fix_text(fix: Applied) -> str:
+        from modellint.report import targets
+
+        return targets.fix_of_model(fix)
+
+    for kind, method, display in (
+        (Table, "__repr__", table_text),
+        (Verification, "__repr__", verification_text),
+        (Verification, "_repr_html_", verification_html),
+        (Applied, "__str__", fix_text),
+    ):
+        setattr(kind, method, display)
+
+
+_register_displays()

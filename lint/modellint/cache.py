@@ -11,11 +11,12 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
+from modellint.results.codec import Codec
+from modellint.results.diagnostic import Diagnostic
 
 FOLDER = ".modellint_cache"
+_DIAGNOSTICS: Codec[tuple[Diagnostic, ...]] = Codec(tuple[Diagnostic, ...])
 
 
 def digest(parts: Iterable[bytes]) -> str:
@@ -55,7 +56,7 @@ class Cache:
             for other, known in stored["consulted"].items():
                 if self._digest_of(other) != known:
                     return None
-            return [_from_json(entry) for entry in stored["diagnostics"]]
+            return list(_DIAGNOSTICS.from_json(stored["diagnostics"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -65,7 +66,7 @@ class Cache:
         """Keep the findings of a file."""
         if not self._usable:
             return
-        entry = {"consulted": dict(consulted), "diagnostics": [_to_json(finding) for finding in found]}
+        entry = {"consulted": dict(consulted), "diagnostics": _DIAGNOSTICS.to_json(tuple(found))}
         place = self._place(path, data, variant)
         try:
             self._prepare()
@@ -100,49 +101,3 @@ class Cache:
             except OSError:
                 self._known[path] = None
         return self._known[path]
-
-
-def _to_json(finding: Diagnostic) -> dict[str, Any]:
-    fix = finding.fix
-    return {
-        "code": finding.code,
-        "name": finding.name,
-        "severity": int(finding.severity),
-        "message": finding.message,
-        "path": finding.path,
-        "span": _span_list(finding.span),
-        "fix": None
-        if fix is None
-        else [fix.title, fix.applicability.value, [[_span_list(edit.span), edit.content] for edit in fix.edits]],
-        "help": finding.help,
-        "class_name": finding.class_name,
-        "attribute": finding.attribute,
-        "noqa_row": finding.noqa_row,
-        "operator": finding.operator,
-    }
-
-
-def _span_list(span: Span | None) -> list[int] | None:
-    return None if span is None else [span.row, span.column, span.end_row, span.end_column]
-
-
-def _from_json(entry: dict[str, Any]) -> Diagnostic:
-    span = Span(*entry["span"]) if entry["span"] is not None else None
-    fix = None
-    if entry["fix"] is not None:
-        title, applicability, edits = entry["fix"]
-        fix = Fix(title, tuple(Edit(Span(*at), content) for at, content in edits), Applicability(applicability))
-    return Diagnostic(
-        code=entry["code"],
-        name=entry["name"],
-        severity=Severity(entry["severity"]),
-        message=entry["message"],
-        path=entry["path"],
-        span=span,
-        fix=fix,
-        help=entry["help"],
-        class_name=entry["class_name"],
-        attribute=entry["attribute"],
-        noqa_row=entry["noqa_row"],
-        operator=entry["operator"],
-    )

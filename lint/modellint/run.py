@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from modellint.cache import Cache
+    from modellint.results.verdict import Conversion
     from modellint.settings import Resolver, Settings
     from modellint.source.fix import Fixed
 
@@ -78,17 +79,27 @@ def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
     return dict(sorted(rules.items()))
 
 
+class Change(NamedTuple):
+    """A file as it is, and as its fixes would leave it."""
+
+    shown: str
+    """How findings name the file."""
+    before: str
+    after: str
+
+
 class Outcome:
     """What a run found and did."""
 
-    __slots__ = ("diagnostics", "diffs", "files", "fixed", "problems", "targets", "unchecked", "unread")
+    __slots__ = ("changes", "diagnostics", "files", "fixed", "problems", "targets", "unchecked", "unread")
 
     def __init__(self, files: int = 0) -> None:
         self.diagnostics: list[Diagnostic] = []
         self.files = files
         self.fixed: Counter[str] = Counter()
-        self.diffs: list[str] = []
-        self.targets: list[tuple[str, Mapping[str, Any] | None]] = []
+        self.changes: list[Change] = []
+        """What fixes would change, where nothing is to be written."""
+        self.targets: list[tuple[str, Conversion | None]] = []
         self.problems: list[str] = []
         self.unread: list[str] = []
         """Files that cannot be read, where no finding may say so."""
@@ -260,9 +271,7 @@ class Checker:
                 outcome.diagnostics.extend(found)
                 return
         else:
-            from modellint.report import diff
-
-            outcome.diffs.append(diff.render(shown, source.text, fixed.text))
+            outcome.changes.append(Change(shown, source.text, fixed.text))
         outcome.diagnostics.extend(fixed.remaining)
         outcome.fixed.update(fixed.applied)
 

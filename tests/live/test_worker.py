@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from modellint.results.codec import Codec
+from modellint.results.diagnostic import Diagnostic
 from modellint.run import all_rules
-from modellint.session import wire
-from modellint.session.parent import Answer, Limits, Request, check_target
+from modellint.session.messages import Answer, Limits, Request
+from modellint.session.parent import check_target
 from modellint.session.target import locate, parse
 
+wire = Codec[Diagnostic](Diagnostic)
 HEAD = "import os, signal, subprocess, sys, threading, time\nimport torch\nfrom torch import nn\n"
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from modellint.discover import Found
     from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job, Outcome
-    from modellint.session.targets import Wanted
+    from modellint.session.messages import Request
     from modellint.settings import Resolver
     from modellint.source.syntax.text import SourceText
 
@@ -97,16 +97,17 @@ def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
     return _check_files(job, files, live, options)
 
 
-def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) -> tuple[list[Path], list[Wanted]]:
+def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) -> tuple[list[Path], list[Request]]:
     """The targets as files to check, those of live targets too, and live targets."""
-    live: list[Wanted] = []
+    live: list[Request] = []
+    session: dict[str, Any] = {"seed": options["seed"] or 0, "plugin_base": Path.cwd() if options["plugin"] else None}
     files = list(targets)
     if any(map(may_be_live, targets)):
         from modellint.session import targets as live_run
 
         files, named = live_run.split(targets)
         live = [
-            live_run.wanted(target, job.root, job.folder, options["inputs"], options["checkpoint"]) for target in named
+            live_run.request_for(job, target, options["inputs"], options["checkpoint"], **session) for target in named
         ]
     if not live:
         for key, option in _LIVE_ONLY.items():
@@ -118,7 +119,7 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
         top = job.resolver.top
         if top.config is None or not top.models:
             raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
-        live += live_run.wanted_by_settings(top.models, job.root, top.config)
+        live += live_run.requests_of_settings(job, top.models, top.config, **session)
     paths = [*map(Path, files), *(one.location.file for one in live if one.location.file is not None)]
     return paths, live
 
@@ -133,7 +134,7 @@ def _cache(root: Path, resolver: Resolver, options: Mapping[str, Any]) -> Any:
     return Cache(folder, rules_digest(extra))
 
 
-def _check_files(job: Job, targets: list[Path], live: list[Wanted], options: Mapping[str, Any]) -> int:
+def _check_files(job: Job, targets: list[Path], live: list[Request], options: Mapping[str, Any]) -> int:
     from modellint.discover import Exclusion, find_files
     from modellint.run import Checker, Outcome, check_files, processors
 
@@ -271,7 +272,7 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     if not (options["fix"] or options["show_diff"]):
         outcome.diagnostics = list(found(source))
         return _finish(job, outcome, options, source)
-    from modellint.report import diff
+    from modellint.run import Change
     from modellint.source.fix import fix_text
 
     fixed = fix_text(source, found, options["unsafe_fixes"])
@@ -280,7 +281,7 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     if fixed.problem:
         outcome.problems.extend(fixed.problem.splitlines())
     if options["show_diff"]:
-        outcome.diffs.append(diff.render(shown, source.text, fixed.text))
+        outcome.changes.append(Change(shown, source.text, fixed.text))
         return _finish(job, outcome, options, source)
     sys.stdout.buffer.write(source.encode(fixed.text))
     sys.stdout.buffer.flush()
@@ -300,11 +301,13 @@ def _finish(
     top = job.resolver.top
     for problem in outcome.problems:
         click.echo(f"warning: {problem}", err=True)
-    diffs = [text for text in outcome.diffs if text]
+    changes = [change for change in outcome.changes if change.before != change.after]
     if options["show_diff"]:
-        write("".join(diffs), options, err)
-        if diffs and not options["quiet"]:
-            click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(diffs)} files.", err=True)
+        from modellint.report import diff
+
+        write("".join(diff.render(*change) for change in changes), options, err)
+        if changes and not options["quiet"]:
+            click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(changes)} files.", err=True)
     else:
         write(_rendered(job, outcome, options, texts or Texts(job.folder, stdin), err), options, err)
     for line in outcome.unread:
@@ -316,7 +319,7 @@ def _finish(
     if len(outcome.unread) == outcome.files and not outcome.targets:
         fail("nothing was checked: no file can be read")
     if options["show_diff"]:
-        return 0 if options["exit_zero"] or not diffs else 1
+        return 0 if options["exit_zero"] or not changes else 1
     if options["exit_zero"]:
         return 0
     if options["exit_non_zero_on_fix"] and outcome.fixed:

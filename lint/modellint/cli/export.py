@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from modellint.destinations.export_options import Options
     from modellint.results.diagnostic import Diagnostic, Place
     from modellint.run import Job
-    from modellint.session.parent import Answer
+    from modellint.session.messages import Answer
 
 TIMEOUT = 1800.0
 """Seconds that an export may take where nobody says else: large models take minutes to convert, more than once."""
@@ -85,6 +85,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
     from modellint.run import Job, UsageError
     from modellint.session import targets as live_run
     from modellint.session.advice import Refused, ways_on
+    from modellint.session.messages import Export
     from modellint.session.target import parse
 
     target = parse(text)
@@ -98,7 +99,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
         wanted = _options(options)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
-    one = live_run.wanted(target, job.root, job.folder, options["inputs"], options["checkpoint"])
+    request = live_run.request_for(job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0)
     allowed = limits({**options, "timeout": options["timeout"] or TIMEOUT})
     waiting = Waiting()
     advice: list[str] = []
@@ -107,12 +108,13 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
             made = folder / output.name
             began = time.monotonic()
             try:
-                answer = live_run.export(job, one, allowed, options["seed"] or 0, wanted, made, waiting)
+                action = Export(wanted, made)
+                answer = live_run.answer(job, request._replace(action=action), allowed, waiting)
                 exported = answer.exported
                 written = exported is not None and (exported.writable or (exported.converts and options["force"]))
                 if not written:
                     seconds = time.monotonic() - began
-                    refused = Refused(job, one, allowed, options["seed"] or 0, wanted, answer, seconds)
+                    refused = Refused(job, request, action, allowed, answer, seconds)
                     advice = list(ways_on(refused, folder, waiting))
             finally:
                 waiting.close()

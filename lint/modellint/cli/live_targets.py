@@ -14,13 +14,14 @@ from modellint.cli.output import Waiting
 from modellint.results.diagnostic import Applicability
 from modellint.run import Checker, Outcome
 from modellint.session import targets as live_run
-from modellint.session.merge import about, settled, wrong
+from modellint.session.merge import about, miscompilations, settled
 
 if TYPE_CHECKING:
     from modellint.results.diagnostic import Diagnostic
+    from modellint.results.verdict import Conversion
     from modellint.run import Job
     from modellint.session.merge import LiveResult
-    from modellint.session.targets import Wanted
+    from modellint.session.messages import Request
 
 _FAILED = ("LNT002", "LNT003", "LNT004", "SHP008")
 """Codes of the findings that stand for a target that does not run, or a file that cannot be read."""
@@ -28,13 +29,12 @@ _ROUNDS = 5
 """How often what live checks prove is written to source and checked again."""
 
 
-def check(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> None:
+def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> None:
     """Run the live targets, and put what they show together with what source says."""
-    base = Path.cwd() if options["plugin"] else job.root
     waiting = Waiting()
     results = []
-    twins = bool(options["fix"] or options["show_diff"])
-    for checked in live_run.check(job, live, limits(options), options["seed"] or 0, base, waiting, twins=twins):
+    proves_fixes = bool(options["fix"] or options["show_diff"])
+    for checked in live_run.check(job, live, limits(options), waiting, proves_fixes=proves_fixes):
         waiting.close()
         for note in checked.notes:
             click.echo(f"note: {note}", err=True)
@@ -47,17 +47,17 @@ def check(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, opt
             )
         results.append(checked.result)
     outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
-    outcome.targets = [(result.target, _verdict(job, result, outcome.diagnostics)) for result in results]
+    outcome.targets = [(result.target, _conversion(job, result, outcome.diagnostics)) for result in results]
 
 
-def _verdict(job: Job, result: LiveResult, found: Sequence[Diagnostic]) -> Mapping[str, Any] | None:
-    """The verdict on a target, with the findings by which it converts to something else."""
-    if result.verdict is None:
+def _conversion(job: Job, result: LiveResult, found: Sequence[Diagnostic]) -> Conversion | None:
+    """What is said of a target's conversion, with the findings by which it converts to something else."""
+    if result.conversion is None:
         return None
-    return {**result.verdict, "wrong": wrong(about(found, result), job.rules)}
+    return result.conversion._replace(miscompilations=miscompilations(about(found, result), job.rules))
 
 
-def fix_proven(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> bool:
+def fix_proven(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> bool:
     """Write the fixes that live checks proved, and check again, as long as there are any; whether one was written."""
     rounds = 0
     while rounds < _ROUNDS and _fix_once(job, files, live, outcome, options):
@@ -65,7 +65,7 @@ def fix_proven(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome
     return rounds > 0
 
 
-def _fix_once(job: Job, files: list[Path], live: list[Wanted], outcome: Outcome, options: Mapping[str, Any]) -> bool:
+def _fix_once(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> bool:
     """One round; False where nothing was written, or was taken back as the targets no longer run."""
     checker = Checker(job)
     fixed = Outcome(files=len(files))

@@ -203,8 +203,8 @@ def file_of(target: str) -> str:
 
 
 def limits(options: Mapping[str, Any]) -> Any:
-    """What the worker of a live target may use, as `live.worker.Limits`."""
-    from modellint.session.parent import Limits
+    """What the worker of a live target may use, as `Limits` of a session."""
+    from modellint.session.messages import Limits
 
     memory = options["memory"]
     return Limits(options["timeout"] or Limits().timeout, None if memory is None else memory * 1024**2)

@@ -36,6 +36,7 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
     from modellint.report import shapes as report
     from modellint.run import Job
     from modellint.session import targets as live_run
+    from modellint.session.messages import Shapes
     from modellint.session.target import parse
 
     expect_output(options)
@@ -44,10 +45,10 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
         raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
     root, resolver, rules = resolve(Path(file_of(text)), options)
     job = Job(root, resolver, rules, None, Path.cwd())
-    one = live_run.wanted(target, job.root, job.folder, options["inputs"])
+    request = live_run.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
     waiting = Waiting()
     try:
-        answer = live_run.shapes(job, one, limits(options), options["seed"] or 0, job.root, waiting)
+        answer = live_run.answer(job, request._replace(action=Shapes()), limits(options), waiting)
     finally:
         waiting.close()
     for note in answer.notes:

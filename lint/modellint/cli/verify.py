@@ -61,6 +61,7 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     from modellint.destinations.destination import PackageError
     from modellint.run import Job, UsageError
     from modellint.session import targets as live_run
+    from modellint.session.messages import Verify
     from modellint.session.target import parse
 
     expect_output(options)
@@ -89,11 +90,13 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     shown_format = options["output_format"]
     root, resolver, rules = resolve(Path(file_of(live)), {**options, "output_format": None})
     job = Job(root, resolver, rules, None, Path.cwd())
-    one = live_run.wanted(target, job.root, job.folder, options["inputs"], options["checkpoint"])
-    detail = "outputs" if shown_format == "text" else "layers"
+    action = Verify("outputs" if shown_format == "text" else "layers", package)
+    request = live_run.request_for(
+        job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
+    )._replace(action=action)
     waiting = Waiting()
     try:
-        answer = live_run.verify(job, one, limits(options), options["seed"] or 0, detail, package, waiting)
+        answer = live_run.answer(job, request, limits(options), waiting)
     finally:
         waiting.close()
     for note in answer.notes:

@@ -189,29 +189,3 @@ def check(options: Options, destination: Destination) -> None:
     bad = next((name for name in options.output_names if not name.isidentifier()), None)
     if bad is not None:
         raise OptionError(f"--output-name {bad}: a name has letters, digits and underscores, and begins with no digit")
-
-
-def to_json(options: Options) -> dict[str, Any]:
-    """Options as JSON's own types."""
-    return {
-        **options._asdict(),
-        "images": [list(one) for one in options.images],
-        "labels": list(options.labels),
-        "output_names": list(options.output_names),
-        "metadata": options.metadata._asdict(),
-    }
-
-
-def from_json(values: Mapping[str, Any]) -> Options:
-    """What ``to_json`` wrote."""
-    metadata = dict(values["metadata"])
-    for key in ("inputs", "outputs"):
-        metadata[key] = tuple((name, text) for name, text in metadata[key])
-    return Options(
-        tuple(Image(name, layout, scale, tuple(bias)) for name, layout, scale, bias in values["images"]),
-        tuple(values["labels"]),
-        values["states"],
-        tuple(values["output_names"]),
-        Metadata(**metadata),
-        values["force"],
-    )

@@ -11,7 +11,7 @@ from modellint.report.style import visible
 from modellint.results.diagnostic import Diagnostic, Severity
 
 if TYPE_CHECKING:
-    from modellint.live.fixes.applied import Applied
+    from modellint.results.applied_fix import Applied
 
 # White on these is legible on any page, and the text around takes the page's own colour.
 _BADGES = {Severity.ERROR: "#b42318", Severity.WARNING: "#8a5a00", Severity.INFO: "#0b5cad"}

@@ -115,10 +115,8 @@ def to_json(
 
 
 def _entry(row: Row) -> dict[str, Any]:
-    from modellint.results.shape_table import row_to_json
-
-    values = row_to_json(row)
+    values = row._asdict()
     place = values.pop("place")
-    values["filename"] = None if place is None else place["filename"]
-    values["row"] = None if place is None else place["span"][0]
-    return values
+    for key in ("inputs", "outputs"):
+        values[key] = [[int(size) if size.isdecimal() else size for size in shape] for shape in values[key]]
+    return {**values, "filename": place and place.path, "row": place and place.span.row}

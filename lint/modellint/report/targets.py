@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from modellint.report.style import visible
 from modellint.results.alternatives import EXPORT, answers, by_export, others
-from modellint.results.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Diagnostic
+from modellint.results.verification import AGREES, DIFFERS
+
+if TYPE_CHECKING:
+    from modellint.results.applied_fix import Applied
+    from modellint.results.exported import Exported
+    from modellint.results.verdict import Blocker, Conversion, Miscompilation
 
 _MOST = 3
 """How many module paths are written out."""
@@ -34,6 +40,15 @@ def modules_of(diagnostic: Diagnostic) -> str:
     return f"{words} … and {more} more" if more else words
 
 
+def fix_of_model(fix: Applied) -> str:
+    """A fix of a live model in a line: its rule, what it did to which modules, and why it was taken back if it was."""
+    names = ", ".join(path or "the model" for path in fix.modules[:_MOST])
+    if len(fix.modules) > _MOST:
+        names += f" and {len(fix.modules) - _MOST} more"
+    text = f"{fix.code} {fix.title}" + (f" ({names})" if names else "")
+    return f"{text}: {fix.note}" if fix.note else text
+
+
 def notes(group: Sequence[Diagnostic]) -> list[str]:
     """What stands below a finding's source about the live models that show it."""
     lines: list[str] = []
@@ -47,96 +62,142 @@ def notes(group: Sequence[Diagnostic]) -> list[str]:
 
 def verdict_of(
     target: str,
-    verdict: Mapping[str, Any] | None,
+    conversion: Conversion | None,
     diagnostics: Iterable[Diagnostic],
     filename: Callable[[str], str] = str,
 ) -> dict[str, Any]:
     """What ``report`` says of a target; a verdict that no error stands for is withheld. ``filename`` says how files are named."""
-    found: dict[str, Any] = {
+    if conversion is None:
+        nothing: dict[str, Any] = {"convertible": None, "frontend": None, "routes": {}, "supplied": []}
+        return {"target": target, **nothing, "wrong": [], "converts_with": []}
+    wrong = conversion.miscompiled_by(conversion.route) if conversion.convertible else ()
+    return {
         "target": target,
-        "convertible": None,
-        "frontend": None,
-        "routes": {},
-        "supplied": [],
-        "wrong": [],
-        "converts_with": [],
+        "convertible": conversion.withheld(finding for finding in diagnostics if finding.target == target),
+        "frontend": conversion.route,
+        "routes": {
+            verdict.route: {"convertible": verdict.convertible, "blockers": list(map(_blocker, verdict.blockers))}
+            for verdict in conversion.verdicts
+        },
+        "supplied": [supply._asdict() for supply in conversion.ways.supplied],
+        "wrong": [_miscompilation(finding, filename) for finding in wrong],
+        "converts_with": list(conversion.ways.options),
     }
-    if verdict is not None:
-        found.update({key: verdict[key] for key in ("convertible", "frontend", "routes", "supplied")})
-        found["converts_with"] = verdict["ways"]
-        if verdict["convertible"]:
-            found["wrong"] = [
-                {**one, "filename": None if one["filename"] is None else filename(one["filename"])}
-                for one in verdict.get("wrong", ())
-                if verdict["frontend"] in one["routes"]
-            ]
-    if found["convertible"] is False and not any(
-        one.severity is Severity.ERROR and one.target == target for one in diagnostics
-    ):
-        found["convertible"] = None
-    return found
 
 
-def line_of(verdict: Mapping[str, Any] | None, diagnostics: Iterable[Diagnostic], target: str | None = None) -> str:
+def _blocker(blocker: Blocker) -> dict[str, Any]:
+    place = blocker.place
+    return {
+        "kind": blocker.kind,
+        "operator": blocker.operator,
+        "message": blocker.message,
+        "filename": None if place is None else place.path,
+        "location": None if place is None else {"row": place.span.row, "column": place.span.column},
+        "modules": list(blocker.modules),
+        "count": blocker.count,
+    }
+
+
+def _miscompilation(finding: Miscompilation, filename: Callable[[str], str]) -> dict[str, Any]:
+    span = finding.span
+    return {
+        "code": finding.code,
+        "filename": None if finding.path is None else filename(finding.path),
+        "location": None if span is None else {"row": span.row, "column": span.column},
+        "routes": list(finding.routes),
+    }
+
+
+def line_of(conversion: Conversion | None, diagnostics: Iterable[Diagnostic], target: str | None = None) -> str:
     """A verdict in one line; empty where nothing was tried. ``target`` is named where there are several.
 
     A dry run proves that a conversion goes through, and nothing of what the result computes: the line says so.
     """
-    if verdict is None:
+    if conversion is None:
         return ""
     head = "Core ML" if target is None else f"Core ML, {visible(target)}"
-    if verdict["convertible"] is None:
-        return f"{head}: not tried · {verdict['reason']}"
-    route, wrong, ways = verdict["frontend"], verdict.get("wrong", ()), verdict["ways"]
-    here = [one for one in wrong if route in one["routes"]]
+    chosen, route, wrong = conversion.chosen, conversion.route, conversion.miscompilations
+    if chosen is None or route is None:
+        return f"{head}: not tried · {chosen.reason if chosen is not None else ''}"
     parts = []
-    if verdict["convertible"] and here:
+    if conversion.convertible and (here := conversion.miscompiled_by(route)):
         parts.append(f"converts, and computes something else: {_places(here)}")
-        if does := answers(verdict):
+        if does := answers(conversion.ways):
             parts.append(f"{EXPORT} {does}")
-    elif verdict["convertible"]:
+    elif conversion.convertible:
         parts += [f"will convert · --frontend {route}", "not compared: modellint verify"]
-        elsewhere = [one for one in wrong if route not in one["routes"]]
-        if elsewhere:
-            by = dict.fromkeys(other for one in elsewhere for other in one["routes"])
-            parts.append(f"by {' and '.join(by)} it computes something else: {_places(elsewhere)}")
+        if wrong:
+            by = dict.fromkeys(other for finding in wrong for other in finding.routes)
+            parts.append(f"by {' and '.join(by)} it computes something else: {_places(wrong)}")
     else:
-        refused = _counted(verdict["routes"][route]["blockers"])
+        refused = _counted(chosen.blockers)
         parts += ["will not convert", refused]
         if fixable := sum(one.fix is not None and one.evidence != "source" for one in diagnostics):
             parts.append(f"{fixable} fixable")
-        if EXPORT in ways:
-            parts[:2] = [by_export(verdict), f"ct.convert refuses {refused}"]
-    parts += others(verdict, lambda name: _lies([finding for finding in wrong if name in finding["routes"]]))
+        if EXPORT in conversion.ways.options:
+            parts[:2] = [by_export(conversion.ways), f"ct.convert refuses {refused}"]
+    parts += others(conversion, lambda name: _lies(conversion.miscompiled_by(name)))
     return f"{head}: {' · '.join(parts)}"
 
 
-def _lies(wrong: Sequence[Mapping[str, Any]]) -> str:
+def line_of_export(exported: Exported, conversion: Conversion | None) -> str:
+    """What became of an export, in a line; ``conversion`` is what is said of the converter by itself."""
+    if not exported.converts:
+        return "Core ML: will not convert"
+    by = f" with {EXPORT}{_needed(exported, conversion)}" if conversion and conversion.convertible is False else ""
+    compared = exported.verification
+    if compared.single == AGREES and compared.verdict != AGREES:
+        differs = compared.verdict == DIFFERS
+        outcome = "float16 is not precise enough" if differs else "agrees in float32, undecided in float16"
+    else:
+        words = {AGREES: "agrees", DIFFERS: "computes something else"}
+        outcome = words.get(compared.verdict, "whether it agrees is undecided")
+    return f"Core ML: converts{by} by {exported.route} · {outcome}"
+
+
+def _needed(exported: Exported, conversion: Conversion) -> str:
+    """What an export had to do where the converter refuses the model, as the check of the model tells it."""
+    chosen = conversion.chosen
+    refused = {blocker.operator for blocker in chosen.blockers} if chosen is not None else set()
+    parts = []
+    for kind, verb in (("supplied", "supplies"), ("mended", "mends")):
+        told = [
+            (change.what.partition(" at ")[0], change.exactness) for change in exported.changes if change.kind == kind
+        ]
+        needed = [f"{what}, {exact}" for what, exact in told if kind == "supplied" or what in refused]
+        if needed:
+            parts.append(f"{verb} {'; '.join(needed)}")
+    codes = dict.fromkeys(change.code for change in exported.changes if change.kind == "fixed" and change.code)
+    if codes and not parts:
+        parts.append(f"fixes {', '.join(codes)}")
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _lies(wrong: Sequence[Miscompilation]) -> str:
     """What is said of a route that converts, beside that."""
     return f", and computes something else: {_places(wrong)}" if wrong else ""
 
 
-def _places(wrong: Sequence[Mapping[str, Any]]) -> str:
+def _places(wrong: Sequence[Miscompilation]) -> str:
     """The findings that a model computes something else, in a few words."""
     shown = [
-        one["code"]
-        if one["filename"] is None
-        else f"{one['code']} at {visible(one['filename'])}:{one['location']['row']}"
-        for one in wrong[:_MOST]
+        finding.code
+        if finding.path is None or finding.span is None
+        else f"{finding.code} at {visible(finding.path)}:{finding.span.row}"
+        for finding in wrong[:_MOST]
     ]
     more = len(wrong) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _counted(blockers: Sequence[Mapping[str, Any]]) -> str:
-    named = [one for one in blockers if one["operator"] is not None]
-    places = {(one["filename"], str(one["location"])) for one in named}
+def _counted(blockers: Sequence[Blocker]) -> str:
+    named = [blocker for blocker in blockers if blocker.operator is not None]
+    places = {blocker.place and (blocker.place.path, blocker.place.span[:2]) for blocker in named}
     rest = len(blockers) - len(named)
     parts = []
     if named:
-        parts.append(
-            f"{_number(len({one['operator'] for one in named}), 'operator')} at {_number(len(places), 'place')}"
-        )
+        operators = len({blocker.operator for blocker in named})
+        parts.append(f"{_number(operators, 'operator')} at {_number(len(places), 'place')}")
     if rest:
         parts.append(_number(rest, "other problem" if named else "problem"))
     return ", ".join(parts)

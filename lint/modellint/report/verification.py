@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modellint.report.style import paint, visible
+from modellint.results.diagnostic import Place
 
 if TYPE_CHECKING:
-    from modellint.results.diagnostic import Place
     from modellint.results.verification import FirstDifference, Lost, Output, Verification
 
 Shown = Callable[[str], str]
 """How the path of a file is shown."""
-Line = Callable[["Place"], str]
+Line = Callable[[Place], str]
 """The text of a statement's first row, empty where there is none."""
 
 _HEADS = ("output", "shape", "max abs error", "max rel error", "error/scale", "SNR", "cosine", "non-finite", "")
@@ -188,9 +188,33 @@ def source_line(place: Place | None, line: Line | None) -> str:
     return f"{place.span.row} | {text}" if text and place is not None else ""
 
 
-def render_json(found: Verification, target: str, version: str, entries: Sequence[Any] = ()) -> str:
+def render_json(verification: Verification, target: str, version: str, entries: Sequence[Any] = ()) -> str:
     """The verification and the findings that belong to it as one object."""
-    from modellint.results.verification import to_json
+    fields = {field: _plain(getattr(verification, field)) for field in _FIELDS}
+    report = {"version": version, "target": target or None, **fields, "diagnostics": list(entries)}
+    return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
 
-    held = {"version": version, "target": target or None, **to_json(found), "diagnostics": list(entries)}
-    return json.dumps(held, indent=2, ensure_ascii=False, allow_nan=False)
+
+_FIELDS = (
+    *("ok", "verdict", "reason", "route", "outputs", "half", "runtime"),
+    *("half_ok", "single", "first_difference", "cases", "layers", "overflows", "notes"),
+)
+"""Of a verification what JSON has, in its order."""
+
+
+def _plain(value: Any) -> Any:
+    """A part of a verification as JSON's own types; numbers that are not finite are the texts ``inf``, ``-inf`` and ``nan``."""
+    match value:
+        case Place(path=path, span=span):
+            return {
+                "filename": path,
+                "location": {"row": span.row, "column": span.column},
+                "end_location": {"row": span.end_row, "column": span.end_column},
+            }
+        case tuple() if hasattr(value, "_asdict"):
+            return {name: _plain(field) for name, field in value._asdict().items()}
+        case tuple():
+            return [_plain(item) for item in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+    return value

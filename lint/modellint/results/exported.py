@@ -1,12 +1,10 @@
-"""What an export gives beside the package: in data, and in JSON."""
+"""Result of an export: what was changed, the routes not taken, the interface of the package and how it compares."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from modellint.results import verification
 from modellint.results.verification import NOT_CONVERTED, Verification
 
 
@@ -87,47 +85,3 @@ class Exported:
     def writable(self) -> bool:
         """Whether the package is written unasked: it agrees, or does so in float32 and cannot be judged in float16."""
         return self.ok or (self.converts and self.verification.is_half_open)
-
-
-def to_json(found: Exported) -> dict[str, Any]:
-    """An export's result as JSON's own types."""
-    return {
-        "target": found.target,
-        "precision": found.precision,
-        "route": found.route,
-        "changes": [list(one) for one in found.changes],
-        "attempts": [list(one) for one in found.attempts],
-        "verification": verification.to_json(found.verification),
-        "inputs": [list(one) for one in found.inputs],
-        "outputs": [list(one) for one in found.outputs],
-        "states": [list(one) for one in found.states],
-        "size": found.size,
-        "notes": list(found.notes),
-        "updates": list(found.updates),
-        "advice": list(found.advice),
-        "package": found.package,
-    }
-
-
-def from_json(given: Mapping[str, Any]) -> Exported:
-    """What ``to_json`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for else."""
-    features = {key: tuple(Feature(*map(str, one)) for one in given[key]) for key in ("inputs", "outputs", "states")}
-    return Exported(
-        str(given["target"]),
-        str(given["precision"]),
-        str(given["route"]),
-        tuple(
-            Change(str(kind), str(what), tuple(map(str, where)), str(exactness), str(note), str(code))
-            for kind, what, where, exactness, note, code in given["changes"]
-        ),
-        tuple(Attempt(*map(str, one)) for one in given["attempts"]),
-        verification.from_json(given["verification"]),
-        features["inputs"],
-        features["outputs"],
-        features["states"],
-        int(given["size"]),
-        tuple(map(str, given["notes"])),
-        tuple(map(str, given["updates"])),
-        tuple(map(str, given["advice"])),
-        str(given["package"]),
-    )

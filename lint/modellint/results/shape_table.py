@@ -1,11 +1,11 @@
-"""Shape table: what every layer of a run takes and gives, with its parameters, its memory and the line that calls it."""
+"""Shape table: what every layer takes and gives, its parameters and memory, and the line that calls it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from modellint.results.diagnostic import Place, Span
+from modellint.results.diagnostic import Place
 
 Shape = tuple[str, ...]
 """The sizes of a tensor as they are shown: numbers, or formulas where a dimension is flexible."""
@@ -66,35 +66,3 @@ class Table(NamedTuple):
     def within(self, depth: int | None = None) -> tuple[Row, ...]:
         """The calls down to a depth; the model's own is at 0."""
         return tuple(row for row in self.rows if depth is None or row.depth <= depth)
-
-
-def to_json(table: Table) -> dict[str, Any]:
-    """A table as JSON's own types; paths of files as they are."""
-    values = table._asdict()
-    values["rows"] = [row_to_json(row) for row in table.rows]
-    return values
-
-
-def row_to_json(row: Row) -> dict[str, Any]:
-    """A row as JSON's own types: sizes are numbers, or text where they are formulas."""
-    values = row._asdict()
-    for key in ("inputs", "outputs"):
-        values[key] = [[int(size) if size.isdecimal() else size for size in shape] for shape in values[key]]
-    values["place"] = None if row.place is None else {"filename": row.place.path, "span": list(row.place.span)}
-    return values
-
-
-def from_json(values: Mapping[str, Any]) -> Table:
-    """The table that ``to_json`` wrote. Raises ``TypeError``, ``ValueError`` or ``KeyError`` for anything else."""
-    found = dict(values)
-    found["rows"] = tuple(_row(row) for row in found["rows"])
-    return Table(**found)
-
-
-def _row(values: Mapping[str, Any]) -> Row:
-    found = dict(values)
-    for key in ("inputs", "outputs"):
-        found[key] = tuple(tuple(str(size) for size in shape) for shape in found[key])
-    place = found["place"]
-    found["place"] = None if place is None else Place(str(place["filename"]), Span(*map(int, place["span"])))
-    return Row(**found)

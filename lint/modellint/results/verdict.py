@@ -1,11 +1,11 @@
-"""What a dry run says of a model, in data, in JSON and in one line."""
+"""Verdict of a dry run on each route, and the conversion as a whole: which route counts, and what else converts the model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from modellint.results.diagnostic import Place
+from modellint.results.diagnostic import Diagnostic, Place, Severity, Span
 
 ROUTES = ("trace", "export")
 """How a model is captured, in the order in which the routes are tried."""
@@ -91,32 +91,45 @@ class Ways(NamedTuple):
 NO_WAYS = Ways()
 
 
-def to_json(verdicts: Sequence[Verdict], frontend: str, ways: Ways = NO_WAYS) -> dict[str, Any]:
-    """What the report says of a target: the verdict that counts, what stands behind it by each route that was tried, and what else
-    converts it."""
-    chosen = choose(verdicts, frontend)
-    return {
-        "convertible": None if chosen is None else chosen.convertible,
-        "frontend": None if chosen is None or chosen.convertible is None else chosen.route,
-        "reason": "" if chosen is None else chosen.reason,
-        "routes": {
-            one.route: {"convertible": one.convertible, "blockers": list(map(_blocker_to_json, one.blockers))}
-            for one in verdicts
-        },
-        "ways": list(ways.options),
-        "fixed": list(ways.fixed),
-        "supplied": [one._asdict() for one in ways.supplied],
-    }
+class Miscompilation(NamedTuple):
+    """A finding by which a model converts to something else, and the routes by which it does."""
+
+    code: str
+    path: str | None
+    """The file, as findings name it."""
+    span: Span | None
+    routes: tuple[str, ...]
 
 
-def _blocker_to_json(blocker: Blocker) -> dict[str, Any]:
-    place = blocker.place
-    return {
-        "kind": blocker.kind,
-        "operator": blocker.operator,
-        "message": blocker.message,
-        "filename": None if place is None else place.path,
-        "location": None if place is None else {"row": place.span.row, "column": place.span.column},
-        "modules": list(blocker.modules),
-        "count": blocker.count,
-    }
+class Conversion(NamedTuple):
+    """What a check says of a model's conversion: a verdict by each route that was tried, and what else converts it."""
+
+    verdicts: tuple[Verdict, ...]
+    frontend: str
+    """The route that was asked for, or ``auto``."""
+    ways: Ways = NO_WAYS
+    miscompilations: tuple[Miscompilation, ...] = ()
+
+    @property
+    def chosen(self) -> Verdict | None:
+        """The verdict that counts."""
+        return choose(self.verdicts, self.frontend)
+
+    @property
+    def convertible(self) -> bool | None:
+        """Whether the model converts; None where that could not be judged."""
+        return None if self.chosen is None else self.chosen.convertible
+
+    @property
+    def route(self) -> str | None:
+        """The route of the verdict that counts; None where none could be judged."""
+        return None if self.chosen is None or self.chosen.convertible is None else self.chosen.route
+
+    def miscompiled_by(self, route: str | None) -> tuple[Miscompilation, ...]:
+        """The findings by which a route leads to something else."""
+        return tuple(finding for finding in self.miscompilations if route in finding.routes)
+
+    def withheld(self, diagnostics: Iterable[Diagnostic]) -> bool | None:
+        """Whether the model converts, or None where it does not and no error stands for that: it was not asked for, or is excused."""
+        is_refused = self.convertible is False
+        return None if is_refused and all(one.severity < Severity.ERROR for one in diagnostics) else self.convertible

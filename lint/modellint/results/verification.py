@@ -1,13 +1,12 @@
-"""What a verification shows: in data, and in JSON."""
+"""Verification: a converted program compared with PyTorch, output by output, and where they first depart."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from modellint.results.diagnostic import Place, Span
+from modellint.results.diagnostic import Place
 
 AGREES, DIFFERS, UNDECIDED, NOT_CONVERTED = "agrees", "differs", "undecided", "not converted"
 
@@ -143,105 +142,7 @@ class Verification:
         """Whether the float32 program agrees, and it cannot be said whether float16 is precise enough."""
         return self.single == AGREES and self.verdict == UNDECIDED
 
-    def __repr__(self) -> str:
-        from modellint.report import verification
-
-        return verification.render(self).rstrip("\n")
-
-    def _repr_html_(self) -> str:
-        from modellint.report import verification_html
-
-        return verification_html.fragment(self)
-
-
-def to_json(found: Verification) -> dict[str, Any]:
-    """A verification as JSON's own types; numbers that are not finite are the texts ``inf``, ``-inf`` and ``nan``."""
-    first = found.first_difference
-    return {
-        "ok": found.ok,
-        "verdict": found.verdict,
-        "reason": found.reason,
-        "route": found.route,
-        "outputs": [_plain(one._asdict()) for one in found.outputs],
-        "half": [_plain(one._asdict()) for one in found.half],
-        "runtime": [_plain(one._asdict()) for one in found.runtime],
-        "half_ok": found.half_ok,
-        "single": found.single,
-        "first_difference": None
-        if first is None
-        else _plain(first._asdict()) | {"lost": [_plain(one._asdict()) for one in first.lost]},
-        "cases": [_plain(one._asdict()) for one in found.cases],
-        "layers": [_plain(one._asdict()) for one in found.layers],
-        "overflows": [_plain(one._asdict()) for one in found.overflows],
-        "notes": list(found.notes),
-    }
-
-
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in fields.items():
-        match value:
-            case Place():
-                row, column, end_row, end_column = value.span
-                found[name] = {
-                    "filename": value.path,
-                    "location": {"row": row, "column": column},
-                    "end_location": {"row": end_row, "column": end_column},
-                }
-            case float() if not math.isfinite(value):
-                found[name] = str(value)
-            case tuple() if name != "lost":
-                found[name] = list(value)
-            case _:
-                found[name] = value
-    return found
-
-
-def from_json(given: Mapping[str, Any]) -> Verification:
-    """What ``to_json`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for else."""
-    first = given["first_difference"]
-    if first is not None:
-        lost = tuple(Lost(**_read(one)) for one in first["lost"])
-        first = FirstDifference(**{**_read(first), "lost": lost})
-    return Verification(
-        str(given["verdict"]),
-        str(given["reason"]),
-        str(given["route"]),
-        tuple(Output(**_read(one)) for one in given["outputs"]),
-        tuple(Output(**_read(one)) for one in given["half"]),
-        tuple(Output(**_read(one)) for one in given["runtime"]),
-        given["half_ok"],
-        str(given["single"]),
-        first,
-        tuple(Case(**_read(one)) for one in given["cases"]),
-        tuple(Layer(**_read(one)) for one in given["layers"]),
-        tuple(Layer(**_read(one)) for one in given["overflows"]),
-        tuple(map(str, given["notes"])),
-    )
-
-
-_FLOATS = frozenset({"max_abs_error", "max_rel_error", "error", "scale", "snr", "cosine", "half", "largest", "unequal"})
-
-
-def _read(given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        if name == "place":
-            found[name] = None if value is None else Place(str(value["filename"]), _span(value))
-        elif name in _FLOATS:
-            found[name] = None if value is None else float(value)
-        elif name in ("shape", "got", "non_finite"):
-            found[name] = None if value is None else tuple(map(int, value))
-        else:
-            found[name] = value
-    return found
-
-
-def _span(place: Mapping[str, Any]) -> Span:
-    first, last = place["location"], place["end_location"]
-    return Span(int(first["row"]), int(first["column"]), int(last["row"]), int(last["column"]))
-
 
 def worst(outputs: Sequence[Output]) -> float:
     """The largest error of several outputs; 0 without any."""
-    return max((one.error for one in outputs), default=0.0)
+    return max((output.error for output in outputs), default=0.0)

@@ -13,19 +13,16 @@ from modellint.run import Checker, Job, UsageError
 from modellint.session import targets as live_run
 
 if TYPE_CHECKING:
-    from modellint.destinations.export_options import Options
-    from modellint.session.parent import Answer, Limits
-    from modellint.session.targets import Wanted
+    from modellint.session.messages import Answer, Export, Limits, Request
 
 
 class Refused(NamedTuple):
     """An export that leads to no package: what was asked for, and the answer."""
 
     job: Job
-    wanted: Wanted
+    request: Request
+    action: Export
     limits: Limits
-    seed: int
-    options: Options
     answer: Answer
     seconds: float
     """What it took."""
@@ -47,7 +44,7 @@ def ways_on(refused: Refused, folder: Path, progress: Callable[[str, str, float]
 
 def _fixed_in_source(refused: Refused, folder: Path, progress: Callable[[str, str, float], None] | None) -> str | None:
     """The command that fixes the target's file so that the same export writes a package; None where none does."""
-    file = refused.wanted.location.file
+    file = refused.request.location.file
     if file is None:
         return None
     began = time.monotonic()
@@ -67,15 +64,11 @@ def _fixed_in_source(refused: Refused, folder: Path, progress: Callable[[str, st
         made.parent.mkdir()
         words = f"modellint check {flags} {shlex.quote(refused.job.shown(file))}"
         try:
-            answer = live_run.export(
+            answer = live_run.answer(
                 refused.job,
-                refused.wanted,
+                refused.request._replace(action=refused.action._replace(package=made), texts={str(file): fixed.text}),
                 refused.limits._replace(timeout=rest),
-                refused.seed,
-                refused.options,
-                made,
                 progress,
-                texts={str(file): fixed.text},
             )
         except UsageError:
             continue

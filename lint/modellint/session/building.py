@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import random
 import sys
-import time
-from collections.abc import Mapping
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint import destinations
-from modellint.live.code import places as place
 from modellint.live.inputs import example as inputs
 from modellint.session import target
 from modellint.session import target_failure as failed
-from modellint.settings import Destination
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,6 +18,7 @@ if TYPE_CHECKING:
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.subject import Subject
     from modellint.rule import Rule
+    from modellint.session.actions import Session
 
 LARGEST = 2 * 1024**3
 """The most bytes of parameters that are given values for the sake of rules that look at them."""
@@ -48,82 +42,51 @@ class Again(Exception):
     """Building on the CPU failed after an attempt on the meta device; whether it does by itself, a fresh process tells."""
 
 
-class Channel:
-    """The pipe to the parent: one JSON object a line."""
+def seed_generators(seed: int) -> None:
+    """Let random numbers start anew: those of torch, Python, and numpy where it is imported."""
+    import torch
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._process = os.getpid()
-        # Bound now: the user's code may replace what other modules hold.
-        self._encode = json.JSONEncoder().encode
-        self._write = os.write
-        self._exit = os._exit
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
-
-    def _forget(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self._descriptor)
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Write a message. A process that the user's code forked and let come here ends instead."""
-        if os.getpid() != self._process:
-            self._exit(0)
-        data = self._encode(message).encode("utf-8") + b"\n"
-        while data:
-            data = data[self._write(self._descriptor, data) :]
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
 
 
-class Building:
-    """One request on its way through the stages."""
+class Builder:
+    """What a request names on its way through the stages."""
 
-    def __init__(self, request: Mapping[str, Any], channel: Channel) -> None:
-        self._request = request
-        self._channel = channel
-        self._stage = "starting"
-        self._target = target.Target(*request["target"])
-        file, module, folders, is_script = request["location"]
-        self._location = target.Location(None if file is None else Path(file), module, tuple(folders), is_script)
-        self._project = place.Project(Path(request["root"]))
-        self._folder = Path(request["folder"])
-        self._notes: list[str] = []
-        self._began = time.monotonic()
+    def __init__(self, session: Session, on_meta: bool) -> None:
+        self._session = session
+        self._request = session.request
+        self._on_meta = on_meta
+        """Whether building may be tried on the meta device first."""
 
-    def _enter(self, stage: str) -> None:
-        self._stage = stage
-        self._channel.send({"stage": stage})
-        self._seed()
+    @cached_property
+    def specs(self) -> tuple[inputs.InputSpec, ...]:
+        """What the inputs are to be made from."""
+        return inputs.parse_all(self._request.inputs, self._request.input_folder or self._request.folder)
 
-    def _seed(self) -> None:
-        import torch
-
-        seed = self._request["seed"]
-        torch.manual_seed(seed)
-        random.seed(seed)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            numpy.random.seed(seed % 2**32)
-
-    def _with_values(self, command: str) -> tuple[nn.Module, Inputs, tuple[inputs.InputSpec, ...]]:
-        """The model as it is to be converted, its inputs, and what these were made from."""
-        destination = destinations.named(Destination(*self._request["destination"]).name)
+    def with_values(self, command: str) -> tuple[nn.Module, Inputs]:
+        """The model as it is to be converted, and its inputs."""
+        destination = destinations.named(self._request.destination.name)
         if not destination.is_installed:
             raise target.TargetError(f"{command} needs {destination.requirement}")
-        checkpoint = self._checkpoint()
-        built = self._build(True)
+        checkpoint = self.checkpoint(values=True)
+        built = self.built(True)
         if built.inputs is None:
-            raise self._without_inputs(built)
+            raise self.without_inputs(built)
         if not built.has_values:
-            raise target.TargetError(f"{self._target.text}: its parameters have no values")
+            raise target.TargetError(f"{self._request.target.text}: its parameters have no values")
         if checkpoint is not None:
             self._load(built.model, checkpoint)
-        specs = inputs.parse_all(self._request["inputs"], Path(self._request["input_folder"]))
-        return built.model, built.inputs, specs
+        return built.model, built.inputs
 
-    def _without_inputs(self, built: Built) -> inputs.InputError:
-        from modellint.session.required_inputs import wanted
+    def without_inputs(self, built: Built) -> inputs.InputError:
+        """That there is nothing to call the model with, and what to give."""
+        from modellint.live.inputs.required_inputs import wanted
 
-        return inputs.InputError(f"{self._target.text}: {wanted(built.model)}")
+        return inputs.InputError(f"{self._request.target.text}: {wanted(built.model)}")
 
     def _load(self, model: nn.Module, checkpoint: Any) -> None:
         from modellint.live import checkpoint_file as checkpoints
@@ -132,61 +95,48 @@ class Building:
         try:
             model.load_state_dict(dict(weights))
         except Exception as error:
-            raise target.TargetError(f"{self._request['checkpoint']} does not fit: {failed.described(error)}") from None
+            raise target.TargetError(f"{self._request.checkpoint} does not fit: {failed.described(error)}") from None
 
-    def _rules(self) -> dict[str, Rule]:
+    def rules(self) -> dict[str, Rule]:
+        """The rules that are to be asked."""
         from modellint.run import all_rules, load_plugins
 
-        rules = all_rules(load_plugins(self._request["plugins"], Path(self._request["plugin_base"])))
-        wanted = set(self._request["rules"])
-        return {code: rule for code, rule in rules.items() if code in wanted}
+        request = self._request
+        rules = all_rules(load_plugins(request.plugins, request.plugin_base or request.root))
+        return {code: rule for code, rule in rules.items() if code in request.rules}
 
-    def _subject(self, built: Built, checkpoint: Any = None) -> Subject:
-        from modellint.live.subject import Subject
-        from modellint.session.verdicts import execute, judge
-
-        return Subject(
-            built.model,
-            built.inputs,
-            self._project.root,
-            Destination(*self._request["destination"]),
-            has_values=built.has_values,
-            checkpoint=checkpoint,
-            judge=judge,
-            execute=execute,
-        )
-
-    def _checkpoint(self) -> Any:
-        path = self._request["checkpoint"]
+    def checkpoint(self, *, values: bool) -> Any:
+        """What the checkpoint holds; None without one."""
+        path = self._request.checkpoint
         if path is None:
             return None
         from modellint.live import checkpoint_file as checkpoint
 
-        self._enter("loading the checkpoint of")
+        self._session.enter("loading the checkpoint of")
         try:
-            return checkpoint.load(Path(path), values=bool(self._request["verify"] or self._request["export"]))
+            return checkpoint.load(path, values=values)
         except BaseException as error:
             raise Failed from error
 
-    def _build(self, needs_values: bool) -> Built:
+    def built(self, needs_values: bool, *, only_shapes: bool = False) -> Built:
+        """The model, imported, built and given shapes; with ``only_shapes`` inputs that are too large get no values."""
         from torch import nn
 
-        self._enter("importing")
-        target.replace_texts(self._request["texts"])
+        self._session.enter("importing")
+        target.replace_texts(self._request.texts)
         try:
-            module = target.load(self._location)
+            module = target.load(self._request.location)
         except target.TargetError:
             raise
         except BaseException as error:
             raise Failed from error
-        named = target.find(module, self._target)
-        self._enter("building")
-        specs = inputs.parse_all(self._request["inputs"], Path(self._request["input_folder"]))
+        named = target.find(module, self._request.target)
+        self._session.enter("building")
         if isinstance(named, nn.Module):
             model, example = named, None
         else:
             try:
-                model, example = self._made(named, needs_values and inputs.total(specs) <= LARGEST)
+                model, example = self._made(named, needs_values and inputs.total(self.specs) <= LARGEST)
             except (target.TargetError, Again):
                 raise
             except BaseException as error:
@@ -194,8 +144,8 @@ class Building:
         devices = {str(tensor.device) for tensor in (*model.parameters(), *model.buffers())}
         on_meta = "meta" in devices
         # Inputs of any size have a shape.
-        without_values = on_meta or (self._request["shapes"] and inputs.total(specs) > LARGEST)
-        given = self._inputs(specs, example, "meta" if without_values else next(iter(sorted(devices)), "cpu"))
+        without_values = on_meta or (only_shapes and inputs.total(self.specs) > LARGEST)
+        given = self._inputs(example, "meta" if without_values else next(iter(sorted(devices)), "cpu"))
         self._give_shapes(model, given)
         return Built(model, given, not on_meta)
 
@@ -207,23 +157,23 @@ class Building:
             return
         if given is None:
             raise lazy.Unshaped(f"left {lazy.told(model)}", lazy.ADVICE)
-        self._enter("running forward of")
+        self._session.enter("running forward of")
         try:
             lazy.shape(model, given)
         except BaseException as error:
-            if self._request["on_meta"]:
+            if self._on_meta:
                 # Only a run on real tensors tells whose fault it is.
                 raise Again from error
             raise Failed from error
         if lazy.is_unshaped(model):
             raise lazy.Unshaped(f"left {lazy.told(model)}", lazy.UNREACHED)
 
-    def _inputs(self, specs: tuple[inputs.InputSpec, ...], example: Any, device: str) -> Inputs | None:
+    def _inputs(self, example: Any, device: str) -> Inputs | None:
         from modellint.live.inputs.model_inputs import Inputs
 
-        self._seed()
-        if specs:
-            return inputs.build(specs, self._request["seed"], device)
+        seed_generators(self._request.seed)
+        if self.specs:
+            return inputs.build(self.specs, self._request.seed, device)
         if example is None:
             return None
         given = Inputs.of(example)
@@ -236,13 +186,13 @@ class Building:
         from modellint.session.memory_limit import Budget, OverBudget
 
         trouble = None
-        if self._request["on_meta"] and needs_values:
+        if self._on_meta and needs_values:
             try:
                 with Budget(_AT_ONCE):
                     return self._called(named)
             except OverBudget:
-                self._seed()
-        if self._request["on_meta"]:
+                seed_generators(self._request.seed)
+        if self._on_meta:
             try:
                 with torch.device("meta"):
                     first = self._called(named)
@@ -251,24 +201,24 @@ class Building:
             else:
                 if not needs_values:
                     return first
-                size = _size(self._subject(Built(first[0], None, False)))
+                size = _size(self._session.subject(first[0], None, False))
                 if size > LARGEST:
-                    self._notes.append(
-                        f"{self._target.text}: the parameters take {size / 1e9:.1f} GB; "
+                    self._session.notes.append(
+                        f"{self._request.target.text}: the parameters take {size / 1e9:.1f} GB; "
                         "they stay on the meta device, and what depends on their values is not checked"
                     )
                     return first
-        self._seed()
+        seed_generators(self._request.seed)
         try:
             return self._called(named)
         except Exception as error:
             # Some code cannot run twice in one process: only a fresh one tells.
-            if self._request["on_meta"] and failed.described(error) != trouble:
+            if self._on_meta and failed.described(error) != trouble:
                 raise Again from error
             raise
 
     def _called(self, named: Any) -> tuple[nn.Module, Any]:
-        model, example = target.pair(self._target, named())
+        model, example = target.pair(self._request.target, named())
         # Of a class nobody else could set the mode; what a function returns is in the mode that it wants.
         return (model.eval() if isinstance(named, type) else model), example
 

@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint import destinations
-from modellint.api import withheld
 from modellint.atomic_output import NotPlaced, place, staged
 from modellint.destinations import export_options
-from modellint.live.code.places import Project
 from modellint.live.garbage_collection import undisturbed
 from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
-from modellint.results.verification import AGREES, DIFFERS
-from modellint.session.in_process import Varying, examine, job_of, prepared, ready
+from modellint.session.in_process import Varying, examine, job_of, prepared, ready, session_of
+from modellint.session.messages import Export
 
 if TYPE_CHECKING:
     from torch import nn
 
     from modellint.destinations.export_options import Options
     from modellint.results.exported import Exported
+    from modellint.results.verdict import Conversion
 
 _IN_MEMORY = "model.mlpackage"
 
@@ -37,9 +36,8 @@ class Made(NamedTuple):
     """None where there is no package, or none that agrees."""
     summary: Exported
     diagnostics: Sequence[Diagnostic]
-    convertible: bool | None
-    """Whether plain `ct.convert` takes the model."""
-    verdict: str
+    conversion: Conversion | None
+    """What is said of the converter by itself."""
 
 
 def exported(
@@ -65,19 +63,12 @@ def exported(
     with undisturbed(), unchanged(model, inputs, values=False):
         destination.check_export(model, inputs, options, seed)
     # What else converts it, the export itself tells.
-    found, plain = examine(model, example_inputs, None, None, None, root, chosen, varying, spare=-math.inf)
+    diagnostics, conversion = examine(model, example_inputs, None, None, None, root, chosen, varying, spare=-math.inf)
     with _folder(output) as folder, undisturbed():
+        package = folder / (_IN_MEMORY if output is None else output.name)
+        session = session_of(model, job, Export(options, package), seed=seed)
         with _temporaries_in(folder), unchanged(model, inputs, values=False):
-            summary = destination.export(
-                model,
-                inputs,
-                goal,
-                Project(job.root),
-                options,
-                folder,
-                _IN_MEMORY if output is None else output.name,
-                seed=seed,
-            )
+            summary = session.export(model, inputs, options, package)
         mlmodel = None
         if summary.writable or (summary.converts and force):
             made = folder / summary.package
@@ -89,43 +80,7 @@ def exported(
                 except NotPlaced as error:
                     raise OSError(str(error)) from None
                 mlmodel = destination.opened(output, in_memory=False)
-    convertible = None if plain is None else withheld(plain["convertible"], found)
-    return Made(mlmodel, summary, found, convertible, _line(summary, plain))
-
-
-def _line(summary: Exported, plain: Mapping[str, Any] | None) -> str:
-    """What became of it, in a line; ``plain`` is the verdict on `ct.convert` by itself."""
-    if not summary.converts:
-        return "Core ML: will not convert"
-    by = (
-        "" if plain is None or plain["convertible"] is not False else f" with modellint export{_needed(summary, plain)}"
-    )
-    compared = summary.verification
-    agrees = {AGREES: "agrees", DIFFERS: "computes something else"}.get(
-        compared.verdict, "whether it agrees is undecided"
-    )
-    if compared.single == AGREES and compared.verdict != AGREES:
-        agrees = (
-            "float16 is not precise enough"
-            if compared.verdict == DIFFERS
-            else "agrees in float32, undecided in float16"
-        )
-    return f"Core ML: converts{by} by {summary.route} · {agrees}"
-
-
-def _needed(summary: Exported, plain: Mapping[str, Any]) -> str:
-    """What an export had to do where `ct.convert` refuses the model, as the check of the model tells it."""
-    refused = {one["operator"] for one in plain["routes"][plain["frontend"]]["blockers"]}
-    parts = []
-    for kind, verb in (("supplied", "supplies"), ("mended", "mends")):
-        told = [(one.what.partition(" at ")[0], one.exactness) for one in summary.changes if one.kind == kind]
-        needed = [f"{what}, {exact}" for what, exact in told if kind == "supplied" or what in refused]
-        if needed:
-            parts.append(f"{verb} {'; '.join(needed)}")
-    codes = dict.fromkeys(one.code for one in summary.changes if one.kind == "fixed" and one.code)
-    if codes and not parts:
-        parts.append(f"fixes {', '.join(codes)}")
-    return f" ({'; '.join(parts)})" if parts else ""
+    return Made(mlmodel, summary, diagnostics, conversion)
 
 
 @contextmanager

@@ -20,9 +20,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modellint import destinations
-from modellint.live import check as checks
 from modellint.live import checkpoint_file as checkpoints
-from modellint.live.capture.run import captured_run
 from modellint.live.code import class_source
 from modellint.live.code import places as place
 from modellint.live.fix import FixedModel, fixed_copy
@@ -31,16 +29,17 @@ from modellint.live.garbage_collection import undisturbed
 from modellint.live.inputs import lazy_parameters as lazy
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.snapshot import unchanged
-from modellint.live.subject import Subject
 from modellint.results.diagnostic import Diagnostic
-from modellint.rule import Rule
 from modellint.run import Checker, Job, all_rules, load_plugins
 from modellint.session import merge
-from modellint.session import target_failure as failed
-from modellint.session.verdicts import execute, judge, noted, told
+from modellint.session.actions import Session
+from modellint.session.messages import Action, Check, Request, Verify
+from modellint.session.target import Location, Target
+from modellint.session.verdicts import judge
 from modellint.settings import Resolver, SettingsError, check_codes, find_root
 
 if TYPE_CHECKING:
+    from modellint.results.verdict import Conversion
     from modellint.results.verification import Verification
 
 SPARE = 60.0
@@ -76,6 +75,17 @@ def _has_values(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and bool(value.numel()) and not value.is_complex() and not value.is_meta
 
 
+def session_of(
+    model: nn.Module, job: Job, action: Action, rules: Iterable[str] = (), seed: int = 0, spare: float = SPARE
+) -> Session:
+    """A session in this process, for a model that stands already."""
+    name = type(model).__name__
+    target, location = Target(name, "", name), Location(None, "", (), False)
+    destination = job.resolver.top.destination
+    request = Request(target, location, job.root, Path.cwd(), tuple(rules), action, destination, seed=seed)
+    return Session(request, lambda: time.monotonic() + spare)
+
+
 def examine(
     model: nn.Module,
     example_inputs: Any,
@@ -86,8 +96,8 @@ def examine(
     chosen: Mapping[str, str],
     varying: Varying | None = None,
     spare: float = SPARE,
-) -> tuple[list[Diagnostic], Mapping[str, Any] | None]:
-    """What ``modellint.check_model`` finds, sorted, and the verdict on the conversion, if one was asked for.
+) -> tuple[list[Diagnostic], Conversion | None]:
+    """What ``modellint.check_model`` finds, sorted, and what is said of the conversion, if that was asked for.
 
     ``chosen`` are values of settings that go before those of the project; ``spare`` the seconds that there are for trying what else
     converts the model.
@@ -97,36 +107,32 @@ def examine(
     inputs = _inputs(example_inputs)
     if inputs is not None and varying is not None:
         inputs = varying.of(inputs)
-    held = _checkpoint(checkpoint)
+    weights = _checkpoint(checkpoint)
     job = _job(_root(model, root), select, ignore, chosen)
     top = job.resolver.top
     rules = {code: rule for code, rule in job.rules.items() if top.enables(code, rule.default)}
+    session = session_of(model, job, Check(), rules, spare=spare)
     try:
         model = _shaped(model, inputs)
     except lazy.Unshaped as error:
-        name, what = type(model).__name__, str(error)
-        finding = failed.cannot_run(name, "building", what, folder=Path.cwd(), advice=error.advice)
+        session.enter("building")
+        finding = session.cannot_run(str(error), advice=error.advice)
         return [finding._replace(target=None)] if "LNT003" in rules else [], None
     with undisturbed(), unchanged(model, inputs, values=False):
-        subject = Subject(
-            model,
-            inputs,
-            job.root,
-            top.destination,
-            has_values=not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())),
-            checkpoint=held,
-            judge=judge,
-            execute=execute,
-        )
-        found, asked, _ = checks.examine(subject, rules)
-        found = [*_failed(subject, rules), *found]
-        verdict = told(subject, rules, found, asks=_asks, end=time.monotonic() + spare)
-    shown = [
-        finding if finding.path is None else finding._replace(path=job.shown(Path(finding.path))) for finding in found
-    ]
-    settled = merge.settled(Checker(job), (), (), [merge.LiveResult("", tuple(shown), asked=asked)])
+        has_values = not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
+        subject = session.subject(model, inputs, has_values, weights)
+        failures = [finding for finding in session.run(subject, rules) if finding.code in rules]
+        answer = session.check(subject, rules, failures, asks=_asks, tries=spare > 0)
+    shown = tuple(
+        finding if finding.path is None else finding._replace(path=job.shown(Path(finding.path)))
+        for finding in answer.diagnostics
+    )
+    settled = merge.settled(Checker(job), (), (), [merge.LiveResult("", shown, asked=answer.asked)])
     left = [finding._replace(target=None) for finding in settled]
-    return left, None if verdict is None else verdict | {"wrong": merge.wrong(left, rules)}
+    conversion = answer.conversion
+    if conversion is not None:
+        conversion = conversion._replace(miscompilations=merge.miscompilations(left, rules))
+    return left, conversion
 
 
 def fixed(
@@ -154,17 +160,15 @@ def verified(
     """What ``modellint.verify`` shows."""
     inputs = varying.of(prepared(model, example_inputs))
     job = job_of(model, root, chosen)
-    options = job.resolver.top.destination
-    destination = destinations.named(options.name)
+    destination = destinations.named(job.resolver.top.destination.name)
     if not destination.is_installed:
         raise ImportError(f"modellint.verify needs {destination.requirement}")
     model = ready(model, inputs)
+    action = Verify("layers")
     with undisturbed(), unchanged(model, inputs, values=False):
-        subject = Subject(model, inputs, job.root, options, judge=judge)
-        found = destination.verify(
-            model, inputs, options, subject.project, subject=subject, seed=seed, with_layers=True
-        )
-        return noted(subject, found, time.monotonic() + SPARE)
+        answer = session_of(model, job, action, seed=seed).verify(model, inputs, {}, action)
+    assert answer.verification is not None
+    return answer.verification
 
 
 def prepared(model: nn.Module, example_inputs: Any) -> Inputs:
@@ -262,20 +266,3 @@ def _job(root: Path, select: Sequence[str] | None, ignore: Sequence[str] | None,
             raise ValueError(str(error)) from None
     resolver.use_codes(rules)
     return Job(root, resolver, rules, None, Path.cwd())
-
-
-def _failed(subject: Subject, rules: Mapping[str, Rule]) -> Iterable[Diagnostic]:
-    """LNT003 where the model could not be run for another reason than its shapes."""
-    run = captured_run(subject)
-    failure = None if run is None else run.failure
-    if failure is None or "LNT003" not in rules or (failure.kind == "shape" and "SHP008" in rules):
-        return ()
-    if failure.kind == "data" and not subject.has_values:
-        return ()
-    message = " ".join(failure.message.split())
-    what = f"raised {failure.error}" + (f": {message}" if message else "")
-    name = type(subject.model).__name__
-    found = failed.cannot_run(
-        name, "running forward of", what, failure.frames, folder=Path.cwd(), otherwise=failure.place
-    )
-    return (found._replace(target=None),)

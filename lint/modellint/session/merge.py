@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Fix
+from modellint.results.verdict import Conversion, Miscompilation
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
@@ -27,8 +28,8 @@ class LiveResult(NamedTuple):
     """Whether the check ended early, so that nothing follows from what it does not report."""
     asked: frozenset[str] = frozenset()
     """Codes of the rules whose live side was asked and answered: silence of these means something."""
-    verdict: Mapping[str, Any] | None = None
-    """On the target's conversion; None where nobody asked."""
+    conversion: Conversion | None = None
+    """Of the target; None where nobody asked."""
     undecided: Mapping[str, frozenset[str]] = {}
     """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
 
@@ -74,15 +75,13 @@ def _worst(twins: list[int], source: Sequence[Diagnostic]) -> list[int]:
     return [index for index in twins if source[index].severity is worst]
 
 
-def wrong(found: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[dict[str, Any]]:
+def miscompilations(diagnostics: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> tuple[Miscompilation, ...]:
     """The findings by which a model converts to something else, each with the routes by which it does."""
-    told = []
-    for one in found:
-        routes = rules[one.code].silent_by(one) if one.code in rules else ()
-        if routes:
-            place = None if one.span is None else {"row": one.span.row, "column": one.span.column}
-            told.append({"code": one.code, "filename": one.path, "location": place, "routes": list(routes)})
-    return told
+    return tuple(
+        Miscompilation(finding.code, finding.path, finding.span, routes)
+        for finding in diagnostics
+        if finding.code in rules and (routes := rules[finding.code].silent_by(finding))
+    )
 
 
 def about(found: Iterable[Diagnostic], result: LiveResult) -> Iterator[Diagnostic]:

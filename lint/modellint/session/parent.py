@@ -13,103 +13,40 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from modellint.live.code import places as place
-from modellint.results import exported, shape_table, verification
-from modellint.results.diagnostic import Diagnostic
-from modellint.results.exported import Exported
-from modellint.results.shape_table import Table
 from modellint.results.verification import Verification
+from modellint.run import UsageError
 from modellint.session import target_failure as failed
-from modellint.session import wire
+from modellint.session.messages import (
+    MESSAGE,
+    START,
+    Answer,
+    Export,
+    InternalError,
+    Limits,
+    Message,
+    Partial,
+    Refusal,
+    Request,
+    Restart,
+    Stage,
+    Start,
+)
 from modellint.session.processes import MOST, Family, available_memory
-from modellint.session.target import Location, Target
-from modellint.settings import Destination
 
 _LARGEST_RESULT = 64 * 1024**2
 _MOST_OUTPUT = 256 * 1024
 _TICK = 0.05
 _LATE = "took longer than the time-out"
+_UNREADABLE = "sent a result that cannot be read"
 _START = "import sys; del sys.path[0]; sys.path += sys.argv[1:]; from modellint.session.worker import main; main()"
 
 
-class UsageError(Exception):
-    """The target or its inputs are wrong; the message says how."""
-
-
-class Request(NamedTuple):
-    """Everything that a worker needs to know."""
-
-    target: Target
-    location: Location
-    root: Path
-    folder: Path
-    """Where the user is: paths are shown relative to it."""
-    rules: Sequence[str]
-    """Codes of the rules to ask."""
-    destination: Destination = Destination()
-    inputs: Sequence[str] = ()
-    """As written behind ``--input``; empty for what the target itself returns."""
-    input_folder: Path | None = None
-    """What files in ``inputs`` are relative to, if not to ``folder``."""
-    checkpoint: Path | None = None
-    plugins: Sequence[str] = ()
-    plugin_base: Path | None = None
-    seed: int = 0
-    twins: bool = False
-    """Whether fixes are wanted that a fixed copy of the model proves."""
-    shapes: bool = False
-    """Whether the table of shapes is wanted, and not what the rules find."""
-    verify: str = ""
-    """``outputs`` or ``layers`` where the model is to be verified: how much of the comparison is wanted."""
-    package: Path | None = None
-    """The saved model that the target is to be compared with, instead of a conversion."""
-    export: Mapping[str, Any] | None = None
-    """``export_options.Options`` as JSON where the model is to be exported."""
-    made: Path | None = None
-    """Where the package is to be made: the worker keeps all that it writes in the folder around it."""
-    texts: Mapping[str, str] = {}
-    """Source that is to be run in the place of what files hold, by their paths."""
-
-
-class Limits(NamedTuple):
-    """What a worker may use."""
-
-    timeout: float = 120.0
-    """Seconds, from its start to its end."""
-    memory: int | None = None
-    """Bytes, of all its processes; None for nearly all that is available."""
-
-
 _DEFAULT = Limits()
-
-
-class Answer(NamedTuple):
-    """What a live check of one target showed; files are named by absolute paths."""
-
-    diagnostics: tuple[Diagnostic, ...]
-    executed: Mapping[str, frozenset[int]] = {}
-    """For each file the rows that ran for every instance in the target."""
-    asked: frozenset[str] = frozenset()
-    """Codes of the rules whose silence means something."""
-    failed: bool = False
-    """Whether the target was not built, so that it was not checked."""
-    notes: tuple[str, ...] = ()
-    output: str = ""
-    """What the target's code printed, the end of it if it was much."""
-    table: Table | None = None
-    """The table of shapes, where that was wanted and the target was built."""
-    verdict: Mapping[str, Any] | None = None
-    """On the conversion, as ``coreml.verdict.to_json`` writes it; None where nobody asked."""
-    verification: Verification | None = None
-    """Where that was asked for, and the target was built."""
-    exported: Exported | None = None
-    """Where that was asked for, and the target runs."""
-    undecided: Mapping[str, frozenset[str]] = {}
-    """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
 
 
 Progress = Callable[[str, float], None]
@@ -151,16 +88,13 @@ class _Watch:
         self._trace = trace
         self._progress = progress
         self._stage = "starting"
-        self._partial: dict[str, Any] | None = None
+        self._partial: Verification | None = None
         """What a verification knew last, in case that it comes no further."""
         self._output: deque[bytes] = deque()
         self._messages: queue.Queue[bytes | None] = queue.Queue()
         self._began = began
         self._again = again
-        available = available_memory()
-        self._memory = limits.memory
-        if self._memory is None and available is not None:
-            self._memory = int(available * 0.9)
+        self._memory = int(available_memory() * 0.9) if limits.memory is None else limits.memory
 
     def result(self) -> Answer | None:
         """Run the worker; then there is nothing left of it. None where it is to be run again, on the CPU from the start."""
@@ -172,7 +106,7 @@ class _Watch:
         for reader in readers:
             reader.start()
         try:
-            answer = self._watched(process)
+            message = self._watched(process)
         finally:
             self._family.kill()
             process.kill()
@@ -180,11 +114,19 @@ class _Watch:
                 process.wait(1.0)
             for reader in readers:
                 reader.join(0.2)
-        if isinstance(answer, str):
-            answer = self._last_words(process, answer)
-        if isinstance(answer, str):
-            return self._cannot_run(answer)
-        return None if "again" in answer and not self._again else self._understood(answer)
+        if isinstance(message, str):
+            message = self._last_words(process, message)
+        match message:
+            case Answer():
+                return self._with_output(message)
+            case Refusal(reason):
+                raise UsageError(reason)
+            case Restart() if not self._again:
+                return None
+            case InternalError(reason):
+                self._stage = "checking"
+                message = f"failed in modellint itself: {reason}"
+        return self._cannot_run(message if isinstance(message, str) else _UNREADABLE)
 
     def _start(self) -> tuple[subprocess.Popen[bytes], int]:
         results, theirs = os.pipe()
@@ -193,16 +135,15 @@ class _Watch:
         if sys.platform == "win32":
             import msvcrt
 
-            numbers = [msvcrt.get_osfhandle(one) for one in (theirs, trace)]
-            for number in numbers:
-                os.set_handle_inheritable(number, True)
-            options["startupinfo"] = subprocess.STARTUPINFO(lpAttributeList={"handle_list": numbers})
-            given = numbers
+            descriptors = [msvcrt.get_osfhandle(descriptor) for descriptor in (theirs, trace)]
+            for descriptor in descriptors:
+                os.set_handle_inheritable(descriptor, True)
+            options["startupinfo"] = subprocess.STARTUPINFO(lpAttributeList={"handle_list": descriptors})
         else:
-            options |= {"start_new_session": True, "pass_fds": (theirs, trace)}
-            given = [theirs, trace]
-        if self._request.made is not None:
-            folder = str(self._request.made.parent)
+            descriptors = [theirs, trace]
+            options |= {"start_new_session": True, "pass_fds": descriptors}
+        if isinstance(self._request.action, Export):
+            folder = str(self._request.action.package.parent)
             options["env"] = {**os.environ, "TMPDIR": folder, "TMP": folder, "TEMP": folder}
         paths = [path for path in sys.path if path and Path(path) != Path.cwd()]
         process = subprocess.Popen(
@@ -216,41 +157,14 @@ class _Watch:
         os.close(theirs)
         assert process.stdin is not None
         with contextlib.suppress(OSError):
-            process.stdin.write(json.dumps(self._asked(given)).encode("utf-8"))
+            process.stdin.write(json.dumps(START.to_json(self._start_message(*descriptors))).encode("utf-8"))
             process.stdin.close()
         return process, results
 
-    def _asked(self, descriptors: Sequence[int]) -> dict[str, Any]:
-        request = self._request
-        file, module, folders, is_script = request.location
-        return {
-            "results": descriptors[0],
-            "trace": descriptors[1],
-            "parent": os.getpid(),
-            "target": list(request.target),
-            "location": [None if file is None else str(file), module, list(folders), is_script],
-            "root": str(request.root),
-            "folder": str(request.folder),
-            "rules": list(request.rules),
-            "destination": list(request.destination),
-            "inputs": list(request.inputs),
-            "input_folder": str(request.input_folder or request.folder),
-            "checkpoint": None if request.checkpoint is None else str(request.checkpoint),
-            "plugins": list(request.plugins),
-            "plugin_base": str(request.plugin_base or request.root),
-            "seed": request.seed,
-            "on_meta": not self._again,
-            "twins": request.twins,
-            "shapes": request.shapes,
-            "verify": request.verify,
-            "timeout": self._limits.timeout,
-            "package": None if request.package is None else str(request.package),
-            "export": request.export,
-            "made": None if request.made is None else str(request.made),
-            "texts": dict(request.texts),
-            # Generous, as maps of checkpoints count: what really takes memory is watched from here.
-            "memory": None if self._memory is None else 2 * self._memory + 4 * 1024**3,
-        }
+    def _start_message(self, results: int, trace: int) -> Start:
+        # Generous, as maps of checkpoints count: what really takes memory is watched from here.
+        memory = 2 * self._memory + 4 * 1024**3
+        return Start(self._request, self._limits.timeout, memory, not self._again, results, trace, os.getpid())
 
     def _read_output(self, stream: IO[bytes]) -> None:
         size = 0
@@ -272,7 +186,7 @@ class _Watch:
         self._messages.put(None)
         os.close(descriptor)
 
-    def _watched(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | str:
+    def _watched(self, process: subprocess.Popen[bytes]) -> Message | str:
         """The worker's answer, or why there is none: then it is about to be killed, or has ended."""
         deadline = self._began + self._limits.timeout
         while True:
@@ -293,21 +207,25 @@ class _Watch:
                 continue
             if line is None:
                 return "" if _ends_soon(process) else "closed the pipe that its result goes through"
-            match answer := _parsed(line):
-                case {"stage": str(stage)}:
-                    self._stage = stage
-                case {"partial": dict(partial)}:
-                    self._partial = partial
-                case dict():
-                    return answer
-                case _:
-                    return "sent a result that cannot be read"
+            if (message := self._heard(line)) is not None:
+                return message
+
+    def _heard(self, line: bytes) -> Message | str | None:
+        """What a line says that ends the session; None where it only tells how far the worker has come."""
+        match message := _parsed(line):
+            case Stage(name):
+                self._stage = name
+            case Partial(verification):
+                self._partial = verification
+            case _:
+                return _UNREADABLE if message is None else message
+        return None
 
     def _too_much(self) -> str:
         limit, used = self._memory, self._family.memory()
         if self._family.is_bomb:
             return f"started more than {MOST} processes"
-        if limit is None or used <= limit or self._family.exact_memory() <= limit:
+        if used <= limit or self._family.exact_memory() <= limit:
             return ""
         if self._limits.memory is not None:
             return f"used more than {limit // 1024**2} MB of memory"
@@ -326,16 +244,12 @@ class _Watch:
                 return
             seen = size
 
-    def _last_words(self, process: subprocess.Popen[bytes], reason: str) -> dict[str, Any] | str:
+    def _last_words(self, process: subprocess.Popen[bytes], reason: str) -> Message | str:
         """An answer that was sent just before the end; else the reason, or how the process ended."""
         while not reason and not self._messages.empty():
-            match answer := _parsed(self._messages.get() or b""):
-                case {"stage": str(stage)}:
-                    self._stage = stage
-                case {"partial": dict(partial)}:
-                    self._partial = partial
-                case dict():
-                    return answer
+            message = self._heard(self._messages.get() or b"")
+            if message is not None and not isinstance(message, str):
+                return message
         if reason:
             return reason
         status = process.returncode
@@ -365,34 +279,7 @@ class _Watch:
             otherwise=None if file is None else failed.definition(str(file), self._request.target.name),
             advice=("give it more with --timeout SECONDS",) if reason.startswith(_LATE) else (),
         )
-        known = None
-        if self._partial is not None:
-            with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-                known = verification.from_json(self._partial)
-        return self._with_output(Answer((finding,), failed=True, verification=known))
-
-    def _understood(self, answer: dict[str, Any]) -> Answer:
-        if "usage" in answer:
-            raise UsageError(str(answer["usage"]))
-        if "internal" in answer:
-            self._stage = "checking"
-            return self._cannot_run(f"failed in modellint itself: {answer['internal']}")
-        try:
-            found = Answer(
-                tuple(map(wire.from_json, answer["diagnostics"])),
-                {str(path): _rows(stretches) for path, stretches in answer["executed"].items()},
-                frozenset(map(str, answer["asked"])),
-                bool(answer["failed"]),
-                tuple(map(str, answer["notes"])),
-                undecided={str(name): frozenset(map(str, given)) for name, given in answer["undecided"].items()},
-                table=None if answer["table"] is None else shape_table.from_json(answer["table"]),
-                verdict=answer["verdict"],
-                verification=None if answer["verification"] is None else verification.from_json(answer["verification"]),
-                exported=None if answer["exported"] is None else exported.from_json(answer["exported"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return self._cannot_run("sent a result that cannot be read")
-        return self._with_output(found)
+        return self._with_output(Answer((finding,), failed=True, verification=self._partial))
 
     def _with_output(self, result: Answer) -> Answer:
         text = b"".join(self._output)[-_MOST_OUTPUT:].decode("utf-8", "replace")
@@ -406,15 +293,9 @@ class _Watch:
         return result._replace(diagnostics=tuple(found), output=text)
 
 
-def _rows(stretches: Sequence[tuple[int, int]]) -> frozenset[int]:
-    return frozenset(
-        row for first, last in stretches for row in range(int(first), min(int(last), int(first) + 10**6) + 1)
-    )
-
-
-def _parsed(line: bytes) -> Any:
+def _parsed(line: bytes) -> Message | None:
     try:
-        return json.loads(line)
+        return MESSAGE.from_json(json.loads(line))
     except (ValueError, RecursionError):
         return None
 

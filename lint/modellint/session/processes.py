@@ -6,16 +6,15 @@ import contextlib
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import psutil
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
-_HAS_PROC = Path("/proc/self/stat").exists()
 MOST = 128
 """More processes than that are a bomb."""
 
@@ -52,15 +51,13 @@ def limit_data(amount: int) -> None:
     """
     if not sys.platform.startswith("linux"):
         return
-    import resource
-
-    with contextlib.suppress(OSError, ValueError):
-        # What is mapped already and may be written: field 5 of statm, in pages.
-        mapped = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        wanted = mapped + amount
-        if hard == resource.RLIM_INFINITY or wanted < hard:
-            resource.setrlimit(resource.RLIMIT_DATA, (wanted, wanted))
+    process = psutil.Process()
+    with contextlib.suppress(psutil.Error, OSError, ValueError):
+        # What is mapped already and may be written counts too.
+        limit = process.memory_info().data + amount
+        _, hard = process.rlimit(psutil.RLIMIT_DATA)
+        if hard == psutil.RLIM_INFINITY or limit < hard:
+            process.rlimit(psutil.RLIMIT_DATA, (limit, limit))
 
 
 def volunteer_for_the_oom_killer() -> None:
@@ -69,54 +66,18 @@ def volunteer_for_the_oom_killer() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def available_memory() -> int | None:
-    """The bytes that new processes can use, of the machine and of a container's share; None where nobody says."""
-    found: list[int] = []
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        found.append(int(facts["MemAvailable"].split()[0]) * 1024)
+def available_memory() -> int:
+    """The bytes that new processes can use, of the machine and of a container's share."""
+    memory = psutil.virtual_memory()
+    # macOS makes room by compressing what others hold.
+    shares: list[int] = [memory.total if sys.platform == "darwin" else memory.available]
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ):
         with contextlib.suppress(OSError, ValueError):
-            found.append(max(0, int(Path(limit).read_text()) - int(Path(used).read_text())))
-    if not found and sys.platform == "darwin":
-        with contextlib.suppress(OSError, ValueError):
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(found) if found else None
-
-
-class _Process(NamedTuple):
-    parent: int
-    began: int
-    """Tells a process from a later one with the same number."""
-
-
-def _running() -> dict[int, _Process]:
-    """Every process that has not ended."""
-    if not _HAS_PROC:
-        return {pid: _Process(parent, 0) for pid, parent, _ in _listed()}
-    found: dict[int, _Process] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                    fields = file.read().rpartition(b")")[2].split()
-                if fields[0] not in (b"Z", b"X"):
-                    found[int(name)] = _Process(int(fields[1]), int(fields[19]))
-    return found
-
-
-def _listed() -> list[tuple[int, int, int]]:
-    """Process, parent and kilobytes, by ``ps``: for systems without /proc."""
-    if sys.platform == "win32":
-        return []
-    try:
-        done = subprocess.run(["ps", "-axo", "pid=,ppid=,rss="], capture_output=True, text=True, check=False, timeout=5)
-        return [(int(a), int(b), int(c)) for a, b, c in (line.split() for line in done.stdout.splitlines())]
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return []
+            shares.append(max(0, int(Path(limit).read_text()) - int(Path(used).read_text())))
+    return min(shares)
 
 
 def _leave(number: int, _: object) -> None:
@@ -130,16 +91,18 @@ class Family:
     """
 
     def __init__(self) -> None:
-        self._worker = 0
-        self._known: dict[int, int] = {}
-        self._seen: set[int] = set()
-        self._mine: set[int] = set()
+        self._parent = psutil.Process()
+        self._worker: psutil.Process | None = None
+        self._known: set[psutil.Process] = set()
+        self._seen: set[psutil.Process] = set()
+        self._others: set[psutil.Process] = set()
+        """Children that were there before the worker."""
         self._was_reaper = 0
         self._on_terminate: Any = None
         self._next = 0.0
 
     def __enter__(self) -> Family:
-        self._mine = {pid for pid, one in _running().items() if one.parent == os.getpid()}
+        self._others = set(self._parent.children())
         if sys.platform.startswith("linux"):
             before = ctypes.c_int(0)
             with contextlib.suppress(OSError, AttributeError):
@@ -159,53 +122,45 @@ class Family:
 
     def adopt(self, worker: int) -> None:
         """Name the process that all others descend from. It must not be waited for before ``kill``."""
-        self._worker = worker
+        self._worker = psutil.Process(worker)
 
-    def _look(self) -> set[int]:
+    def _look(self) -> set[psutil.Process]:
         """All members that are alive; members seen once are not lost when their parents end."""
         began = time.monotonic()
-        running = _running()
-        below: dict[int, list[int]] = {}
-        for pid, one in running.items():
-            below.setdefault(one.parent, []).append(pid)
-        pending = [
-            self._worker,
-            *(pid for pid, start in self._known.items() if pid in running and running[pid].began == start),
-        ]
-        if _HAS_PROC:
-            pending += [pid for pid in below.get(os.getpid(), ()) if pid not in self._mine]
-        found: set[int] = set()
-        while pending:
-            pid = pending.pop()
-            if pid in running and pid not in found:
-                found.add(pid)
-                pending.extend(below.get(pid, ()))
-        self._known = {pid: running[pid].began for pid in found}
-        self._seen |= found
+        descendants = self._parent.children(recursive=True)
+        # Where nobody adopts orphans for us, those that are known lead to theirs.
+        for lost in self._known.difference(descendants):
+            with contextlib.suppress(psutil.Error):
+                if lost.is_running():
+                    descendants += [lost, *lost.children(recursive=True)]
+        others = {process.pid for process in self._others}
+        members = set()
+        for process in descendants:
+            with contextlib.suppress(psutil.Error):
+                if process in self._others or process.ppid() in others:
+                    others.add(process.pid)
+                elif process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                    members.add(process)
+        self._known = members
+        self._seen |= members
         self._next = time.monotonic() + max(0.1, 20 * (time.monotonic() - began))
-        return found
+        return members
 
     def memory(self) -> int:
         """The bytes of memory that all members hold."""
-        if not self._worker:
-            return 0
-        if not _HAS_PROC:
-            if time.monotonic() < self._next:
-                return 0
-            members = self._look()
-            return 1024 * sum(size for pid, _, size in _listed() if pid in members)
         if time.monotonic() >= self._next:
             self._look()
         return sum(map(_resident, self._known))
 
     def exact_memory(self) -> int:
         """The same, with pages that members share counted once; it takes longer."""
-        return sum(map(_proportional, self._known)) if _HAS_PROC else self.memory()
+        return sum(map(_proportional, self._known))
 
     def signal_worker(self, number: int) -> None:
         """Send a signal to the first process alone."""
-        with contextlib.suppress(OSError):
-            os.kill(self._worker, number)
+        if self._worker is not None:
+            with contextlib.suppress(psutil.Error, OSError):
+                self._worker.send_signal(number)
 
     @property
     def is_bomb(self) -> bool:
@@ -214,45 +169,38 @@ class Family:
 
     def kill(self) -> None:
         """End every member, those that appear meanwhile too."""
-        if not self._worker:
-            return
-        if sys.platform == "win32":
-            with contextlib.suppress(OSError, subprocess.SubprocessError):
-                command = ["taskkill", "/T", "/F", "/PID", str(self._worker)]
-                subprocess.run(command, capture_output=True, check=False, timeout=5)
+        if self._worker is None:
             return
         quiet = 0
         for _ in range(200):
-            with contextlib.suppress(OSError):
-                os.killpg(self._worker, signal.SIGKILL)
+            if sys.platform != "win32":
+                with contextlib.suppress(OSError):
+                    os.killpg(self._worker.pid, signal.SIGKILL)
             members = self._look()
             # What is stopped starts nothing more.
-            for one in (signal.SIGSTOP, signal.SIGKILL):
-                _signal(members, one)
+            for end in (psutil.Process.suspend, psutil.Process.kill):
+                for process in members:
+                    with contextlib.suppress(psutil.Error, OSError):
+                        end(process)
             quiet = 0 if members else quiet + 1
             if quiet == 2:
                 break
             time.sleep(0.005)
-        for pid in self._seen - {self._worker}:
-            with contextlib.suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)
+        if sys.platform != "win32":
+            for process in self._seen - {self._worker}:
+                with contextlib.suppress(OSError):
+                    os.waitpid(process.pid, os.WNOHANG)
 
 
-def _signal(members: Iterable[int], number: signal.Signals) -> None:
-    for pid in members:
-        with contextlib.suppress(OSError):
-            os.kill(pid, number)
-
-
-def _resident(pid: int) -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def _resident(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.Error, OSError):
+        return process.memory_info().rss
     return 0
 
 
-def _proportional(pid: int) -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:  # noqa: PTH123
-        for line in file:
-            if line.startswith(b"Pss:"):
-                return int(line.split()[1]) * 1024
-    return _resident(pid)
+def _proportional(process: psutil.Process) -> int:
+    """With a share of the pages that it has in common with others, where the system tells."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(psutil.Error, OSError):
+            return process.memory_full_info().pss
+    return _resident(process)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modellint.live.fixes.applied import BIT_EQUAL
+from modellint.results.applied_fix import BIT_EQUAL
 from modellint.results.diagnostic import Diagnostic, Fix
 from modellint.source.engine.attribute_uses import DICT_ONLY, LIST_ONLY
 from modellint.source.project.symbols import IndexedFile
@@ -17,7 +17,7 @@ from modellint.source.syntax.rewriter import Rewriter
 from modellint.source.syntax.text import SourceText, Undecodable
 
 if TYPE_CHECKING:
-    from modellint.live.fixes.applied import Applied
+    from modellint.results.applied_fix import Applied
     from modellint.rule import Rule
 
 

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from modellint.destinations import export_options
-from modellint.destinations.export_options import OptionError, Options
+from modellint.destinations.export_options import OptionError
 from modellint.live.inputs import example as inputs
 from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, UsageError
 from modellint.session.merge import LiveResult, merge
-from modellint.session.parent import Answer, Limits, Request, check_target
-from modellint.session.parent import UsageError as WorkerUsageError
-from modellint.session.target import Location, Target, TargetError, locate, parse
+from modellint.session.messages import Answer, Check, Export, Limits, Request, Shapes, Verify
+from modellint.session.parent import check_target
+from modellint.session.target import Target, TargetError, locate, parse
 from modellint.settings import Model
 
-
-class Wanted(NamedTuple):
-    """A live target that is to be checked, with what it is called with."""
-
-    target: Target
-    location: Location
-    inputs: tuple[str, ...] = ()
-    checkpoint: Path | None = None
-    folder: Path = Path()
-    """What files in ``inputs`` are relative to."""
+Progress = Callable[[str, str, float], None]
+"""Told the target, the stage and the seconds, again and again."""
+SHAPES_RULES = ("SHP008", "LNT003")
+"""Codes of the rules that say why there is no table of shapes."""
 
 
 def split(targets: Iterable[str]) -> tuple[list[str], list[Target]]:
@@ -44,15 +38,23 @@ def split(targets: Iterable[str]) -> tuple[list[str], list[Target]]:
     return files, live
 
 
-def wanted(
-    target: Target, root: Path, folder: Path, specs: Sequence[str] = (), checkpoint: Path | None = None
-) -> Wanted:
-    """Find what a target, its inputs and its checkpoint name, relative to ``folder``; nothing is run.
+def request_for(
+    job: Job,
+    target: Target,
+    specs: Sequence[str] = (),
+    checkpoint: Path | None = None,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+    plugin_base: Path | None = None,
+) -> Request:
+    """Find what a target, its inputs and its checkpoint name, relative to ``folder``, by default the user's; nothing is run.
 
     Raises ``UsageError`` for what does not exist or cannot be understood.
     """
+    folder = folder or job.folder
     try:
-        location = locate(target, root, folder)
+        location = locate(target, job.root, folder)
         inputs.parse_all(specs, folder)
     except (TargetError, inputs.InputError) as error:
         raise UsageError(str(error)) from None
@@ -60,22 +62,80 @@ def wanted(
         checkpoint = folder / checkpoint
         if not checkpoint.is_file():
             raise UsageError(f"{checkpoint}: no such checkpoint")
-    return Wanted(target, location, tuple(specs), checkpoint, folder)
+    return Request(
+        target,
+        location,
+        job.root,
+        job.folder,
+        (),
+        inputs=tuple(specs),
+        input_folder=folder,
+        checkpoint=checkpoint,
+        plugins=job.resolver.top.plugins,
+        plugin_base=plugin_base,
+        seed=seed,
+    )
 
 
-def wanted_by_settings(models: Sequence[Model], root: Path, config: Path) -> list[Wanted]:
+def requests_of_settings(
+    job: Job, models: Sequence[Model], config: Path, *, seed: int = 0, plugin_base: Path | None = None
+) -> list[Request]:
     """The live targets that a settings file lists. Raises ``UsageError``."""
-    found = []
+    requests = []
     for model in models:
         target = parse(model.target)
         if target is None:
             raise UsageError(f"{config}: models: {model.target!r} is no live target, such as 'model.py:Net'")
         try:
             checkpoint = None if model.checkpoint is None else Path(model.checkpoint)
-            found.append(wanted(target, root, config.parent, model.inputs, checkpoint))
+            request = request_for(
+                job, target, model.inputs, checkpoint, seed=seed, folder=config.parent, plugin_base=plugin_base
+            )
         except UsageError as error:
             raise UsageError(f"{config}: models: {error}") from None
-    return found
+        requests.append(request)
+    return requests
+
+
+def answer(job: Job, request: Request, limits: Limits, progress: Progress | None = None) -> Answer:
+    """What a worker answers to a request, under the settings of the target's folder, with files as source findings name them.
+
+    Findings of a verification or an export stand at the places and have the fixes that the check of the target's file gives. Raises
+    ``UsageError`` for a target that names nothing or has no inputs, for options that do not fit it, or without what it needs.
+    """
+    extra = "coreml" if isinstance(request.action, (Verify, Export)) else "live"
+    for module, name in (("torch", "PyTorch"), ("psutil", "psutil")):
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"a live target needs {name}: pip install 'modellint[{extra}]'")
+
+    def told(stage: str, seconds: float) -> None:
+        if progress is not None:
+            progress(request.target.text, stage, seconds)
+
+    shown = _shown(job, check_target(_under_settings(job, request), limits, told))
+    if isinstance(request.action, (Verify, Export)):
+        return shown._replace(diagnostics=_with_source(job, request, shown.diagnostics))
+    return shown
+
+
+def _under_settings(job: Job, request: Request) -> Request:
+    """A request with the rules that are to be asked, and where the model is to go."""
+    file = request.location.file
+    settings = job.resolver.of_folder(job.root if file is None else file.parent)
+    rules = [code for code, rule in job.rules.items() if settings.enables(code, rule.default)]
+    match request.action:
+        case Shapes():
+            rules = list(SHAPES_RULES)
+        case Verify():
+            ignored = job.resolver.top.ignore
+            needed = (code for code, rule in job.rules.items() if "execution" in rule.live_needs)
+            rules += [code for code in needed if code not in ignored]
+        case Export(options):
+            try:
+                export_options.check(options, settings.destination)
+            except OptionError as error:
+                raise UsageError(str(error)) from None
+    return request._replace(rules=rules, destination=settings.destination)
 
 
 class Checked(NamedTuple):
@@ -89,173 +149,48 @@ class Checked(NamedTuple):
 
 def check(
     job: Job,
-    targets: Sequence[Wanted],
+    requests: Iterable[Request],
     limits: Limits,
-    seed: int,
-    plugin_base: Path,
-    progress: Callable[[str, str, float], None] | None = None,
+    progress: Progress | None = None,
     *,
-    twins: bool = False,
+    proves_fixes: bool = False,
 ) -> Iterator[Checked]:
-    """What the live checks of the targets show, one after another, with files named as source findings name them.
+    """What the live checks of targets show, one after another.
 
-    With ``twins`` findings have fixes that a fixed copy of the model proves.
-
-    ``progress`` is told the target, the stage and the seconds, again and again. Raises ``UsageError`` for a target that names
-    nothing, or without torch.
+    With ``proves_fixes`` findings have fixes that a fixed copy of the model proves. Raises ``UsageError`` as ``answer`` does.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError("a live target needs PyTorch: pip install 'modellint[live]'")
-    for one in targets:
-        name = one.target.text
-
-        def told(stage: str, seconds: float, name: str = name) -> None:
-            if progress is not None:
-                progress(name, stage, seconds)
-
+    for request in requests:
         began = time.monotonic()
-        try:
-            answer = check_target(_request(job, one, seed, plugin_base)._replace(twins=twins), limits, told)
-        except WorkerUsageError as error:
-            raise UsageError(str(error)) from None
-        found = tuple(_shown(job, finding) for finding in answer.diagnostics)
-        executed = {job.shown(Path(path)): rows for path, rows in answer.executed.items()}
-        result = LiveResult(name, found, executed, answer.failed, answer.asked, answer.verdict, answer.undecided)
-        yield Checked(result, answer.notes, answer.output, time.monotonic() - began)
+        reply = answer(job, request._replace(action=Check(proves_fixes)), limits, progress)
+        result = LiveResult(
+            request.target.text,
+            reply.diagnostics,
+            reply.executed,
+            reply.failed,
+            reply.asked,
+            reply.conversion,
+            reply.undecided,
+        )
+        yield Checked(result, reply.notes, reply.output, time.monotonic() - began)
 
 
-def _request(job: Job, one: Wanted, seed: int, plugin_base: Path) -> Request:
-    folder = job.root if one.location.file is None else one.location.file.parent
-    settings = job.resolver.of_folder(folder)
-    return Request(
-        one.target,
-        one.location,
-        job.root,
-        job.folder,
-        [code for code, rule in job.rules.items() if settings.enables(code, rule.default)],
-        settings.destination,
-        one.inputs,
-        one.folder,
-        one.checkpoint,
-        job.resolver.top.plugins,
-        plugin_base,
-        seed,
-    )
-
-
-SHAPES_RULES = ("SHP008", "LNT003")
-
-
-def shapes(
-    job: Job,
-    one: Wanted,
-    limits: Limits,
-    seed: int,
-    plugin_base: Path,
-    progress: Callable[[str, str, float], None] | None = None,
-) -> Answer:
-    """The table of a target's shapes, and why its run failed if it did, with files named as source findings name them.
-
-    Raises ``UsageError`` for a target that names nothing or has no inputs, or without torch.
-    """
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError("a live target needs PyTorch: pip install 'modellint[live]'")
-
-    def told(stage: str, seconds: float) -> None:
-        if progress is not None:
-            progress(one.target.text, stage, seconds)
-
-    request = _request(job, one, seed, plugin_base)._replace(shapes=True, rules=SHAPES_RULES)
-    try:
-        answer = check_target(request, limits, told)
-    except WorkerUsageError as error:
-        raise UsageError(str(error)) from None
-    return answer._replace(diagnostics=tuple(_shown(job, finding) for finding in answer.diagnostics))
-
-
-def verify(
-    job: Job,
-    one: Wanted,
-    limits: Limits,
-    seed: int,
-    detail: str,
-    package: Path | None = None,
-    progress: Callable[[str, str, float], None] | None = None,
-) -> Answer:
-    """What a target's conversion, or a saved package, computes against it, with files of findings as source findings name them.
-
-    ``detail`` is ``outputs``, or ``layers`` where the errors of all operations are wanted. Raises ``UsageError`` for a target that
-    names nothing or has no inputs, or without torch.
-    """
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError("a live target needs PyTorch: pip install 'modellint[coreml]'")
-
-    def told(stage: str, seconds: float) -> None:
-        if progress is not None:
-            progress(one.target.text, stage, seconds)
-
-    request = _request(job, one, seed, job.root)
-    ignored = job.resolver.top.ignore
-    rules = [code for code, rule in job.rules.items() if "execution" in rule.live_needs and code not in ignored]
-    request = request._replace(verify=detail, package=package, rules=[*request.rules, *rules])
-    try:
-        answer = check_target(request, limits, told)
-    except WorkerUsageError as error:
-        raise UsageError(str(error)) from None
-    return answer._replace(diagnostics=_with_source(job, one, answer))
-
-
-def export(
-    job: Job,
-    one: Wanted,
-    limits: Limits,
-    seed: int,
-    options: Options,
-    made: Path,
-    progress: Callable[[str, str, float], None] | None = None,
-    *,
-    texts: Mapping[str, str] | None = None,
-) -> Answer:
-    """Export a target to a package at ``made``, and tell how; findings are those of a check of the model as it is.
-
-    ``texts`` are run in the place of what files hold.
-
-    Whatever the worker writes is in the folder that ``made`` is in. Raises ``UsageError`` for a target that names nothing or has no
-    inputs, for options that do not fit it, or without torch.
-    """
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError("a live target needs PyTorch: pip install 'modellint[coreml]'")
-
-    def told(stage: str, seconds: float) -> None:
-        if progress is not None:
-            progress(one.target.text, stage, seconds)
-
-    request = _request(job, one, seed, job.root)._replace(export=export_options.to_json(options), made=made)
-    request = request._replace(texts=texts or {})
-    try:
-        export_options.check(options, request.destination)
-    except OptionError as error:
-        raise UsageError(str(error)) from None
-    try:
-        answer = check_target(request, limits, told)
-    except WorkerUsageError as error:
-        raise UsageError(str(error)) from None
-    return answer._replace(diagnostics=_with_source(job, one, answer))
-
-
-def _with_source(job: Job, one: Wanted, answer: Answer) -> tuple[Diagnostic, ...]:
+def _with_source(job: Job, request: Request, diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
     """What a live check found, at the places and with the fixes that the check of the target's file gives."""
-    found = tuple(_shown(job, finding) for finding in answer.diagnostics)
-    file = one.location.file
-    if file is None or all(finding.path != job.shown(file) for finding in found):
-        return found
+    file = request.location.file
+    if file is None or all(finding.path != job.shown(file) for finding in diagnostics):
+        return diagnostics
     try:
         guesses = Checker(job).check(file)
     except OSError:
-        return found
-    merged = merge(guesses, [LiveResult(one.target.text, found)], job.rules)
+        return diagnostics
+    merged = merge(guesses, [LiveResult(request.target.text, diagnostics)], job.rules)
     return tuple(finding for finding in merged if finding.evidence != "source")
 
 
-def _shown(job: Job, finding: Diagnostic) -> Diagnostic:
-    return finding if finding.path is None else finding._replace(path=job.shown(Path(finding.path)))
+def _shown(job: Job, reply: Answer) -> Answer:
+    diagnostics = tuple(
+        finding if finding.path is None else finding._replace(path=job.shown(Path(finding.path)))
+        for finding in reply.diagnostics
+    )
+    executed = {job.shown(Path(path)): rows for path, rows in reply.executed.items()}
+    return reply._replace(diagnostics=diagnostics, executed=executed)

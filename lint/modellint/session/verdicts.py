@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modellint import destinations
 from modellint.destinations.destination import Destination, Fault
 from modellint.live.check import needs_of
 from modellint.live.conversion import verdicts
+from modellint.live.inputs.required_inputs import wanted
 from modellint.results.alternatives import alternatives
-from modellint.results.verdict import ROUTES, Verdict, to_json
+from modellint.results.verdict import ROUTES, Conversion, Verdict
 from modellint.results.verification import NOT_CONVERTED, Verification
-from modellint.session.required_inputs import wanted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -46,8 +46,8 @@ def told(
     *,
     asks: Callable[[nn.Module], str] = wanted,
     end: float = math.inf,
-) -> dict[str, Any] | None:
-    """What a check says of a model's conversion, as JSON's own types; None where no rule asks about it.
+) -> Conversion | None:
+    """What a check says of a model's conversion; None where no rule asks about it.
 
     ``found`` are its findings; ``asks`` says in words what to give where the model has no inputs. Whatever else may convert the
     model is tried unless it might take longer than ``end``.
@@ -56,10 +56,9 @@ def told(
         return None
     frontend = subject.destination.frontend
     if not subject.may_convert or not verdicts(subject):
-        return to_json((Verdict(ROUTES[0], None, reason=_not_tried(subject, found, asks)),), frontend)
-    return to_json(
-        verdicts(subject), frontend, destination_of(subject).alternatives(subject, _faults(subject, rules, found), end)
-    )
+        return Conversion((Verdict(ROUTES[0], None, reason=_not_tried(subject, found, asks)),), frontend)
+    ways = destination_of(subject).alternatives(subject, _faults(subject, rules, found), end)
+    return Conversion(verdicts(subject), frontend, ways)
 
 
 def noted(subject: Subject, found: Verification, end: float) -> Verification:
@@ -67,8 +66,8 @@ def noted(subject: Subject, found: Verification, end: float) -> Verification:
     if found.verdict != NOT_CONVERTED or not verdicts(subject):
         return found
     ways = destination_of(subject).alternatives(subject, end=end)
-    told = alternatives(to_json(verdicts(subject), subject.destination.frontend, ways))
-    return replace(found, notes=(*found.notes, *told))
+    notes = alternatives(Conversion(verdicts(subject), subject.destination.frontend, ways))
+    return replace(found, notes=(*found.notes, *notes))
 
 
 def _faults(subject: Subject, rules: Mapping[str, Rule], found: Sequence[Diagnostic]) -> list[Fault]:

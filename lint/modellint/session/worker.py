@@ -6,28 +6,41 @@ import contextlib
 import faulthandler
 import gc
 import json
-import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import OptionError
 from modellint.live.code import places as place
 from modellint.live.inputs import example as inputs
-from modellint.results.diagnostic import Diagnostic, Place
-from modellint.session import processes, target, wire
+from modellint.session import processes, target
 from modellint.session import target_failure as failed
-from modellint.session.building import Again, Building, Built, Channel, Failed
+from modellint.session.building import Again, Builder, Failed, seed_generators
+from modellint.session.messages import (
+    MESSAGE,
+    START,
+    Answer,
+    Check,
+    Export,
+    InternalError,
+    Message,
+    Partial,
+    Refusal,
+    Restart,
+    Shapes,
+    Stage,
+    Start,
+    Verify,
+)
 
 if TYPE_CHECKING:
     from modellint.live.capture.line_coverage import Executed
-    from modellint.live.capture.records import Failure
     from modellint.live.subject import Subject
-    from modellint.rule import Rule
+    from modellint.results.diagnostic import Diagnostic
+    from modellint.session.actions import Session
 
 _SPARE = 0.5
 """How much of the time-out a check may have taken when it is through with what else converts the model."""
@@ -38,17 +51,18 @@ _SHARE = 0.95
 def main() -> None:
     """Read a request from standard input, serve it, and end the process whatever the user's code has left running."""
     leave = os._exit
-    request = json.loads(sys.stdin.buffer.read())
-    channel = Channel(request["results"])
-    _settle(request)
+    start = START.from_json(json.loads(sys.stdin.buffer.read()))
+    channel = Channel(start.results)
+    _settle(start)
+    message: Message
     try:
-        answer = Work(request, channel).answer()
+        message = _served(start, channel)
     except BaseException as error:
-        answer = {"internal": f"{failed.described(error)} ({_place_of(error)})"}
+        message = InternalError(f"{failed.described(error)} ({_place_of(error)})")
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):
             stream.flush()
-    channel.send(answer)
+    channel.send(message)
     leave(0)
 
 
@@ -59,285 +73,195 @@ def _place_of(error: BaseException) -> str:
     return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
-def _settle(request: Mapping[str, Any]) -> None:
+class Channel:
+    """The pipe to the parent: one JSON object a line."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._process = os.getpid()
+        # Bound now: the user's code may replace what other modules hold.
+        self._encode = json.JSONEncoder().encode
+        self._write = os.write
+        self._exit = os._exit
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+    def send(self, message: Message) -> None:
+        """Write a message. A process that the user's code forked and let come here ends instead."""
+        if os.getpid() != self._process:
+            self._exit(0)
+        data = self._encode(MESSAGE.to_json(message)).encode("utf-8") + b"\n"
+        while data:
+            data = data[self._write(self._descriptor, data) :]
+
+
+def _settle(start: Start) -> None:
     """Make the process harmless: no standard input, an end when the parent ends, a place in crashes."""
     with contextlib.suppress(OSError):
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-    processes.die_with_parent(request["parent"])
+    processes.die_with_parent(start.parent)
     processes.volunteer_for_the_oom_killer()
-    faulthandler.enable(file=request["trace"])
+    faulthandler.enable(file=start.trace)
     if sys.platform != "win32":
-        faulthandler.register(signal.SIGUSR2, file=request["trace"])
+        faulthandler.register(signal.SIGUSR2, file=start.trace)
 
 
-class Work(Building):
-    """What is asked of a model that stands."""
+def _served(start: Start, channel: Channel) -> Message:
+    """What to tell the parent: an answer, or why there is none."""
+    gc.disable()
+    try:
+        import torch  # noqa: F401
+    except BaseException as error:
+        return Refusal(f"PyTorch cannot be imported: {failed.described(error)}")
+    finally:
+        gc.enable()
+    from modellint.live.inputs import lazy_parameters as lazy
+    from modellint.session.actions import Session
 
-    def answer(self) -> dict[str, Any]:
-        """What to tell the parent: ``usage`` for a wrong request, or ``diagnostics`` and what they rest on."""
-        gc.disable()
-        try:
-            import torch  # noqa: F401
-        except BaseException as error:
-            return {"usage": f"PyTorch cannot be imported: {failed.described(error)}"}
-        finally:
-            gc.enable()
-        from modellint.live.inputs import lazy_parameters as lazy
+    # What PyTorch has made so far is no garbage, and is too much to be gone through again and again.
+    gc.freeze()
+    request = start.request
+    processes.limit_data(start.memory)
+    if request.location.file is not None:
+        place.remember(str(request.location.file))
 
-        # What PyTorch has made so far is no garbage, and is too much to be gone through again and again.
-        gc.freeze()
-        if self._request["memory"] is not None:
-            processes.limit_data(self._request["memory"])
-        if self._location.file is not None:
-            place.remember(str(self._location.file))
-        try:
-            if self._request["verify"]:
-                return self._verified()
-            if self._request["export"] is not None:
-                return self._exported()
-            return self._shaped() if self._request["shapes"] else self._checked()
-        except (target.TargetError, inputs.InputError, OptionError) as error:
-            return {"usage": str(error)}
-        except Again:
-            return {"again": True}
-        except lazy.Unshaped as error:
-            return self._answer([self._lnt003(str(error), (), None, advice=error.advice)], failed=True)
-        except Failed as error:
-            return self._answer([self._cannot_run(error.__cause__ or error)], failed=True)
+    def entered(stage: str) -> None:
+        channel.send(Stage(stage))
+        seed_generators(request.seed)
 
-    def _checked(self) -> dict[str, Any]:
+    began = time.monotonic()
+    session = Session(request, lambda: began + _SPARE * start.timeout, entered)
+    try:
+        return _Work(session, Builder(session, start.on_meta), channel, start.timeout, began).answer()
+    except (target.TargetError, inputs.InputError, OptionError, PackageError) as error:
+        return Refusal(str(error))
+    except Again:
+        return Restart()
+    except lazy.Unshaped as error:
+        return session.answer([session.cannot_run(str(error), advice=error.advice)], failed=True)
+    except Failed as error:
+        return session.answer([_raised(session, error.__cause__ or error)], failed=True)
+
+
+class _Work:
+    """Building what is asked about, and asking it."""
+
+    def __init__(self, session: Session, build: Builder, channel: Channel, timeout: float, began: float) -> None:
+        self._session = session
+        self._build = build
+        self._channel = channel
+        self._timeout = timeout
+        self._began = began
+
+    def answer(self) -> Answer:
+        """What the request's action shows."""
+        action = self._session.request.action
+        match action:
+            case Check():
+                return self._checked()
+            case Shapes():
+                return self._shaped()
+            case Verify():
+                return self._verified(action)
+            case Export():
+                return self._exported(action)
+
+    def _checked(self) -> Answer:
         from modellint.live.capture.line_coverage import Executed
-        from modellint.live.check import examine, needs_of
+        from modellint.live.check import needs_of
         from modellint.live.incomplete_attributes import undecided
-        from modellint.session.verdicts import told
 
-        rules = self._rules()
-        checkpoint = self._checkpoint()
-        with Executed(self._project) as executed:
+        session, rules = self._session, self._build.rules()
+        checkpoint = self._build.checkpoint(values=False)
+        with Executed(session.project) as executed:
             # What cannot be built on a real device cannot be exported, whatever rules look at.
-            built = self._build(bool({"values", "conversion"} & needs_of(rules)) or "LNT003" in rules)
-            subject = self._subject(built, checkpoint)
-            found = self._run(subject, rules)
-        self._enter("checking")
-        seen = examine(subject, rules)
-        answer = self._answer(
-            [*found, *self._with_twins(subject, seen.diagnostics, rules)],
-            self._rows(executed, subject),
-            seen.asked,
-            undecided=undecided(subject),
-        )
-        self._enter("trying what else converts")
-        return answer | {"verdict": told(subject, rules, [*found, *seen.diagnostics], end=self._end())}
+            built = self._build.built(bool({"values", "conversion"} & needs_of(rules)) or "LNT003" in rules)
+            subject = session.subject(*built, checkpoint)
+            failures = session.run(subject, rules)
+        answer = session.check(subject, rules, failures)
+        return answer._replace(executed=_rows(executed, subject), undecided=undecided(subject))
 
-    def _end(self) -> float:
-        """When to begin nothing more that only adds to what is found."""
-        return self._began + _SPARE * float(self._request["timeout"])
-
-    def _shaped(self) -> dict[str, Any]:
+    def _shaped(self) -> Answer:
         """The table of shapes, from a model without values unless its run asks for some."""
-        from modellint.live.capture.run import capture, captured_run
-        from modellint.live.check import findings_of, live_rules
-        from modellint.live.shape_table import table_of
-        from modellint.results import shape_table
-
-        rules = self._rules()
-        for needs_values in (False, True):
-            built = self._build(needs_values)
-            if built.inputs is None:
-                raise self._without_inputs(built)
-            subject = self._subject(built)
-            self._enter("running forward of")
-            run = capture(subject, symbolic=True)
-            captured_run.supply(subject, run)
-            if run.failure is None or run.failure.kind != "data" or built.has_values:
-                break
-        found = []
-        if run.failure is not None and run.failure.kind == "shape":
-            found = [finding for rule in live_rules(rules) for finding in findings_of(rule, subject)]
-        elif run.failure is not None:
-            found = [self._failed_run(run.failure)]
-        return self._answer(found) | {"table": shape_table.to_json(table_of(subject, run))}
-
-    def _verified(self) -> dict[str, Any]:
-        """The comparison of the converted model with the model, and the findings that it confirms."""
-        model, given, specs = self._with_values("verify")
-        from modellint import destinations
-        from modellint.destinations.destination import PackageError, VerifyOptions
-        from modellint.live.conversion import execution
-        from modellint.results import verification
-        from modellint.session import confirmed_findings as confirmed
-        from modellint.session.verdicts import noted
-        from modellint.settings import Destination
-
-        goal = Destination(*self._request["destination"])
-        destination = destinations.named(goal.name)
-        package = self._request["package"]
-        options: VerifyOptions = {
-            "specs": specs,
-            "seed": self._request["seed"],
-            "with_layers": self._request["verify"] == "layers",
-            # Converting and judging take time as well.
-            "budget": 0.4 * self._request["timeout"],
-            "limit": _SHARE * self._request["timeout"] - (time.monotonic() - self._began),
-            "partly": lambda known: self._channel.send({"partial": verification.to_json(known)}),
-        }
-        self._enter("verifying")
-        subject = self._subject(Built(model, given, True))
-        if package is None:
-            found = destination.verify(
-                model, given, goal, self._project, progress=self._enter, subject=subject, **options
-            )
-        else:
-            try:
-                found = destination.verify_package(model, given, package, self._project, **options)
-            except PackageError as error:
-                raise target.TargetError(str(error)) from None
-        execution.supply(subject, found)
-        self._enter("checking")
-        rules = self._rules()
-        diagnostics = confirmed.findings(subject, rules, found)
-        found = noted(subject, found, self._end())
-        if found.verdict == verification.UNDECIDED and not found.cases:
-            diagnostics += self._run(subject, rules)
-        return self._answer(diagnostics) | {"verification": verification.to_json(found)}
-
-    def _exported(self) -> dict[str, Any]:
-        """The package, as a file, and what the checks of the model as it is find."""
-        model, given, specs = self._with_values("export")
-        from modellint.destinations.export_options import from_json
         from modellint.live.capture.run import captured_run
-        from modellint.live.check import examine
-        from modellint.results import exported
-        from modellint.session.verdicts import destination_of, told
 
-        wanted = from_json(self._request["export"])
-        self._enter("checking")
-        rules = self._rules()
-        subject = self._subject(Built(model, given, True))
-        destination = destination_of(subject)
-        destination.check_export(model, given, wanted, self._request["seed"])
-        found = self._run(subject, rules)
-        self._enter("checking")
-        seen = examine(subject, rules)
-        answer = self._answer([*found, *seen.diagnostics], asked=seen.asked)
-        # What else converts it, the export itself tells.
-        answer["verdict"] = told(subject, rules, [*found, *seen.diagnostics], end=-math.inf)
-        run = captured_run(subject)
-        failure = None if run is None else run.failure
-        if failure is not None and failure.kind != "data":
-            return answer
-        made = Path(self._request["made"])
-        result = destination.export(
+        rules = self._build.rules()
+        for needs_values in (False, True):
+            built = self._build.built(needs_values, only_shapes=True)
+            if built.inputs is None:
+                raise self._build.without_inputs(built)
+            subject = self._session.subject(*built)
+            answer = self._session.shapes(subject, rules)
+            run = captured_run(subject)
+            if run is None or run.failure is None or run.failure.kind != "data" or built.has_values:
+                break
+        return answer
+
+    def _verified(self, action: Verify) -> Answer:
+        model, given = self._build.with_values("verify")
+        return self._session.verify(
             model,
             given,
-            subject.destination,
-            self._project,
-            wanted,
-            made.parent,
-            made.name,
-            specs=specs,
-            seed=self._request["seed"],
-            progress=self._enter,
+            self._build.rules(),
+            action,
+            specs=self._build.specs,
+            # Converting and judging take time as well.
+            budget=0.4 * self._timeout,
+            limit=_SHARE * self._timeout - (time.monotonic() - self._began),
+            partly=lambda known: self._channel.send(Partial(known)),
         )
-        return answer | {"exported": exported.to_json(result)}
 
-    def _answer(
-        self,
-        findings: list[Diagnostic],
-        executed: Mapping[str, Any] | None = None,
-        asked: frozenset[str] = frozenset(),
-        failed: bool = False,
-        undecided: Mapping[str, frozenset[str]] | None = None,
-    ) -> dict[str, Any]:
-        return {
-            "diagnostics": [wire.to_json(finding._replace(target=self._target.text)) for finding in findings],
-            "executed": dict(executed or {}),
-            "asked": sorted(asked),
-            "failed": failed,
-            "undecided": {name: sorted(given) for name, given in (undecided or {}).items()},
-            "table": None,
-            "verdict": None,
-            "verification": None,
-            "exported": None,
-            "notes": self._notes,
-        }
-
-    def _with_twins(
-        self, subject: Subject, found: Sequence[Diagnostic], rules: Mapping[str, Rule]
-    ) -> Iterable[Diagnostic]:
-        """The findings; those that a fixed copy of the model is rid of have a fix."""
-        if not self._request["twins"] or subject.inputs is None or not subject.has_values:
-            return found
-        from modellint.live.fix import fixed_copy
-        from modellint.session.source_fixes import with_twins
-        from modellint.session.verdicts import judge
-
-        self._enter("fixing")
-        try:
-            fixed = fixed_copy(subject.model, subject.inputs, subject.destination, self._project, judge=judge)
-        except Exception:
-            # What cannot even be copied is reported as it is.
-            return found
-        return with_twins(found, fixed.applied, rules)
-
-    def _run(self, subject: Subject, rules: Mapping[str, Rule]) -> list[Diagnostic]:
-        """Run the model where that is of use; LNT003 where it fails for another reason than its shapes."""
+    def _exported(self, action: Export) -> Answer:
+        """The package, as a file, and what the checks of the model as it is find."""
         from modellint.live.capture.run import captured_run
-        from modellint.live.check import needs_of
+        from modellint.session.verdicts import destination_of
 
-        if subject.inputs is None or not ({"run", "conversion"} & needs_of(rules) or "LNT003" in rules):
-            return []
-        self._enter("running forward of")
+        session = self._session
+        model, given = self._build.with_values("export")
+        session.enter("checking")
+        rules = self._build.rules()
+        subject = session.subject(model, given)
+        destination_of(subject).check_export(model, given, action.options, session.request.seed)
+        # What else converts it, the export itself tells.
+        answer = session.check(subject, rules, session.run(subject, rules), tries=False)
         run = captured_run(subject)
-        if run is None or run.failure is None:
-            return []
-        failure = run.failure
-        if failure.kind == "shape" and "SHP008" in rules:
-            return []
-        if failure.kind == "data" and not subject.has_values:
-            what = _raised(failure)
-            self._notes.append(f"{self._target.text}: not run, as it {what}; its parameters have no values")
-            return []
-        return [self._failed_run(failure)]
-
-    def _failed_run(self, failure: Failure) -> Diagnostic:
-        return self._lnt003(_raised(failure), failure.frames, failure.place)
-
-    def _cannot_run(self, error: BaseException) -> Diagnostic:
-        frames = failed.user_frames(error, self._project)
-        return self._lnt003(f"raised {failed.described(error)}", frames, None, advice=self._advice(error, frames))
-
-    def _lnt003(
-        self, what: str, frames: tuple[failed.Frame, ...], at: Place | None, advice: tuple[str, ...] = ()
-    ) -> Diagnostic:
-        file = self._location.file
-        otherwise = at or (None if file is None else failed.definition(str(file), self._target.name))
-        return failed.cannot_run(
-            self._target.text, self._stage, what, frames, folder=self._folder, otherwise=otherwise, advice=advice
-        )
-
-    def _advice(self, error: BaseException, frames: tuple[failed.Frame, ...]) -> tuple[str, ...]:
-        name = self._target.name.split(".")[-1]
-        if isinstance(error, TypeError) and not frames and self._stage == "building" and "argument" in str(error):
-            return (f"write a function without arguments that returns `{name}(...)`, and name that as the target",)
-        return ()
-
-    def _rows(self, executed: Executed, subject: Subject) -> dict[str, list[tuple[int, int]]]:
-        from modellint.live.unregistered_state import unregistered_state
-
-        hidden = [
-            part
-            for held in unregistered_state(subject)
-            if held.kind == "module"
-            for part in held.value.modules()  # type: ignore[union-attr]
-        ]
-        return executed.rows([*(entry.module for entry in subject.modules), *hidden])
+        if run is not None and run.failure is not None and run.failure.kind != "data":
+            return answer
+        exported = session.export(model, given, action.options, action.package, self._build.specs)
+        return answer._replace(exported=exported)
 
 
-def _raised(failure: Failure) -> str:
-    return f"raised {failure.error}" + (f": {' '.join(failure.message.split())}" if failure.message else "")
+def _raised(session: Session, error: BaseException) -> Diagnostic:
+    """LNT003 for an exception of the user's code."""
+    frames = failed.user_frames(error, session.project)
+    advice: tuple[str, ...] = ()
+    if isinstance(error, TypeError) and not frames and session.stage == "building" and "argument" in str(error):
+        name = session.request.target.name.split(".")[-1]
+        advice = (f"write a function without arguments that returns `{name}(...)`, and name that as the target",)
+    return session.cannot_run(f"raised {failed.described(error)}", frames, advice=advice)
+
+
+def _rows(executed: Executed, subject: Subject) -> dict[str, frozenset[int]]:
+    """For each file the rows that ran for every instance, those that PyTorch does not know of too."""
+    from modellint.live.unregistered_state import unregistered_state
+
+    unregistered = [
+        part
+        for held in unregistered_state(subject)
+        if held.kind == "module"
+        for part in held.value.modules()  # type: ignore[union-attr]
+    ]
+    stretches = executed.rows([*(entry.module for entry in subject.modules), *unregistered])
+    return {
+        path: frozenset(row for first, last in pairs for row in range(first, last + 1))
+        for path, pairs in stretches.items()
+    }
 
 
 if __name__ == "__main__":

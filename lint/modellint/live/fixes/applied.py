@@ -1,34 +1,12 @@
-"""Applied fixes: what one did to a model, or would have done."""
+"""Change: a fix of a live model that can be tried."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
-BIT_EQUAL = "bit-equal"
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """One fix of a live model: one that is in the copy, or one that was taken back."""
-
-    code: str
-    """Of the rule whose finding it answers."""
-    title: str
-    modules: tuple[str, ...]
-    """The paths of the modules, or the names of the state, that it changed."""
-    exactness: str = BIT_EQUAL
-    """``bit-equal``, or ``≤ N ulps``: N units in the last place of the output's largest magnitude."""
-    note: str = ""
-    """What else is to be known of it; of one that was taken back, why."""
-
-    def __str__(self) -> str:
-        names = ", ".join(path or "the model" for path in self.modules[:3])
-        if len(self.modules) > 3:
-            names += f" and {len(self.modules) - 3} more"
-        text = f"{self.code} {self.title}" + (f" ({names})" if names else "")
-        return f"{text}: {self.note}" if self.note else text
+from modellint.results.applied_fix import BIT_EQUAL as BIT_EQUAL
+from modellint.results.applied_fix import Applied as Applied
 
 
 class Change(NamedTuple):

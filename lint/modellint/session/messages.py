@@ -1,0 +1,158 @@
+"""Messages of a session: the request, what the worker tells on its way, and the answer; each has one form in every process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+from modellint.destinations.export_options import Options
+from modellint.results.codec import Codec
+from modellint.results.diagnostic import Diagnostic
+from modellint.results.exported import Exported
+from modellint.results.shape_table import Table
+from modellint.results.verdict import Conversion
+from modellint.results.verification import Verification
+from modellint.session.target import Location, Target
+from modellint.settings import Destination
+
+
+class Check(NamedTuple):
+    """Ask the rules about the target."""
+
+    proves_fixes: bool = False
+    """Whether fixes are wanted that a fixed copy of the model proves."""
+
+
+class Shapes(NamedTuple):
+    """Tell what every layer takes and gives."""
+
+
+class Verify(NamedTuple):
+    """Convert the target, execute the result, and compare it with PyTorch."""
+
+    detail: Literal["outputs", "layers"] = "outputs"
+    """How much of the comparison is wanted where the programs agree."""
+    package: Path | None = None
+    """The saved model that the target is to be compared with, instead of a conversion."""
+
+
+class Export(NamedTuple):
+    """Fix the target, convert it, and make a package of it."""
+
+    options: Options
+    package: Path
+    """Where it is made: the worker keeps all that it writes in the folder around it."""
+
+
+Action: TypeAlias = Check | Shapes | Verify | Export
+
+
+class Request(NamedTuple):
+    """Everything that is asked about one target."""
+
+    target: Target
+    location: Location
+    root: Path
+    folder: Path
+    """Where the user is: paths are shown relative to it."""
+    rules: Sequence[str]
+    """Codes of the rules to ask."""
+    action: Action = Check()
+    destination: Destination = Destination()
+    inputs: tuple[str, ...] = ()
+    """As written behind ``--input``; empty for what the target itself returns."""
+    input_folder: Path | None = None
+    """What files in ``inputs`` are relative to, if not to ``folder``."""
+    checkpoint: Path | None = None
+    plugins: tuple[str, ...] = ()
+    plugin_base: Path | None = None
+    """What plug-ins are relative to, if not to ``root``."""
+    seed: int = 0
+    texts: Mapping[str, str] = {}
+    """Source that is to be run in the place of what files hold, by their paths."""
+
+
+class Limits(NamedTuple):
+    """What a worker may use."""
+
+    timeout: float = 120.0
+    """Seconds, from its start to its end."""
+    memory: int | None = None
+    """Bytes, of all its processes; None for nearly all that is available."""
+
+
+class Answer(NamedTuple):
+    """What was found out about one target; files are named by absolute paths."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    executed: Mapping[str, frozenset[int]] = {}
+    """For each file the rows that ran for every instance in the target."""
+    asked: frozenset[str] = frozenset()
+    """Codes of the rules whose silence means something."""
+    failed: bool = False
+    """Whether the target was not built, so that it was not checked."""
+    notes: tuple[str, ...] = ()
+    output: str = ""
+    """What the target's code printed, the end of it if it was much."""
+    table: Table | None = None
+    """The table of shapes, where that was asked for and the target was built."""
+    conversion: Conversion | None = None
+    """What is said of the conversion; None where nobody asked."""
+    verification: Verification | None = None
+    """Where that was asked for, and the target was built."""
+    exported: Exported | None = None
+    """Where that was asked for, and the target runs."""
+    undecided: Mapping[str, frozenset[str]] = {}
+    """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
+
+
+class Start(NamedTuple):
+    """What a worker reads first: the request, and what it needs of its parent."""
+
+    request: Request
+    timeout: float
+    memory: int
+    """Bytes that the process itself may map."""
+    on_meta: bool
+    """Whether building may be tried on the meta device; an earlier worker asked not to."""
+    results: int
+    """The descriptor that messages are written to."""
+    trace: int
+    """The descriptor that the stack is written to when the worker is told to, or crashes."""
+    parent: int
+    """The parent's process."""
+
+
+class Stage(NamedTuple):
+    """What the worker begins with now."""
+
+    name: str
+
+
+class Partial(NamedTuple):
+    """What a verification knows so far, in case that it comes no further."""
+
+    verification: Verification
+
+
+class Refusal(NamedTuple):
+    """The target, its inputs or options are wrong; the text says how."""
+
+    reason: str
+
+
+class InternalError(NamedTuple):
+    """The worker itself failed."""
+
+    reason: str
+
+
+class Restart(NamedTuple):
+    """Building on the CPU failed after an attempt on the meta device: a fresh worker is to do without that."""
+
+
+Message: TypeAlias = Stage | Partial | Answer | Refusal | InternalError | Restart
+
+START: Codec[Start] = Codec(Start)
+MESSAGE: Codec[Message] = Codec(Message)
