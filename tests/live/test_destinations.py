@@ -115,7 +115,10 @@ def default() -> Iterator[None]:
 
 
 def net(*, bias: bool, end: nn.Module) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(3, 4, bias=bias), nn.ReLU(), nn.Linear(4, 2, bias=bias), end)
+    model = nn.Sequential(nn.Linear(3, 4, bias=bias), nn.ReLU(), nn.Linear(4, 2, bias=bias), end)
+    for parameter in model.parameters():
+        nn.init.ones_(parameter)
+    return model
 
 
 X = torch.tensor([[1.0, -2.0, 3.0]])
