@@ -295,6 +295,9 @@ def _fact_of(rule: type[Rule], method: str, facts: tuple[str, ...]) -> Registrat
         annotation = function.__annotations__.get(arguments[0])
     except NameError as error:
         raise _misread(rule, method, facts, f"it cannot be evaluated: {error}") from None
+    if annotation is None and len(facts) == 1 and len(arguments) == 1:
+        # There is nothing else that it could be about.
+        return Registration(facts[0])
     if annotation is None:
         raise _misread(rule, method, facts, f"`{arguments[0]}` has no annotation")
     names = _dotted_names(annotation, function.__globals__)
