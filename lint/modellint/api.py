@@ -407,19 +407,21 @@ def export(
             ),
         )
         varying = Varying(flexible or {}, ranges or {})
-        made = exported(model, example_inputs, varying, root, destination, options, path, force, seed)
+        outcome = exported(model, example_inputs, varying, root, destination, options, path, force, seed)
     except OptionError as error:
         raise ValueError(str(error)) from None
     report = Report(
-        tuple(made.diagnostics),
-        None if made.conversion is None else made.conversion.withheld(made.diagnostics),
-        targets.line_of_export(made.summary, made.conversion),
-        _changes(made.summary, "fixed"),
-        _changes(made.summary, "undone"),
+        tuple(outcome.diagnostics),
+        None if outcome.conversion is None else outcome.conversion.withheld(outcome.diagnostics),
+        targets.line_of_export(outcome.summary, outcome.conversion),
+        _changes(outcome.summary, "fixed"),
+        _changes(outcome.summary, "undone"),
     )
-    if made.mlmodel is None:
-        raise ExportError(report, made.summary, "" if path is None else str(path))
-    return ExportResult(made.mlmodel, report, made.summary.verification, made.summary.route, path, made.summary)
+    if outcome.mlmodel is None:
+        raise ExportError(report, outcome.summary, "" if path is None else str(path))
+    return ExportResult(
+        outcome.mlmodel, report, outcome.summary.verification, outcome.summary.route, path, outcome.summary
+    )
 
 
 def _changes(summary: Exported, kind: str) -> tuple[Applied, ...]:

@@ -10,13 +10,24 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from modellint.results.codec import Codec
 from modellint.results.diagnostic import Diagnostic
 
+if TYPE_CHECKING:
+    from modellint.results.codec import Codec
+
 FOLDER = ".modellint_cache"
-_DIAGNOSTICS: Codec[tuple[Diagnostic, ...]] = Codec(tuple[Diagnostic, ...])
+
+
+@cache
+def _codec() -> Codec[tuple[Diagnostic, ...]]:
+    """Of the findings of a file; imported for those that have any."""
+    from modellint.results.codec import Codec
+
+    return Codec(tuple[Diagnostic, ...])
 
 
 def digest(parts: Iterable[bytes]) -> str:
@@ -56,17 +67,24 @@ class Cache:
             for other, known in stored["consulted"].items():
                 if self._digest_of(other) != known:
                     return None
-            return list(_DIAGNOSTICS.from_json(stored["diagnostics"]))
+            findings = stored["diagnostics"]
+            return [] if findings == [] else list(_codec().from_json(findings))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def put(
-        self, path: Path, data: bytes, variant: str, found: Iterable[Diagnostic], consulted: Mapping[str, str | None]
+        self,
+        path: Path,
+        data: bytes,
+        variant: str,
+        diagnostics: Iterable[Diagnostic],
+        consulted: Mapping[str, str | None],
     ) -> None:
         """Keep the findings of a file."""
         if not self._usable:
             return
-        entry = {"consulted": dict(consulted), "diagnostics": _DIAGNOSTICS.to_json(tuple(found))}
+        findings = tuple(diagnostics)
+        entry = {"consulted": dict(consulted), "diagnostics": _codec().to_json(findings) if findings else []}
         place = self._place(path, data, variant)
         try:
             self._prepare()

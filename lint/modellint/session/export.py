@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _IN_MEMORY = "model.mlpackage"
 
 
-class Made(NamedTuple):
+class Outcome(NamedTuple):
     """What an export came to."""
 
     mlmodel: Any
@@ -50,7 +50,7 @@ def exported(
     output: Path | None,
     force: bool,
     seed: int,
-) -> Made:
+) -> Outcome:
     """What ``modellint.export`` gives. Raises ``OptionError``, and ``OSError`` where the package cannot be written."""
     inputs = varying.of(prepared(model, example_inputs))
     job = job_of(model, root, chosen)
@@ -71,16 +71,16 @@ def exported(
             summary = session.export(model, inputs, options, package)
         mlmodel = None
         if summary.writable or (summary.converts and force):
-            made = folder / summary.package
+            package = folder / summary.package
             if output is None:
-                mlmodel = destination.opened(made, in_memory=True)
+                mlmodel = destination.opened(package, in_memory=True)
             else:
                 try:
-                    place(made, output, force)
+                    place(package, output, force)
                 except NotPlaced as error:
                     raise OSError(str(error)) from None
                 mlmodel = destination.opened(output, in_memory=False)
-    return Made(mlmodel, summary, diagnostics, conversion)
+    return Outcome(mlmodel, summary, diagnostics, conversion)
 
 
 @contextmanager
