@@ -514,9 +514,14 @@ def output(name: str, one: Difference, ok: bool, case: str) -> Output:
 
 
 def _but_for(undefined: Tensor, value: Tensor, right: Tensor) -> Tensor:
-    """A program's output with PyTorch's own elements where these are undefined."""
+    """A program's output with PyTorch's own elements where these are undefined, as far as the type of PyTorch's holds it."""
     if value.numel() != right.numel() or not bool(undefined.any()):
         return value
+    if not right.is_floating_point() and not right.is_complex() and right.dtype is not torch.bool:
+        # An undefined cast to `uint8` may give any number but 300.
+        limits = torch.iinfo(right.dtype)
+        whole = value.reshape(right.shape)
+        undefined = undefined & (whole >= limits.min) & (whole <= limits.max)
     return torch.where(undefined, right, value.reshape(right.shape).to(torch.promote_types(value.dtype, right.dtype)))
 
 
