@@ -22,7 +22,7 @@ import zoo
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import ExecutionError, UnknownOperations
 from modellint.destinations.coreml.mil.tensor_difference import compare
-from modellint.destinations.coreml.package import core_ml_runtime as runtime
+from modellint.destinations.coreml.package import core_ml_runtime
 from modellint.destinations.coreml.package.predictor import Predictor
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
@@ -40,7 +40,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.report:
         return report(arguments.results)
-    if not runtime.is_available():
+    if not core_ml_runtime.is_available():
         print("Core ML is on macOS only", file=sys.stderr)
         return 2
     with arguments.results.open("a", encoding="utf-8") as file:
@@ -78,7 +78,7 @@ def _row(name: str, captured: Any, args: Any, precision: str) -> dict[str, Any]:
     try:
         predictor = Predictor(made.program)
         (ours,) = predictor(list(args))
-        theirs = runtime.predicted(made.mlmodel, predictor.named(list(args)), predictor.output_names)
+        theirs = core_ml_runtime.predicted(made.mlmodel, predictor.named(list(args)), predictor.output_names)
     except (UnknownOperations, ExecutionError, RuntimeError) as error:
         return {**label, "failed": str(error)[:200]}
     seen = [compare(one, torch.as_tensor(other)) for one, other in zip(ours, theirs, strict=True)]

@@ -146,9 +146,9 @@ def _report(diagnostics: Sequence[Diagnostic], conversion: Conversion | None) ->
     """The findings, and whether coremltools converts the model."""
     if conversion is None:
         return Report(tuple(diagnostics))
-    from modellint.report import live_findings as targets
+    from modellint.report import live_findings
 
-    return Report(tuple(diagnostics), conversion.withheld(diagnostics), targets.line_of(conversion, diagnostics))
+    return Report(tuple(diagnostics), conversion.withheld(diagnostics), live_findings.line_of(conversion, diagnostics))
 
 
 def chosen(frontend: str | None, deployment_target: str | None, precision: str | None) -> dict[str, str]:
@@ -380,7 +380,7 @@ def export(
     """
     from modellint.destinations import export_options
     from modellint.destinations.export_options import Metadata, OptionError, Options
-    from modellint.report import live_findings as targets
+    from modellint.report import live_findings
     from modellint.session.export import exported
     from modellint.session.in_process import Varying
 
@@ -413,7 +413,7 @@ def export(
     report = Report(
         tuple(outcome.diagnostics),
         None if outcome.conversion is None else outcome.conversion.withheld(outcome.diagnostics),
-        targets.line_of_export(outcome.summary, outcome.conversion),
+        live_findings.line_of_export(outcome.summary, outcome.conversion),
         _changes(outcome.summary, "fixed"),
         _changes(outcome.summary, "undone"),
     )
@@ -461,9 +461,9 @@ def _register_displays() -> None:
         return report.fragment(verification)
 
     def fix_text(fix: Applied) -> str:
-        from modellint.report import live_findings as targets
+        from modellint.report import live_findings
 
-        return targets.fix_of_model(fix)
+        return live_findings.fix_of_model(fix)
 
     for kind, method, display in (
         (Table, "__repr__", table_text),

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from modellint.data import operator_conversion as operator_lookup
+    from modellint.data import operator_conversion
     from modellint.destinations.coreml.version_facts import coreml
     from modellint.live.capture import records
     from modellint.live.capture.provenance import Reach, facts_in
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from modellint.source.project.symbols import ClassRef, External, Imported, dotted_name
     from modellint.source.syntax.ast_walk import called_name, mentioned_in, of_kind, once, parents_in, walk
 
-    OperatorSupport = operator_lookup.Operator
+    OperatorSupport = operator_conversion.Operator
     LiveCall = records.Call
 
 __all__ = [  # noqa: RUF022

@@ -9,19 +9,19 @@ from click.testing import CliRunner
 
 from modellint import check_source
 from modellint.cli import cli
-from modellint.data import supplied_converters as supplied
+from modellint.data import supplied_converters
 from modellint.measure.supplied_converters import text
 
 
 def test_the_file_is_what_the_converters_declare() -> None:
-    written = resources.files("modellint.data").joinpath(supplied.FILE).read_text("utf-8")
+    written = resources.files("modellint.data").joinpath(supplied_converters.FILE).read_text("utf-8")
     assert written == text(), "run `python -m modellint.measure.supplied_converters`"
 
 
 def test_names_of_operators_lead_to_their_converters() -> None:
     for name in ("aten::fmod", "aten::fmod_", "aten::where.ScalarOther", "aten::__and__", "aten::new_ones.default"):
-        assert supplied.exactness(name) is not None
-    assert supplied.exactness("aten::relu") is None
+        assert supplied_converters.exactness(name) is not None
+    assert supplied_converters.exactness("aten::relu") is None
 
 
 def test_ops_and_findings_say_the_same() -> None:

@@ -80,7 +80,7 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
     """
     from modellint import destinations
     from modellint.destinations.destination import UnknownOperator
-    from modellint.report import operators as report
+    from modellint.report import operators
     from modellint.run import all_rules
     from modellint.settings import SettingsError, check_version
 
@@ -95,7 +95,7 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
         )
     except (UnknownOperator, SettingsError) as error:
         fail(str(error))
-    shown = report.render_json(found) if output_format == "json" else report.render(found, colored(sys.stdout))
+    shown = operators.render_json(found) if output_format == "json" else operators.render(found, colored(sys.stdout))
     write(shown, {"output_file": None}, False)
 
 

@@ -83,7 +83,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
     from modellint.atomic_output import NotPlaced, place, staged
     from modellint.destinations.export_options import OptionError
     from modellint.run import Job, UsageError
-    from modellint.session import targets as live_run
+    from modellint.session import targets
     from modellint.session.advice import Refused, ways_on
     from modellint.session.messages import Export
     from modellint.session.target import parse
@@ -99,7 +99,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
         wanted = _options(options)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
-    request = live_run.request_for(job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0)
+    request = targets.request_for(job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0)
     allowed = limits({**options, "timeout": options["timeout"] or TIMEOUT})
     waiting = Waiting()
     advice: list[str] = []
@@ -109,7 +109,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
             began = time.monotonic()
             try:
                 action = Export(wanted, made)
-                answer = live_run.answer(job, request._replace(action=action), allowed, waiting)
+                answer = targets.answer(job, request._replace(action=action), allowed, waiting)
                 exported = answer.exported
                 written = exported is not None and (exported.writable or (exported.converts and options["force"]))
                 if not written:
@@ -163,8 +163,7 @@ def _options(options: Mapping[str, Any]) -> Options:
 
 
 def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -> str:
-    from modellint.report import export as report
-    from modellint.report import full
+    from modellint.report import export, full
     from modellint.results.diagnostic import Severity
 
     color = colored(sys.stdout)
@@ -181,7 +180,7 @@ def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -
     findings = [one for one in answer.diagnostics if one.severity >= Severity.WARNING]
     if found is None:
         return full.render(findings, texts, color) + f"\n{output}: not exported\n"
-    told = report.render(found, str(output), written, color, shown=name, line=line)
+    told = export.render(found, str(output), written, color, shown=name, line=line)
     if found.writable:
         return told + _findings(findings, target)
     return (full.render(findings, texts, color) + "\n" if findings else "") + told

@@ -13,7 +13,7 @@ from modellint.cli.options import limits
 from modellint.cli.output import Waiting
 from modellint.results.diagnostic import Applicability
 from modellint.run import Checker, Outcome
-from modellint.session import targets as live_run
+from modellint.session import targets
 from modellint.session.merge import about, miscompilations, settled
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, op
     waiting = Waiting()
     results = []
     proves_fixes = bool(options["fix"] or options["show_diff"])
-    for checked in live_run.check(job, live, limits(options), waiting, proves_fixes=proves_fixes):
+    for checked in targets.check(job, live, limits(options), waiting, proves_fixes=proves_fixes):
         waiting.close()
         for note in checked.notes:
             click.echo(f"note: {note}", err=True)

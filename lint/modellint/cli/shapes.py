@@ -33,9 +33,9 @@ def shapes_command(target: str, **options: Any) -> None:
 
 
 def _shapes(text: str, options: Mapping[str, Any]) -> int:
-    from modellint.report import shapes as report
+    from modellint.report import shapes
     from modellint.run import Job
-    from modellint.session import targets as live_run
+    from modellint.session import targets
     from modellint.session.messages import Shapes
     from modellint.session.target import parse
 
@@ -45,10 +45,10 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
         raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
     root, resolver, rules = resolve(Path(file_of(text)), options)
     job = Job(root, resolver, rules, None, Path.cwd())
-    request = live_run.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
+    request = targets.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
     waiting = Waiting()
     try:
-        answer = live_run.answer(job, request._replace(action=Shapes()), limits(options), waiting)
+        answer = targets.answer(job, request._replace(action=Shapes()), limits(options), waiting)
     finally:
         waiting.close()
     for note in answer.notes:
@@ -59,13 +59,13 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
         from modellint.report import as_json
 
         entries = as_json.objects(found, resolver.top.docs_url, absolute)
-        shown = report.to_json(answer.table, text, entries, nested=nested, depth=options["depth"]) + "\n"
+        shown = shapes.to_json(answer.table, text, entries, nested=nested, depth=options["depth"]) + "\n"
     else:
         color = options["output_file"] is None and colored(sys.stdout)
         shown = ""
         if answer.table is not None:
             table, depth = answer.table, options["depth"]
-            shown = report.render(table, color, nested=nested, depth=depth, shown=lambda path: job.shown(Path(path)))
+            shown = shapes.render(table, color, nested=nested, depth=depth, shown=lambda path: job.shown(Path(path)))
         if found:
             from modellint.report import full
 

@@ -60,7 +60,7 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     from modellint import destinations
     from modellint.destinations.destination import PackageError
     from modellint.run import Job, UsageError
-    from modellint.session import targets as live_run
+    from modellint.session import targets
     from modellint.session.messages import Verify
     from modellint.session.target import parse
 
@@ -91,12 +91,12 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     root, resolver, rules = resolve(Path(file_of(live)), {**options, "output_format": None})
     job = Job(root, resolver, rules, None, Path.cwd())
     action = Verify("outputs" if shown_format == "text" else "layers", package)
-    request = live_run.request_for(
+    request = targets.request_for(
         job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
     )._replace(action=action)
     waiting = Waiting()
     try:
-        answer = live_run.answer(job, request, limits(options), waiting)
+        answer = targets.answer(job, request, limits(options), waiting)
     finally:
         waiting.close()
     for note in answer.notes:

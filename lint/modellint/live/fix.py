@@ -9,9 +9,17 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from modellint.live.conversion_analyses import verdicts
-from modellint.live.fixes import buffers, hooks, parametrizations, prelu, proof, registration, wrappers
-from modellint.live.fixes import evaluation_mode as mode
-from modellint.live.fixes import state_memory as contiguous
+from modellint.live.fixes import (
+    buffers,
+    evaluation_mode,
+    hooks,
+    parametrizations,
+    prelu,
+    proof,
+    registration,
+    state_memory,
+    wrappers,
+)
 from modellint.live.fixes.applied import BIT_EQUAL as BIT_EQUAL
 from modellint.live.fixes.applied import Applied as Applied
 from modellint.live.fixes.applied import Change
@@ -82,10 +90,10 @@ class _Fixer:
     def fixed(self) -> FixedModel:
         """Copy, mend, and prove."""
         self._take_copy()
-        self.applied.extend(mode.evaluating(self._subject()))
+        self.applied.extend(evaluation_mode.evaluating(self._subject()))
         self._current = None
         self._keys = _keys_of(self._model)
-        for find in (registration.changes, parametrizations.changes, buffers.changes, contiguous.changes):
+        for find in (registration.changes, parametrizations.changes, buffers.changes, state_memory.changes):
             self._work(find)
         self._free_of_hooks()
         self._replace_prelu()
@@ -107,7 +115,7 @@ class _Fixer:
     def _take_copy(self) -> None:
         """Copy the model without wrappers; in shells of their names where the model asks for those."""
         before = self._subject_of(self._original)
-        wrapped = mode.by_path(before)
+        wrapped = evaluation_mode.by_path(before)
         unwrapped = list(wrappers.told(wrapped, in_shells=False))
         self._take(self._copied(before, wrappers.inside))
         if self._inputs is not None and self._subject().has_values:
@@ -151,7 +159,7 @@ class _Fixer:
         """What a run of all in evaluation mode shows, those modules among them that `eval()` does not reach."""
         assert self._inputs is not None
         with unchanged(subject.model, values=False):
-            for module in mode.by_path(subject).values():
+            for module in evaluation_mode.by_path(subject).values():
                 vars(module)["training"] = False
             return proof.run(subject.model, self._inputs)
 
@@ -161,7 +169,7 @@ class _Fixer:
         """See what the model shows before the first change."""
         assert self._inputs is not None
         found = [reachable.value for reachable in reachable_state(self._subject())]
-        found += mode.by_path(self._subject()).values()
+        found += evaluation_mode.by_path(self._subject()).values()
         tensors: dict[int, Tensor] = {}
         for value in found:
             for tensor in value.parameters() if isinstance(value, nn.Module) else (value,):

@@ -64,17 +64,17 @@ class LiveModel:
         advice: str | None = None,
     ) -> Diagnostic:
         """A finding of ``rule``; ``modules`` are the paths of all instances that show it."""
-        return self._subject.finding(
-            rule,
+        finding = rule.found(
             message,
-            at=at,
-            modules=modules,
+            None if at is None else at.span,
             severity=severity,
             class_name=class_name,
             attribute=attribute,
-            operator=operator,
             advice=advice,
+            operator=operator,
         )
+        path = None if at is None else at.path
+        return finding._replace(path=path, evidence="live", modules=tuple(dict.fromkeys(modules)))
 
     # What it holds: `structure`, `values`, `checkpoint`
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,13 +13,12 @@ from torch import nn
 from modellint.live.code import class_source
 from modellint.live.code.places import Project
 from modellint.live.inputs.model_inputs import Inputs
-from modellint.results.diagnostic import Diagnostic, Place, Severity
+from modellint.results.diagnostic import Place
 from modellint.settings import Destination
 
 if TYPE_CHECKING:
     from modellint.results.verdict import Verdict
     from modellint.results.verification import Verification
-    from modellint.rule import Rule
 
 
 class Entry(NamedTuple):
@@ -161,29 +160,3 @@ class Subject:
         if type(module).__module__.partition(".")[0] == "torch":
             return None
         return class_source.place_of_class(type(module))
-
-    def finding(
-        self,
-        rule: Rule,
-        message: str,
-        *,
-        at: Place | None,
-        modules: Iterable[str] = (),
-        severity: Severity | None = None,
-        class_name: str | None = None,
-        attribute: str | None = None,
-        operator: str | None = None,
-        advice: str | None = None,
-    ) -> Diagnostic:
-        """A finding of ``rule``; ``modules`` are the paths of all instances that show it."""
-        finding = rule.found(
-            message,
-            None if at is None else at.span,
-            severity=severity,
-            class_name=class_name,
-            attribute=attribute,
-            advice=advice,
-            operator=operator,
-        )
-        path = None if at is None else at.path
-        return finding._replace(path=path, evidence="live", modules=tuple(dict.fromkeys(modules)))

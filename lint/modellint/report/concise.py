@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modellint.report import live_findings as targets
-from modellint.report import summary
+from modellint.report import live_findings, summary
 from modellint.report.style import paint, visible
 from modellint.results.diagnostic import Diagnostic
 
@@ -15,7 +14,7 @@ def render(diagnostics: Sequence[Diagnostic], color: bool = False, *, unsafe: bo
 
     ``unsafe`` says that unsafe fixes were asked for; ``fixed`` how many findings this run fixed.
     """
-    ordered = [group[0] for group in targets.by_defect(diagnostics)]
+    ordered = [group[0] for group in live_findings.by_defect(diagnostics)]
     lines = [_line(diagnostic, color, unsafe) + "\n" for diagnostic in ordered]
     return "".join(lines) + summary.render(ordered, color, unsafe, fixed)
 
@@ -32,5 +31,5 @@ def _line(diagnostic: Diagnostic, color: bool, unsafe: bool) -> str:
     code = paint(diagnostic.code, diagnostic.severity.label, color)
     space = " " if place else ""
     line = f"{place}{space}{code} {summary.mark(diagnostic, unsafe, color)}{visible(diagnostic.message)}"
-    modules = targets.modules_of(diagnostic) if diagnostic.path is None else ""
+    modules = live_findings.modules_of(diagnostic) if diagnostic.path is None else ""
     return f"{line} ({modules})" if modules else line

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from modellint.report import live_findings as targets
-from modellint.report import summary
+from modellint.report import live_findings, summary
 from modellint.report.style import paint, visible
 from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.source.syntax.text import SourceText
@@ -30,7 +29,7 @@ def render(
     ``text_of`` gives the text of a file by the path that findings name, or None: then there is no frame.
     ``unsafe`` says that unsafe fixes were asked for; ``fixed`` how many findings this run fixed.
     """
-    groups = targets.by_defect(diagnostics)
+    groups = live_findings.by_defect(diagnostics)
     blocks = ["\n".join(_block(group, text_of, color, unsafe)) + "\n" for group in groups]
     return "\n".join([*blocks, summary.render([group[0] for group in groups], color, unsafe, fixed)])
 
@@ -54,7 +53,7 @@ def _block(
         frame = measured.draw(look, color)
     lines.append(f"{' ' * width}{paint('-->', 'gutter', color)} {_place(diagnostic)} ({paint(look, look, color)})")
     lines += frame
-    lines += [f"{' ' * width} {paint('=', 'gutter', color)} {note}" for note in targets.notes(group)]
+    lines += [f"{' ' * width} {paint('=', 'gutter', color)} {note}" for note in live_findings.notes(group)]
     return lines + _help(diagnostic, source, color)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from modellint.report import live_findings as targets
-from modellint.report import summary
+from modellint.report import live_findings, summary
 from modellint.report.style import visible
 from modellint.results.diagnostic import Diagnostic, Severity
 
@@ -28,7 +27,7 @@ def render(
 ) -> str:
     """What was fixed and what could not be, the findings, a row each, the summary, and the verdict on the conversion."""
     fixes = _fixes("fixed", fixed) + _fixes("not fixed", undone)
-    groups = targets.by_defect(diagnostics)
+    groups = live_findings.by_defect(diagnostics)
     ending = summary.render([group[0] for group in groups]).splitlines()[0]
     last = "".join(f'<p style="margin:4px 0">{escape(line)}</p>' for line in (ending, verdict) if line)
     if not groups:
@@ -99,7 +98,7 @@ def _place(one: Diagnostic) -> str:
 
 
 def _modules(one: Diagnostic) -> str:
-    shown = targets.modules_of(one)
+    shown = live_findings.modules_of(one)
     every = ", ".join(one.modules)
     return f'<span title="{_escaped(every)}">{_escaped(shown)}</span>' if shown else ""
 

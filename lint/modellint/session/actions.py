@@ -16,7 +16,7 @@ from modellint.live.inputs.required_inputs import wanted
 from modellint.live.shape_table import table_of
 from modellint.live.subject import Subject
 from modellint.results.verification import UNDECIDED
-from modellint.session import target_failure as failure
+from modellint.session import target_failure
 from modellint.session.confirmed_findings import findings
 from modellint.session.destination_verdicts import destination_of, execute, judge, noted, told
 from modellint.session.messages import Answer, Check, Request, Verify
@@ -204,14 +204,14 @@ class Session:
     def cannot_run(
         self,
         what: str,
-        frames: tuple[failure.Frame, ...] = (),
+        frames: tuple[target_failure.Frame, ...] = (),
         place: Place | None = None,
         advice: tuple[str, ...] = (),
     ) -> Diagnostic:
         """LNT003: what happened to the target in the stage that it is in."""
         target, file = self.request.target, self.request.location.file
-        otherwise = place or (None if file is None else failure.definition(str(file), target.name))
-        return failure.cannot_run(
+        otherwise = place or (None if file is None else target_failure.definition(str(file), target.name))
+        return target_failure.cannot_run(
             target.text, self.stage, what, frames, folder=self.request.folder, otherwise=otherwise, advice=advice
         )
 

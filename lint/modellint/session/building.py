@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint import destinations
 from modellint.live.inputs import example as inputs
-from modellint.session import target
-from modellint.session import target_failure as failed
+from modellint.session import target, target_failure
 
 if TYPE_CHECKING:
     from torch import nn
@@ -89,13 +88,15 @@ class Builder:
         return inputs.InputError(f"{self._request.target.text}: {wanted(built.model)}")
 
     def _load(self, model: nn.Module, checkpoint: Any) -> None:
-        from modellint.live import checkpoint_file as checkpoints
+        from modellint.live import checkpoint_file
 
-        weights = checkpoints.weights(checkpoint, model.state_dict())
+        weights = checkpoint_file.weights(checkpoint, model.state_dict())
         try:
             model.load_state_dict(dict(weights))
         except Exception as error:
-            raise target.TargetError(f"{self._request.checkpoint} does not fit: {failed.described(error)}") from None
+            raise target.TargetError(
+                f"{self._request.checkpoint} does not fit: {target_failure.described(error)}"
+            ) from None
 
     def rules(self) -> dict[str, Rule]:
         """The rules that are to be asked."""
@@ -151,22 +152,22 @@ class Builder:
 
     def _give_shapes(self, model: nn.Module, given: Inputs | None) -> None:
         """Call a model once whose lazy modules wait for that. Raises ``lazy.Unshaped`` where that is not possible."""
-        from modellint.live.inputs import lazy_parameters as lazy
+        from modellint.live.inputs import lazy_parameters
 
-        if not lazy.is_unshaped(model):
+        if not lazy_parameters.is_unshaped(model):
             return
         if given is None:
-            raise lazy.Unshaped(f"left {lazy.told(model)}", lazy.ADVICE)
+            raise lazy_parameters.Unshaped(f"left {lazy_parameters.told(model)}", lazy_parameters.ADVICE)
         self._session.enter("running forward of")
         try:
-            lazy.shape(model, given)
+            lazy_parameters.shape(model, given)
         except BaseException as error:
             if self._on_meta:
                 # Only a run on real tensors tells whose fault it is.
                 raise Again from error
             raise Failed from error
-        if lazy.is_unshaped(model):
-            raise lazy.Unshaped(f"left {lazy.told(model)}", lazy.UNREACHED)
+        if lazy_parameters.is_unshaped(model):
+            raise lazy_parameters.Unshaped(f"left {lazy_parameters.told(model)}", lazy_parameters.UNREACHED)
 
     def _inputs(self, example: Any, device: str) -> Inputs | None:
         from modellint.live.inputs.model_inputs import Inputs
@@ -197,7 +198,7 @@ class Builder:
                 with torch.device("meta"):
                     first = self._called(named)
             except Exception as error:
-                trouble = failed.described(error)
+                trouble = target_failure.described(error)
             else:
                 if not needs_values:
                     return first
@@ -213,7 +214,7 @@ class Builder:
             return self._called(named)
         except Exception as error:
             # Some code cannot run twice in one process: only a fresh one tells.
-            if self._on_meta and failed.described(error) != trouble:
+            if self._on_meta and target_failure.described(error) != trouble:
                 raise Again from error
             raise
 

@@ -20,13 +20,12 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modellint import destinations
-from modellint.live import checkpoint_file as checkpoints
-from modellint.live.code import class_source
-from modellint.live.code import places as place
+from modellint.live import checkpoint_file
+from modellint.live.code import class_source, places
 from modellint.live.fix import FixedModel, fixed_copy
 from modellint.live.fixes.wrappers import inside
 from modellint.live.garbage_collection import undisturbed
-from modellint.live.inputs import lazy_parameters as lazy
+from modellint.live.inputs import lazy_parameters
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
@@ -114,7 +113,7 @@ def examine(
     session = session_of(model, job, Check(), rules, spare=spare)
     try:
         model = _shaped(model, inputs)
-    except lazy.Unshaped as error:
+    except lazy_parameters.Unshaped as error:
         session.enter("building")
         finding = session.cannot_run(str(error), advice=error.advice)
         return [finding._replace(target=None)] if "LNT003" in rules else [], None
@@ -146,7 +145,7 @@ def fixed(
     job = _job(_root(inside(model), root), None, None, chosen)
     model = ready(model, inputs)
     with undisturbed():
-        return fixed_copy(model, inputs, job.resolver.top.destination, place.Project(job.root), judge=judge), job.root
+        return fixed_copy(model, inputs, job.resolver.top.destination, places.Project(job.root), judge=judge), job.root
 
 
 def verified(
@@ -185,16 +184,16 @@ def ready(model: nn.Module, inputs: Inputs | None) -> nn.Module:
     """A model whose parameters have shapes: itself, or a copy. Raises ``ValueError`` where a call does not give them."""
     try:
         return _shaped(model, inputs)
-    except lazy.Unshaped as error:
+    except lazy_parameters.Unshaped as error:
         raise ValueError("; ".join((f"{type(model).__name__}: {error}", *error.advice))) from None
 
 
 def _shaped(model: nn.Module, inputs: Inputs | None) -> nn.Module:
-    if not lazy.is_unshaped(model):
+    if not lazy_parameters.is_unshaped(model):
         return model
     # Drawing the parameters is not to be seen from outside.
     with undisturbed(), torch.random.fork_rng(devices=()):
-        return lazy.shaped(model, inputs)
+        return lazy_parameters.shaped(model, inputs)
 
 
 def job_of(model: nn.Module, root: str | os.PathLike[str] | None, values: Mapping[str, str]) -> Job:
@@ -237,7 +236,7 @@ def _checkpoint(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> Map
         return given
     if not isinstance(given, (str, os.PathLike)):
         raise TypeError(f"checkpoint must be a file or a dict of tensors, not {_described(given)}")
-    return checkpoints.load(Path(given))
+    return checkpoint_file.load(Path(given))
 
 
 def _root(model: nn.Module, given: str | os.PathLike[str] | None) -> Path:
@@ -248,7 +247,7 @@ def _root(model: nn.Module, given: str | os.PathLike[str] | None) -> Path:
         return root
     home = class_source.place_of_class(type(model))
     path = Path.cwd() if home is None else Path(home.path)
-    if not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or place.is_machinery(str(path)):
+    if not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or places.is_machinery(str(path)):
         path = Path.cwd()
     return find_root(path)
 

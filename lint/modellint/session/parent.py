@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from modellint.live.code import places as place
+from modellint.live.code import places
 from modellint.results.verification import Verification
 from modellint.run import UsageError
 from modellint.session import target_failure as failed
@@ -59,7 +59,7 @@ def check_target(request: Request, limits: Limits = _DEFAULT, progress: Progress
     Whatever its code does comes back as a finding (LNT003). Raises ``UsageError`` for a target or inputs that do not exist.
     """
     if request.location.file is not None:
-        place.remember(str(request.location.file))
+        places.remember(str(request.location.file))
     began = time.monotonic()
     for again in (False, True):
         with Family() as family, tempfile.TemporaryFile() as trace:
@@ -265,7 +265,7 @@ class _Watch:
         return f"was killed by {name}{hint}"
 
     def _cannot_run(self, reason: str) -> Answer:
-        project = place.Project(self._request.root)
+        project = places.Project(self._request.root)
         self._trace.seek(0)
         dump = self._trace.read().decode("utf-8", "replace")
         frames = failed.frames_of_dump(dump, project)

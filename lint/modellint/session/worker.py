@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import OptionError
-from modellint.live.code import places as place
-from modellint.live.inputs import example as inputs
-from modellint.session import process_family as processes
-from modellint.session import target
+from modellint.live.code import places
+from modellint.live.inputs import example
+from modellint.session import process_family, target
 from modellint.session import target_failure as failed
 from modellint.session.building import Again, Builder, Failed, seed_generators
 from modellint.session.messages import (
@@ -106,8 +105,8 @@ def _settle(start: Start) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-    processes.die_with_parent(start.parent)
-    processes.volunteer_for_the_oom_killer()
+    process_family.die_with_parent(start.parent)
+    process_family.volunteer_for_the_oom_killer()
     faulthandler.enable(file=start.trace)
     if sys.platform != "win32":
         faulthandler.register(signal.SIGUSR2, file=start.trace)
@@ -122,15 +121,15 @@ def _served(start: Start, channel: Channel) -> Message:
         return Refusal(f"PyTorch cannot be imported: {failed.described(error)}")
     finally:
         gc.enable()
-    from modellint.live.inputs import lazy_parameters as lazy
+    from modellint.live.inputs import lazy_parameters
     from modellint.session.actions import Session
 
     # What PyTorch has made so far is no garbage, and is too much to be gone through again and again.
     gc.freeze()
     request = start.request
-    processes.limit_data(start.memory)
+    process_family.limit_data(start.memory)
     if request.location.file is not None:
-        place.remember(str(request.location.file))
+        places.remember(str(request.location.file))
 
     def entered(stage: str) -> None:
         channel.send(Stage(stage))
@@ -140,11 +139,11 @@ def _served(start: Start, channel: Channel) -> Message:
     session = Session(request, lambda: began + _SPARE * start.timeout, entered)
     try:
         return _Work(session, Builder(session, start.on_meta), channel, start.timeout, began).answer()
-    except (target.TargetError, inputs.InputError, OptionError, PackageError) as error:
+    except (target.TargetError, example.InputError, OptionError, PackageError) as error:
         return Refusal(str(error))
     except Again:
         return Restart()
-    except lazy.Unshaped as error:
+    except lazy_parameters.Unshaped as error:
         return session.answer([session.cannot_run(str(error), advice=error.advice)], failed=True)
     except Failed as error:
         return session.answer([_raised(session, error.__cause__ or error)], failed=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.destinations.coreml import installed_versions, operator_support
-from modellint.destinations.coreml.package import file_layout as files
+from modellint.destinations.coreml.package import file_layout
 from modellint.destinations.destination import Destination, Fault, VerifyOptions
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class CoreML(Destination):
 
     def check_package(self, path: str) -> None:
         """Look at an ``.mlpackage`` as files."""
-        files.check_layout(path)
+        file_layout.check_layout(path)
 
     def verify_package(
         self, model: nn.Module, inputs: Inputs, path: str, project: Project, **rest: Unpack[VerifyOptions]

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from modellint.live.code import places as place
+from modellint.live.code import places
 from modellint.live.code.places import Project
 
 
@@ -52,7 +52,7 @@ class Executed:
         if owned is None:
             owned = self._files[path] = self._project.owns(path)
             if owned:
-                place.remember(path)
+                places.remember(path)
         if not owned:
             return None
         ran = self._ran.get(id(code))

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import dimension_arguments as dimensions
-from modellint.source.domains import layer_transfer as layers
-from modellint.source.domains import operator_transfer as apply
-from modellint.source.domains import tensors
+from modellint.source.domains import dimension_arguments, layer_transfer, operator_transfer, tensors
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_transfer import apply_operator
@@ -60,7 +57,7 @@ class TensorCalls(Recorder):
         if self.reading:
             arguments = self._opened(arguments)
         if isinstance(callee, Instance) and callee.kind == "module":
-            output = layers.module_output(callee, arguments.get(0), node, self._is_quiet())
+            output = layer_transfer.module_output(callee, arguments.get(0), node, self._is_quiet())
             if isinstance(output, Tensor) and output.origin == "unseen" and output.batch is None:
                 # What it is given by name, or behind the first.
                 output.batch = tensors.batch_of(tensors_in(arguments.everything()))
@@ -123,7 +120,9 @@ class TensorCalls(Recorder):
             wanted = arguments.keywords.get("requires_grad")
             grad = isinstance(wanted, Const) and wanted.value is True
             parts = tensors_in(arguments.positional)
-            made = Tensor(node, apply.made_of_sizes(last, arguments), "constant", name=name, grad=grad, made_by=last)
+            made = Tensor(
+                node, operator_transfer.made_of_sizes(last, arguments), "constant", name=name, grad=grad, made_by=last
+            )
             if parts and last in ("as_tensor", "normal", "bernoulli", "complex", "polar"):
                 made.origin = "computed"
                 made.grad = tensors.carries_graph(last, [part.grad for part in parts])
@@ -134,7 +133,9 @@ class TensorCalls(Recorder):
         if path == "torch" and last in tensors.LIKE and not tensors_in([first or UNKNOWN]):
             return Tensor(node, None, "constant", name=name, made_by=last)
         if path == "torch.cuda" and last.endswith("Tensor"):
-            return Tensor(node, apply.made_of_sizes("Tensor", arguments), "constant", name=name, made_by=last)
+            return Tensor(
+                node, operator_transfer.made_of_sizes("Tensor", arguments), "constant", name=name, made_by=last
+            )
         if last == "Variable" and path.startswith("torch.autograd") and isinstance(first, Tensor):
             wanted = arguments.get(1, "requires_grad")
             grad = isinstance(wanted, Const) and wanted.value is True
@@ -142,7 +143,7 @@ class TensorCalls(Recorder):
         if not name.startswith(_TORCH) or path not in (part[:-1] for part in _TORCH):
             return None
         if last in ("cat", "concat", "concatenate", "stack"):
-            return apply.joined("stack" if last == "stack" else "cat", arguments, node, self._is_quiet())
+            return operator_transfer.joined("stack" if last == "stack" else "cat", arguments, node, self._is_quiet())
         if last in (
             "hstack",
             "vstack",
@@ -267,11 +268,11 @@ class TensorCalls(Recorder):
             if name in ("int", "float", "bool", "any", "all") and first.is_data:
                 return Drawn(first, node)
             if name == "len":
-                return dimensions.size(first, 0)
+                return dimension_arguments.size(first, 0)
             if name in ("abs", "round"):
                 return self._operator(name, first, NO_ARGUMENTS, node)
         if name in ("list", "tuple") and isinstance(first, Shape) and first.tensor.rank is not None:
-            sizes = [dimensions.size(first.tensor, dim) for dim in range(first.tensor.rank)]
+            sizes = [dimension_arguments.size(first.tensor, dim) for dim in range(first.tensor.rank)]
             return Container(name, node, sizes, exact=True)
         if name == "int" and isinstance(first, (Size, Tensor)):
             whole = dim_of(first)

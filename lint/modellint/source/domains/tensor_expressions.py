@@ -6,8 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from modellint.source.domains import dimension_arguments as dimensions
-from modellint.source.domains import tensors
+from modellint.source.domains import dimension_arguments, tensors
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import MOST_DIMENSIONS, Dim, Layout
 from modellint.source.domains.tensor_calls import TensorCalls
@@ -93,13 +92,13 @@ class TensorExpressions(TensorCalls):
                     self.bind(element.value, Container("list", element, [NUMBER]), frame)
                 else:
                     behind = bool(starred) and at > starred[0]
-                    self.bind(element, dimensions.size(tensor, at - count if behind else at), frame)
+                    self.bind(element, dimension_arguments.size(tensor, at - count if behind else at), frame)
             return
         if type(value) is Union and not any(isinstance(element, ast.Starred) for element in target.elts):
             joined = self._joined_shape(value, len(target.elts), frame)
             if joined is not None:
                 for at, element in enumerate(target.elts):
-                    self.bind(element, dimensions.size(joined, at), frame)
+                    self.bind(element, dimension_arguments.size(joined, at), frame)
                 return
         if isinstance(value, Tensor):
             # One for all of them, as they share no memory with each other.
@@ -249,9 +248,9 @@ class TensorExpressions(TensorCalls):
                 return UNKNOWN
             if len(dims) > MOST_DIMENSIONS:
                 return UNKNOWN
-            return Container("tuple", index, [dimensions.size(tensor, dim) for dim in dims], exact=True)
+            return Container("tuple", index, [dimension_arguments.size(tensor, dim) for dim in dims], exact=True)
         dim = int_of(self.value(index, frame))
-        return dimensions.size(tensor, dim) if dim is not None else NUMBER
+        return dimension_arguments.size(tensor, dim) if dim is not None else NUMBER
 
     def combine(self, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
         """The value of a binary operation."""

@@ -22,7 +22,7 @@ from modellint.source.engine.attribute_uses import Uses, class_functions, shows_
 from modellint.source.engine.class_state import Binding, Fill
 from modellint.source.engine.entry_methods import changes_attributes
 from modellint.source.engine.statements import Initialisation, Interpreter
-from modellint.source.project import external_names as known
+from modellint.source.project import external_names
 from modellint.source.project.annotations import is_annotated_module
 from modellint.source.project.symbols import ClassRef, External, dotted_name
 from modellint.source.syntax.ast_walk import holds, walk
@@ -339,7 +339,7 @@ class ModuleClass:
             match base:
                 case External(name="torch.nn.Module" | "torch.nn.modules.Module"):
                     continue
-                case External(name=name) if known.is_stateless(name):
+                case External(name=name) if external_names.is_stateless(name):
                     continue
                 case ClassRef() if self._class_is_stateless(base, depth + 1):
                     continue
@@ -364,7 +364,9 @@ class ModuleClass:
         symbol = self.project.resolve(ref.file, dotted, ref.within)
         match symbol:
             case External(name=name):
-                return (bool(known.is_module(name)) and not known.is_stateless(name)) or name in known.PARAMETER_CLASSES
+                return (
+                    bool(external_names.is_module(name)) and not external_names.is_stateless(name)
+                ) or name in external_names.PARAMETER_CLASSES
             case ClassRef():
                 return symbol.node is not ref.node and not self._class_is_stateless(symbol, depth + 1)
         return symbol is None and dotted[:1].isupper()

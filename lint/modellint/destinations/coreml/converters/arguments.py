@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 
 Tensor = Any
 """The annotation of a parameter that is a tensor: it gets a variable, also of a number."""
@@ -111,9 +111,9 @@ def _as_wanted(value: Any, kind: str, name: str, strict: bool) -> Any:
         return None
     match wanted:
         case "Tensor":
-            if strict and not isinstance(_operand(value), private.Var):
+            if strict and not isinstance(_operand(value), operator_tables.Var):
                 raise Unfit(f"{name} is a number")
-            return value if isinstance(value, private.Var) else _constant(value, name)
+            return value if isinstance(value, operator_tables.Var) else _constant(value, name)
         case "Operand":
             return _operand(value)
         case "list[Tensor]":
@@ -131,14 +131,14 @@ def _as_wanted(value: Any, kind: str, name: str, strict: bool) -> Any:
         case "int" | "float" | "bool" | "Number":
             return _number(value, wanted, name)
         case "str":
-            text = value.val if isinstance(value, private.Var) else value
+            text = value.val if isinstance(value, operator_tables.Var) else value
             if not isinstance(text, str):
                 raise Unfit(f"{name} is no text")
             return text
         case "Dtype":
             number = _number(value, "int", name)
             try:
-                return private.torch_dtype(number)
+                return operator_tables.torch_dtype(number)
             except KeyError:
                 raise Unfit(f"{name} is a dtype that Core ML does not have") from None
     return value
@@ -146,24 +146,26 @@ def _as_wanted(value: Any, kind: str, name: str, strict: bool) -> Any:
 
 def _constant(value: Any, name: str) -> Any:
     if isinstance(value, (bool, int, float)):
-        return private.Builder.const(val=value)
+        return operator_tables.Builder.const(val=value)
     raise Unfit(f"{name} is no tensor")
 
 
 def _operand(value: Any) -> Any:
-    if isinstance(value, private.Var):
+    if isinstance(value, operator_tables.Var):
         return value.val.item() if value.val is not None and not value.shape else value
     return value
 
 
 def _number(value: Any, wanted: str, name: str) -> Any:
-    known = value.val if isinstance(value, private.Var) else value
+    known = value.val if isinstance(value, operator_tables.Var) else value
     if isinstance(known, np.ndarray) and known.size == 1:
         known = known.reshape(()).item()
     if isinstance(known, np.generic):
         known = known.item()
     if not isinstance(known, (bool, int, float)):
-        raise Unfit(f"{name} is not known before a run" if isinstance(value, private.Var) else f"{name} is no number")
+        raise Unfit(
+            f"{name} is not known before a run" if isinstance(value, operator_tables.Var) else f"{name} is no number"
+        )
     match wanted:
         case "int":
             if isinstance(known, float) and not known.is_integer():
@@ -177,7 +179,7 @@ def _number(value: Any, wanted: str, name: str) -> Any:
 
 
 def _numbers(value: Any, name: str) -> list[Any]:
-    if isinstance(value, private.Var):
+    if isinstance(value, operator_tables.Var):
         if value.val is None:
             raise Unfit(f"{name} is not known before a run")
         return [one.item() for one in np.asarray(value.val).reshape(-1)]

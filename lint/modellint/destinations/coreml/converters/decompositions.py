@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import _decomp
 
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 
 
 @cache
@@ -25,5 +25,5 @@ def decompositions(done: frozenset[str]) -> dict[Any, Callable[..., Any]]:
     return {
         operator: function
         for operator, function in _core().items()
-        if (name := private.looked_up(operator)) in done or private.has_no_converter(name)
+        if (name := operator_tables.looked_up(operator)) in done or operator_tables.has_no_converter(name)
     }

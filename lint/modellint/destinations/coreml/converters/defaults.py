@@ -9,21 +9,21 @@ import torch
 
 from modellint.destinations.coreml.converters.arguments import Call
 from modellint.destinations.coreml.converters.registration import BIT_EQUAL, TABLE, Converter, within
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 
 
 def _filled(overload: Any) -> Callable[[Call], Any]:
     given = [one for one in overload._schema.arguments if not one.kwarg_only]
-    name = private.looked_up(overload)
+    name = operator_tables.looked_up(overload)
 
     def make(call: Call) -> Any:
         count = len(call.node.inputs)
         rest = given[count:]
-        if not private.is_export(call.context) or not rest or not all(one.has_default_value() for one in rest):
+        if not operator_tables.is_export(call.context) or not rest or not all(one.has_default_value() for one in rest):
             return NotImplemented
         inputs = [*call.node.inputs, *(one.default_value for one in rest)]
         kwinputs = dict(call.node.kwinputs or {}) or None
-        made = private.converted_as(call.context, call.node, name, inputs, 1, kwinputs)
+        made = operator_tables.converted_as(call.context, call.node, name, inputs, 1, kwinputs)
         return made[0]
 
     return make
@@ -37,8 +37,8 @@ for _operators, _exactness in _OPERATORS.items():
     for _operator in _operators.split():
         for _overload in getattr(torch.ops.aten, _operator).overloads():
             _target = getattr(getattr(torch.ops.aten, _operator), _overload)
-            _name = private.looked_up(_target)
-            if "out" not in _overload and private.has_own_converter(_name):
+            _name = operator_tables.looked_up(_target)
+            if "out" not in _overload and operator_tables.has_own_converter(_name):
                 TABLE.setdefault(_name, []).append(
                     Converter(f"aten::{_operator}", (_name,), _exactness, _filled(_target), "call")
                 )

@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from modellint.destinations.coreml.converters.decompositions import decompositions
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.converters.arguments import Call
@@ -31,7 +31,7 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
     if call.node.name.count("__in__") > _DEEPEST:
         raise NotImplementedError("an operator is expressed by itself")
     leaves, tree = pytree.tree_flatten(arguments)
-    places = [at for at, one in enumerate(leaves) if isinstance(one, private.Var)]
+    places = [at for at, one in enumerate(leaves) if isinstance(one, operator_tables.Var)]
     shape: Any = None
 
     def run(*tensors: torch.Tensor) -> list[Any]:
@@ -54,7 +54,7 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
                 modules.append(make_fx(run, decompositions(done))(*fakes))
             except _Left:
                 return NotImplemented
-        if number == 0 and not any(private.is_symbolic(size) for at in places for size in leaves[at].shape):
+        if number == 0 and not any(operator_tables.is_symbolic(size) for at in places for size in leaves[at].shape):
             break
     if len({_text(module) for module in modules}) > 1:
         raise NotImplementedError("a size is not known before a run")
@@ -65,7 +65,7 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
         node.name = f"{call.node.name}__in__{node.name}"
     placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     variables = dict(zip(placeholders, (leaves[at] for at in places), strict=True))
-    found = private.inline(call.context, module.graph, module, variables, call.node.meta)
+    found = operator_tables.inline(call.context, module.graph, module, variables, call.node.meta)
     (given,) = module.graph.find_nodes(op="output")
     return pytree.tree_unflatten([_typed(*pair) for pair in zip(found, given.args[0], strict=True)], shape)
 
@@ -73,12 +73,16 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
 def _typed(variable: Any, node: Any) -> Any:
     """Result in the dtype that PyTorch gives it: coremltools counts in single precision, for one."""
     value = getattr(node, "meta", {}).get("val")
-    if not isinstance(variable, private.Var) or not isinstance(value, torch.Tensor) or private.is_complex(variable):
+    if (
+        not isinstance(variable, operator_tables.Var)
+        or not isinstance(value, torch.Tensor)
+        or operator_tables.is_complex(variable)
+    ):
         return variable
-    wanted, found = value.dtype, private.torch_type(variable)
+    wanted, found = value.dtype, operator_tables.torch_type(variable)
     if wanted.is_complex or wanted.is_floating_point == found.is_floating_point:
         return variable
-    return private.cast_to(variable, torch.float32 if wanted.is_floating_point else wanted)
+    return operator_tables.cast_to(variable, torch.float32 if wanted.is_floating_point else wanted)
 
 
 def _write_nowhere(graph: Any) -> None:
@@ -121,8 +125,8 @@ _EXAMPLES = (31, 59)
 
 def _fake(variable: Any, example: int) -> torch.Tensor:
     """A tensor of a variable's shape and type."""
-    shape = [example if private.is_symbolic(size) else int(size) for size in variable.shape]
-    return torch.empty(shape, dtype=private.torch_type(variable))
+    shape = [example if operator_tables.is_symbolic(size) else int(size) for size in variable.shape]
+    return torch.empty(shape, dtype=operator_tables.torch_type(variable))
 
 
 def _text(module: Any) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 
 from modellint.destinations.coreml.converters.arguments import Call, Unfit, bound
-from modellint.destinations.coreml.converters.shapes import high_rank as wide
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.converters.shapes import high_rank
+from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.process_lock import TURN
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def takes_over(exactness: str, operators: str, rescue: bool = False) -> None:
             if "out" not in overload and "dimname" not in overload:
                 converter = Converter(
                     f"aten::{operator}",
-                    (operator, private.looked_up(make)),
+                    (operator, operator_tables.looked_up(make)),
                     exactness,
                     make,
                     "torch",
@@ -171,24 +171,24 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
 
     Its tables are the same afterwards, order included, also when an exception passes.
     """
-    with TURN, private.tables_kept():
+    with TURN, operator_tables.tables_kept():
         found = Supplied()
         for name, converters in table().items():
-            private.register(name, _as_registered(name, converters, found))
-        found.pipeline = wide.pipeline(lambda: found.note("more than five axes", "supplied", BIT_EQUAL, ""))
+            operator_tables.register(name, _as_registered(name, converters, found))
+        found.pipeline = high_rank.pipeline(lambda: found.note("more than five axes", "supplied", BIT_EQUAL, ""))
         yield found
 
 
-def _as_registered(name: str, converters: Sequence[Converter], found: Supplied) -> private.Convert:
-    original = private.converter_of(name)
+def _as_registered(name: str, converters: Sequence[Converter], found: Supplied) -> operator_tables.Convert:
+    original = operator_tables.converter_of(name)
     kind: Kind = "supplied" if original is None else "mended"
 
     def convert(context: Any, node: Any) -> None:
-        args, kwargs = private.bindings(context, node)
+        args, kwargs = operator_tables.bindings(context, node)
         call = Call(context, node, args, kwargs)
         refusal: Exception | None = None
         if original is not None and all(one.rescue for one in converters):
-            refusal = private.refused(original, context, node)
+            refusal = operator_tables.refused(original, context, node)
             if refusal is None:
                 return
         said: Exception | None = None
@@ -231,7 +231,7 @@ def _put(call: Call, result: Any) -> None:
     context, node = call.context, call.node
 
     def put(name: str, one: Any) -> None:
-        held = one if private.is_complex(one) else private.Builder.identity(x=one, name=name)
+        held = one if operator_tables.is_complex(one) else operator_tables.Builder.identity(x=one, name=name)
         context.add(held, torch_name=name, override=True)
 
     if isinstance(result, (list, tuple)):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from modellint.destinations.coreml import installed_versions as installed
+from modellint.destinations.coreml import installed_versions
 from modellint.destinations.coreml.capture import routes
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.dry_run.rank_limit import wide_tensors
@@ -100,8 +100,8 @@ def _not_judged(route: str) -> str | None:
 
 
 def _numpy_is_too_new() -> str | None:
-    numpy = installed.version("numpy")
-    if numpy is not None and installed.release(numpy) >= (2, 4):
+    numpy = installed_versions.version("numpy")
+    if numpy is not None and installed_versions.release(numpy) >= (2, 4):
         return f"numpy {numpy} breaks the conversion of many traced models by coremltools"
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from modellint.destinations.coreml import installed_versions as installed
+from modellint.destinations.coreml import installed_versions
 from modellint.results.verdict import ROUTES, Verdict
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ def judge(subject: Subject) -> tuple[Verdict, ...]:
     except Exception as error:
         # One that does not go together with what else is installed breaks in many ways.
         said = " ".join(str(error).split())[:200]
-        reason = (
-            f"coremltools {installed.version('coremltools') or ''} cannot be imported: {type(error).__name__}: {said}"
-        )
+        reason = f"coremltools {installed_versions.version('coremltools') or ''} cannot be imported: {type(error).__name__}: {said}"
         return (Verdict(ROUTES[0], None, reason=" ".join(reason.split())),)
 
     found: list[Verdict] = []

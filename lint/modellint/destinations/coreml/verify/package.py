@@ -13,7 +13,7 @@ from torch import Tensor
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures
 from modellint.destinations.coreml.mil.executor import UnknownOperations
 from modellint.destinations.coreml.mil.tensor_difference import compare
-from modellint.destinations.coreml.package import image_inputs as pixels
+from modellint.destinations.coreml.package import image_inputs
 from modellint.destinations.coreml.package.predictor import Predictor, computes_in_half, is_compressed, keeps_states
 from modellint.destinations.coreml.private.mil_programs import Image, images, read_package
 from modellint.destinations.coreml.verify.comparison import Comparison, Undecided
@@ -100,7 +100,7 @@ def _predictor(program: Any, model: nn.Module, inputs: Inputs, prepared: Mapping
 
 def _fed(
     program: Any, taken: Mapping[str, Image], model: nn.Module, inputs: Inputs, specs: Sequence[InputSpec]
-) -> Iterator[tuple[pixels.Feed, Predictor, list[str]]]:
+) -> Iterator[tuple[image_inputs.Feed, Predictor, list[str]]]:
     """The ways in which the model and the program can be given the same images, and what is to be told about each."""
     values = [*inputs.args, *inputs.kwargs.values()]
     names = _predictor(program, model, inputs).input_names
@@ -111,14 +111,16 @@ def _fed(
         if name in taken and (value.dim() not in (3, 4) or value.shape[-3] != channels):
             shape = "x".join(map(str, value.shape)) or "a scalar"
             raise Undecided(f"the input {name} is an image of {channels} channels, and not {shape}")
-    decoded = {at: pixels.of_photo(taken[names[at]]) for at in pixels.photos(inputs, specs) if names[at] in taken}
+    decoded = {
+        at: image_inputs.of_photo(taken[names[at]]) for at in image_inputs.photos(inputs, specs) if names[at] in taken
+    }
     for is_own in (True, False):
         scalings = {
-            at: pixels.of_program(program, name) if is_own else pixels.of_photo(taken[name])
+            at: image_inputs.of_program(program, name) if is_own else image_inputs.of_photo(taken[name])
             for at, name in enumerate(names)
             if name in taken
         }
-        feed = pixels.Feed(inputs, specs, scalings, decoded)
+        feed = image_inputs.Feed(inputs, specs, scalings, decoded)
         prepared = {names[at]: one.pixels for at, one in scalings.items()}
         yield (
             feed,
@@ -127,7 +129,7 @@ def _fed(
         )
 
 
-def _told_of(name: str, image: Image, scaling: pixels.Scaling, is_own: bool) -> str:
+def _told_of(name: str, image: Image, scaling: image_inputs.Scaling, is_own: bool) -> str:
     if not is_own:
         called = f"with {scaling}, as a decoded photo is: with the package's own scaling it does not agree"
     elif scaling.is_plain:

@@ -11,7 +11,7 @@ import torch
 
 from modellint.destinations.coreml.converters.arguments import Call
 from modellint.destinations.coreml.converters.registration import adapts, builds, expresses, within
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.operator_tables import cast_to, is_boolean, is_integral, mb
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def atan2(x: Tensor, other: Tensor) -> Any:
 @adapts("gelu", exactness=within(4))
 def gelu(call: Call) -> Any:
     """GELU with the tanh approximation, which coremltools reads of traced models only."""
-    if not private.is_export(call.context) or call.kwargs.get("approximate") != "tanh":
+    if not operator_tables.is_export(call.context) or call.kwargs.get("approximate") != "tanh":
         return NotImplemented
     return mb.gelu(x=call.args[0], mode="TANH_APPROXIMATION")
 

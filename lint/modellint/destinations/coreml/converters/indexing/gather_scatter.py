@@ -9,7 +9,7 @@ import torch
 
 from modellint.destinations.coreml.converters.arguments import Call, Unfit
 from modellint.destinations.coreml.converters.registration import adapts, builds, expresses, within
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.operator_tables import mb, torch_type
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def argsort(call: Call) -> Any:
 def _in_order(call: Call, name: str, outputs: int) -> Any:
     """coremltools' own conversion, without the argument ``stable``, which it does not read."""
     args, kwargs = call.args, call.kwargs
-    if private.is_export(call.context):
+    if operator_tables.is_export(call.context):
         if "stable" not in kwargs:
             return NotImplemented
         dim, descending = kwargs.get("dim", -1), kwargs.get("descending", False)
@@ -85,7 +85,7 @@ def _in_order(call: Call, name: str, outputs: int) -> Any:
         dim, descending = args[2:]
     else:
         return NotImplemented
-    made = private.converted_as(call.context, call.node, name, [args[0], dim, descending], outputs)
+    made = operator_tables.converted_as(call.context, call.node, name, [args[0], dim, descending], outputs)
     return made[0] if outputs == 1 else tuple(made)
 
 
@@ -251,7 +251,7 @@ def topk(call: Call) -> Any:
     """The k largest elements, sorted where no order is asked for."""
     arguments = dict(zip(("k", "dim", "largest", "sorted"), call.args[1:], strict=False)) | call.kwargs
     ordered = arguments.get("sorted", True)
-    if bool(ordered.val if isinstance(ordered, private.Var) else ordered):
+    if bool(ordered.val if isinstance(ordered, operator_tables.Var) else ordered):
         return NotImplemented
     inputs = [call.args[0], arguments["k"], arguments.get("dim", -1), arguments.get("largest", True), True]
-    return tuple(private.converted_as(call.context, call.node, "topk", inputs, 2))
+    return tuple(operator_tables.converted_as(call.context, call.node, "topk", inputs, 2))

@@ -7,7 +7,7 @@ from typing import Any
 
 from modellint.destinations.coreml.converters.arguments import Call
 from modellint.destinations.coreml.converters.registration import adapts, within
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 
 _OUTPUTS = {"lstm": 3, "gru": 2, "rnn_tanh": 2, "rnn_relu": 2}
 
@@ -15,9 +15,9 @@ _OUTPUTS = {"lstm": 3, "gru": 2, "rnn_tanh": 2, "rnn_relu": 2}
 def _as_traced(name: str, outputs: int) -> Callable[[Call], Any]:
     def layers(call: Call) -> Any:
         """Recurrent layers by the converter of traced models."""
-        if not private.is_export(call.context):
+        if not operator_tables.is_export(call.context):
             return NotImplemented
-        return tuple(private.converted_as(call.context, call.node, name, call.node.inputs, outputs))
+        return tuple(operator_tables.converted_as(call.context, call.node, name, call.node.inputs, outputs))
 
     return layers
 

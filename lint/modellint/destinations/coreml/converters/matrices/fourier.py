@@ -7,7 +7,7 @@ from typing import Any
 
 from modellint.destinations.coreml.converters.arguments import Call
 from modellint.destinations.coreml.converters.registration import adapts, within
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.operator_tables import mb
 
 EXACTNESS = within(64)
@@ -18,7 +18,7 @@ def _over_two_axes(name: str) -> Callable[[Call], Any]:
         """Fourier transform over the last two axes, if no others are named."""
         arguments = dict(zip(("s", "dim", "norm"), call.args[1:], strict=False)) | call.kwargs
         inputs = [call.args[0], arguments.get("s"), arguments.get("dim", [-2, -1]), arguments.get("norm")]
-        return private.converted_as(call.context, call.node, name, inputs)[0]
+        return operator_tables.converted_as(call.context, call.node, name, inputs)[0]
 
     return transform
 
@@ -34,5 +34,5 @@ def stft(call: Call) -> Any:
     if whole is None or bool(getattr(whole, "val", whole)):
         return NotImplemented
     kwinputs = dict(call.node.kwinputs or {}) or None
-    found = private.converted_as(call.context, call.node, "stft", call.node.inputs, 1, kwinputs)[0]
+    found = operator_tables.converted_as(call.context, call.node, "stft", call.node.inputs, 1, kwinputs)[0]
     return mb.stack(values=[mb.complex_real(data=found), mb.complex_imag(data=found)], axis=-1)

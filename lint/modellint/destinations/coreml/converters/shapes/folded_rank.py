@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.operator_tables import mb
 
 LIMIT = 5
@@ -74,14 +74,14 @@ class Narrow:
 
 def sizes_of(variable: Any) -> list[int]:
     """The sizes of a variable's axes. Raises ``Stays`` where one is not known."""
-    if any(private.is_symbolic(size) for size in variable.shape):
+    if any(operator_tables.is_symbolic(size) for size in variable.shape):
         raise Stays("a size is not known before a run")
     return [int(size) for size in variable.shape]
 
 
 def is_wide(variable: Any) -> bool:
     """Whether a variable has more axes than Core ML has."""
-    return private.rank_of(variable) > LIMIT
+    return operator_tables.rank_of(variable) > LIMIT
 
 
 def made(operation: Any, inputs: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from modellint.destinations.coreml.converters.shapes import high_rank_moves as moves
+from modellint.destinations.coreml.converters.shapes import high_rank_moves
 from modellint.destinations.coreml.converters.shapes.folded_rank import (
     LIMIT,
     Narrow,
@@ -23,7 +23,7 @@ from modellint.destinations.coreml.converters.shapes.folded_rank import (
     sizes_of,
     sizes_together,
 )
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 
 NAME = "modellint::narrow_wide_tensors"
 AFTER = "common::expand_high_rank_reshape_and_transpose"
@@ -79,9 +79,9 @@ def _reshaped(operation: Any, state: Narrow) -> Any:
 def _unary(operation: Any, state: Narrow) -> Any:
     """Element-wise operation on one tensor."""
     sizes = sizes_of(operation.x)
-    inputs = private.inputs_of(operation)
+    inputs = operator_tables.inputs_of(operation)
     held = state.held_as(operation.x)
-    inputs["x"] = held if private.rank_of(held) <= LIMIT else state.shaped(operation.x, [math.prod(sizes)])
+    inputs["x"] = held if operator_tables.rank_of(held) <= LIMIT else state.shaped(operation.x, [math.prod(sizes)])
     return made(operation, inputs)
 
 
@@ -89,7 +89,7 @@ def _elementwise(*names: str) -> Callable[[Any, Narrow], Any]:
     def make(operation: Any, state: Narrow) -> Any:
         """Element-wise operation on tensors that are broadcast."""
         out = sizes_of(operation.outputs[0])
-        inputs = private.inputs_of(operation)
+        inputs = operator_tables.inputs_of(operation)
         shapes = {name: [1] * (len(out) - len(inputs[name].shape)) + sizes_of(inputs[name]) for name in names}
         keys = [tuple(shapes[name][axis] == 1 for name in names) for axis in range(len(out))]
         groups = joined(keys, out)
@@ -104,7 +104,7 @@ def _elementwise(*names: str) -> Callable[[Any, Narrow], Any]:
 def _reduced(operation: Any, state: Narrow) -> Any:
     """Reduction over some axes."""
     sizes = sizes_of(operation.x)
-    inputs = private.inputs_of(operation)
+    inputs = operator_tables.inputs_of(operation)
     many = "axes" in operation.input_spec.input_types
     given = inputs.get("axes" if many else "axis")
     axes = range(len(sizes)) if given is None else np.atleast_1d(given.val).tolist()
@@ -124,7 +124,7 @@ def _reduced(operation: Any, state: Narrow) -> Any:
 
 def _multiplied(operation: Any, state: Narrow) -> Any:
     """Matrix product; the batch axes are joined."""
-    inputs = private.inputs_of(operation)
+    inputs = operator_tables.inputs_of(operation)
     shapes = [sizes_of(operation.x), sizes_of(operation.y)]
     if min(map(len, shapes)) < 2:
         raise Stays("a product with a vector")
@@ -142,7 +142,7 @@ def _multiplied(operation: Any, state: Narrow) -> Any:
 def _linear(operation: Any, state: Narrow) -> Any:
     """Linear layer; the axes before the last one are joined."""
     sizes = sizes_of(operation.x)
-    inputs = private.inputs_of(operation)
+    inputs = operator_tables.inputs_of(operation)
     inputs["x"] = state.shaped(operation.x, [math.prod(sizes[:-1]), sizes[-1]])
     return made(operation, inputs)
 
@@ -150,7 +150,7 @@ def _linear(operation: Any, state: Narrow) -> Any:
 def _normalized(operation: Any, state: Narrow) -> Any:
     """Layer normalization over the last axes."""
     sizes = sizes_of(operation.x)
-    inputs = private.inputs_of(operation)
+    inputs = operator_tables.inputs_of(operation)
     axes = sorted(int(axis) % len(sizes) for axis in operation.axes.val)
     if axes != list(range(len(sizes) - len(axes), len(sizes))) or len(axes) >= LIMIT:
         raise Stays("a normalization of axes that are not the last")
@@ -176,18 +176,18 @@ OPERATIONS: dict[str, Callable[[Any, Narrow], Any]] = {
     **_all(_elementwise("cond", "a", "b"), "select"),
     **_all(_reduced, "reduce_sum reduce_mean reduce_max reduce_min reduce_prod reduce_l1_norm reduce_l2_norm"),
     **_all(_reduced, "reduce_log_sum reduce_log_sum_exp reduce_sum_square reduce_argmax reduce_argmin"),
-    **_all(moves.along, "softmax cumsum split"),
-    **_all(moves.sliced, "slice_by_index slice_by_size"),
-    "transpose": moves.transposed,
-    "concat": moves.concatenated,
-    "stack": moves.stacked,
-    "gather": moves.gathered,
-    "tile": moves.tiled,
+    **_all(high_rank_moves.along, "softmax cumsum split"),
+    **_all(high_rank_moves.sliced, "slice_by_index slice_by_size"),
+    "transpose": high_rank_moves.transposed,
+    "concat": high_rank_moves.concatenated,
+    "stack": high_rank_moves.stacked,
+    "gather": high_rank_moves.gathered,
+    "tile": high_rank_moves.tiled,
     "matmul": _multiplied,
     "linear": _linear,
     "layer_norm": _normalized,
-    "reverse": moves.turned,
-    "fill": moves.repeated,
+    "reverse": high_rank_moves.turned,
+    "fill": high_rank_moves.repeated,
 }
 """What is done instead of an operation on wide tensors, by its kind."""
 
@@ -195,12 +195,12 @@ OPERATIONS: dict[str, Callable[[Any, Narrow], Any]] = {
 def pipeline(note: Callable[[], None]) -> Any:
     """Register our pass, and give coremltools' passes with it; ``note`` is called where it replaces something."""
 
-    class NarrowWideTensors(private.AbstractGraphPass):  # type: ignore[misc]
+    class NarrowWideTensors(operator_tables.AbstractGraphPass):  # type: ignore[misc]
         def apply(self, program: Any) -> None:
             for function in program.functions.values():
-                if private.wide_in(function):
+                if operator_tables.wide_in(function):
                     try:
-                        done = private.in_block(function, narrow_block)
+                        done = operator_tables.in_block(function, narrow_block)
                     except Stays:
                         # coremltools says at the end which tensor is too wide.
                         continue
@@ -208,5 +208,7 @@ def pipeline(note: Callable[[], None]) -> Any:
                         note()
 
     namespace, _, name = NAME.partition("::")
-    private.register_pass(namespace=namespace, name=name)(NarrowWideTensors)
-    return private.pipeline_with(NAME, AFTER, ("common::merge_consecutive_reshapes", "common::dead_code_elimination"))
+    operator_tables.register_pass(namespace=namespace, name=name)(NarrowWideTensors)
+    return operator_tables.pipeline_with(
+        NAME, AFTER, ("common::merge_consecutive_reshapes", "common::dead_code_elimination")
+    )

@@ -15,7 +15,7 @@ from modellint.destinations.coreml.converters.shapes.folded_rank import (
     sizes_of,
     sizes_together,
 )
-from modellint.destinations.coreml.private import operator_tables as private
+from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.operator_tables import mb
 
 
@@ -75,7 +75,7 @@ def along(operation: Any, state: Narrow) -> Any:
     """Operation along one axis: it gives the same shape, or the parts along that axis."""
     sizes = sizes_of(operation.x)
     axis = int(operation.axis.val) % len(sizes)
-    inputs = private.inputs_of(operation)
+    inputs = operator_tables.inputs_of(operation)
     inputs["x"] = state.shaped(operation.x, [math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])])
     inputs["axis"] = 1
     return made(operation, inputs)
@@ -168,12 +168,12 @@ def _slices(operation: Any, sizes: Sequence[int]) -> list[tuple[int, int, int]]:
 
 def gathered(operation: Any, state: Narrow) -> Any:
     """Gather along one axis."""
-    batch = private.inputs_of(operation).get("batch_dims")
+    batch = operator_tables.inputs_of(operation).get("batch_dims")
     if batch is not None and int(batch.val):
         raise Stays("gather in batches")
     sizes = sizes_of(operation.x)
     axis = int(operation.axis.val) % len(sizes)
-    inputs = private.inputs_of(operation)
+    inputs = operator_tables.inputs_of(operation)
     inputs["x"] = state.shaped(operation.x, [math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])])
     inputs["indices"] = state.shaped(operation.indices, [math.prod(sizes_of(operation.indices))])
     inputs["axis"] = 1
