@@ -17,8 +17,8 @@ from modellint.results.verification import Verification
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.results.conversion_verdict import Conversion
     from modellint.results.exported import Exported
-    from modellint.results.verdict import Conversion
 
 
 class CheckFailed(AssertionError):
@@ -190,7 +190,7 @@ def shapes(
     """
     from torch import nn
 
-    from modellint.live.capture.run import capture
+    from modellint.live.capture.fake_tensor_run import capture
     from modellint.live.garbage_collection import undisturbed
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.shape_table import table_of

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from modellint.data import operator_conversion
     from modellint.destinations.coreml.version_facts import coreml
+    from modellint.live.attribute_contents import HeldAttribute
     from modellint.live.capture import records
     from modellint.live.capture.provenance import Reach, facts_in
     from modellint.live.capture.records import Failure, Operator, Run, TensorFact
     from modellint.live.capture.scalar_operands import ScalarOperand
     from modellint.live.checkpoint_comparison import Comparison, Renaming, Shape
-    from modellint.live.held_attributes import HeldAttribute
     from modellint.live.model_facts import LiveModel
     from modellint.live.subject import Entry, State
     from modellint.live.unregistered_state import Held
+    from modellint.results.conversion_verdict import Blocker
     from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Place, Severity
     from modellint.results.operator_support import Hint
-    from modellint.results.verdict import Blocker
     from modellint.rule import Feature, Rule, Trigger
     from modellint.settings import Destination
     from modellint.source.cst_facts import CstFile
     from modellint.source.domains.device_mixing import meets_tensors
     from modellint.source.domains.masks import is_mask
     from modellint.source.domains.operator_sets import operators
-    from modellint.source.domains.tensor_origins import tensors_in
+    from modellint.source.domains.result_tensors import tensors_in
     from modellint.source.domains.tensors import Drawn, Tensor
     from modellint.source.engine.abstract_values import (
         UNKNOWN,
@@ -147,7 +147,7 @@ _HOMES = {
     "source.engine.recorded_operations": "Call Loop Operation Question Write",
     "source.engine.abstract_values": "Argument ClassValue Const Container Instance Method Number Text UNKNOWN Value alternatives",
     "source.domains.tensors": "Drawn Tensor",
-    "source.domains.tensor_origins": "tensors_in",
+    "source.domains.result_tensors": "tensors_in",
     "source.domains.device_mixing": "meets_tensors",
     "source.domains.masks": "is_mask",
     "source.project.symbols": "ClassRef External Imported dotted_name",
@@ -158,13 +158,13 @@ _HOMES = {
     "data.operator_conversion": "Operator=OperatorSupport",
     "live.model_facts": "LiveModel",
     "live.subject": "Entry State",
-    "live.held_attributes": "HeldAttribute",
+    "live.attribute_contents": "HeldAttribute",
     "live.unregistered_state": "Held",
     "live.capture.records": "Call=LiveCall Failure Operator Run TensorFact",
     "live.capture.provenance": "Reach facts_in",
     "live.capture.scalar_operands": "ScalarOperand",
     "live.checkpoint_comparison": "Comparison Renaming Shape",
-    "results.verdict": "Blocker",
+    "results.conversion_verdict": "Blocker",
 }
 """The module of the machine that defines each name; ``name=other`` is called ``other`` here."""
 _FOUND_IN = {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from modellint.cache import Cache
-    from modellint.results.verdict import Conversion
+    from modellint.results.conversion_verdict import Conversion
     from modellint.settings import Resolver, Settings
     from modellint.source.fix import Fixed
 

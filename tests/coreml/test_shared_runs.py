@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 import modellint
 from modellint.live.analysis_cache import analysis
-from modellint.live.capture.run import capture, captured_run
+from modellint.live.capture.fake_tensor_run import capture, captured_run
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject
 from modellint.settings import Destination

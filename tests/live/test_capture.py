@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
+from modellint.live.capture.fake_tensor_run import capture
 from modellint.live.capture.records import Run, TensorFact
-from modellint.live.capture.run import capture
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject
 from modellint.settings import Destination

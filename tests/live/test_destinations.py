@@ -17,9 +17,9 @@ from modellint import destinations
 from modellint.destinations.destination import Destination, PackageError, UnknownOperator
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject
+from modellint.results.conversion_verdict import Blocker, Verdict
 from modellint.results.exported import Exported
 from modellint.results.operator_support import Hint, Route, Support
-from modellint.results.verdict import Blocker, Verdict
 from modellint.results.verification import AGREES, DIFFERS, Verification
 
 LAYERS = {nn.Linear: "linear", nn.ReLU: "relu"}

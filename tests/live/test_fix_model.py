@@ -272,7 +272,7 @@ def test_memory_in_order() -> None:
 
 def captured_without(kind: str) -> Any:
     """A judge that captures no model with hooks of a kind."""
-    from modellint.results.verdict import Blocker, Verdict
+    from modellint.results.conversion_verdict import Blocker, Verdict
 
     def judge(subject: Any) -> tuple[Any, ...]:
         bad = any(getattr(module, kind) for module in subject.model.modules())

@@ -19,7 +19,7 @@ from torch import nn
 
 import modellint
 from modellint.nn import CustomPReLU
-from modellint.nn.text import custom_prelu_text
+from modellint.nn.custom_prelu_source import custom_prelu_text
 from modellint.results.diagnostic import Diagnostic
 from modellint.source.fix import fix_text
 from modellint.source.syntax.text import SourceText
@@ -277,8 +277,8 @@ WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
 import modellint
-import modellint.nn.text
-modellint.nn.text.custom_prelu_text()
+import modellint.nn.custom_prelu_source
+modellint.nn.custom_prelu_source.custom_prelu_text()
 try:
     modellint.nn.CustomPReLU
 except ImportError as error:

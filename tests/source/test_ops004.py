@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import modellint
 from modellint.cli import cli
-from modellint.nn.text import custom_prelu_text
+from modellint.nn.custom_prelu_source import custom_prelu_text
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.syntax.text import SourceText

@@ -18,13 +18,13 @@ import click
 from modellint import __version__
 
 _COMMANDS = {
-    "check": "check",
-    "config": "about",
-    "export": "export",
-    "ops": "about",
-    "rule": "about",
-    "shapes": "shapes",
-    "verify": "verify",
+    "check": "check_command",
+    "config": "about_commands",
+    "export": "export_command",
+    "ops": "about_commands",
+    "rule": "about_commands",
+    "shapes": "shapes_command",
+    "verify": "verify_command",
 }
 """Each command, and the module that holds it under the name ``<command>_command``."""
 _UNWRITTEN = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.live.capture.run import captured_run
+from modellint.live.capture.fake_tensor_run import captured_run
 from modellint.live.conversion_analyses import execution, verdicts
 from modellint.results.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
-    from modellint.results.verdict import Verdict
+    from modellint.results.conversion_verdict import Verdict
     from modellint.rule import Rule
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modellint.live.analysis_cache import analysis
-from modellint.live.capture.run import captured_run
+from modellint.live.capture.fake_tensor_run import captured_run
 from modellint.live.subject import Subject
+from modellint.results.conversion_verdict import CAPTURES, Blocker, Verdict, choose
 from modellint.results.diagnostic import Place
-from modellint.results.verdict import CAPTURES, Blocker, Verdict, choose
 from modellint.results.verification import Verification
 
 

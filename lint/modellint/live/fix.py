@@ -11,18 +11,18 @@ from torch.nn.parameter import is_lazy
 from modellint.live.conversion_analyses import verdicts
 from modellint.live.fixes import (
     buffers,
+    contiguous_state,
     evaluation_mode,
     hooks,
     parametrizations,
-    prelu,
+    prelu_replacement,
     proof,
     registration,
-    state_memory,
     wrappers,
 )
-from modellint.live.fixes.applied import BIT_EQUAL as BIT_EQUAL
-from modellint.live.fixes.applied import Applied as Applied
-from modellint.live.fixes.applied import Change
+from modellint.live.fixes.candidate_fix import BIT_EQUAL as BIT_EQUAL
+from modellint.live.fixes.candidate_fix import Applied as Applied
+from modellint.live.fixes.candidate_fix import Change
 from modellint.live.fixes.copying import Copier, copied
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.snapshot import remembered, unchanged
@@ -31,7 +31,7 @@ from modellint.live.unregistered_state import Held, reachable_state
 
 if TYPE_CHECKING:
     from modellint.live.code.places import Project
-    from modellint.results.verdict import Verdict
+    from modellint.results.conversion_verdict import Verdict
     from modellint.settings import Destination
 
 Judge = Callable[[Subject], "tuple[Verdict, ...]"]
@@ -93,7 +93,7 @@ class _Fixer:
         self.applied.extend(evaluation_mode.evaluating(self._subject()))
         self._current = None
         self._keys = _keys_of(self._model)
-        for find in (registration.changes, parametrizations.changes, buffers.changes, state_memory.changes):
+        for find in (registration.changes, parametrizations.changes, buffers.changes, contiguous_state.changes):
             self._work(find)
         self._free_of_hooks()
         self._replace_prelu()
@@ -269,10 +269,12 @@ class _Fixer:
     def _replace_prelu(self) -> None:
         for _ in range(_ROUNDS):
             subject = self._subject()
-            if not self._runs or not prelu.candidates(subject):
+            if not self._runs or not prelu_replacement.candidates(subject):
                 return
-            refused = prelu.refused(verdicts(subject), self._destination.frontend)
-            candidates = [change for change in prelu.changes(subject, refused) if _name(change) not in self._refuted]
+            refused = prelu_replacement.refused(verdicts(subject), self._destination.frontend)
+            candidates = [
+                change for change in prelu_replacement.changes(subject, refused) if _name(change) not in self._refuted
+            ]
             if not candidates:
                 return
             self._try(candidates)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.live.capture import run as captured
+from modellint.live.capture import fake_tensor_run
 
 if TYPE_CHECKING:
     import ast
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from modellint.live.attribute_contents import HeldAttribute
     from modellint.live.capture.inplace_writes import LostWrite, Write
     from modellint.live.capture.item_assignments import ItemAssignment
     from modellint.live.capture.loop_iterations import LongLoop
     from modellint.live.capture.outputs import Part
     from modellint.live.capture.provenance import Reach
     from modellint.live.capture.records import Call, Failure, Run, TensorFact
-    from modellint.live.capture.retained_graphs import KeptGraph
+    from modellint.live.capture.retained_autograd_graphs import KeptGraph
     from modellint.live.capture.scalar_operands import ScalarOperand
     from modellint.live.capture.state_changes import Change
     from modellint.live.capture.tensor_to_python import Concretization
     from modellint.live.checkpoint_comparison import Comparison
     from modellint.live.code import attribute_binding
     from modellint.live.code.attribute_usage import Reading
-    from modellint.live.held_attributes import HeldAttribute
     from modellint.live.hooks import Hook
     from modellint.live.subject import Entry, State, Subject
     from modellint.live.unregistered_state import Held
+    from modellint.results.conversion_verdict import Blocker, Verdict
     from modellint.results.diagnostic import Diagnostic, Place, Severity
-    from modellint.results.verdict import Blocker, Verdict
     from modellint.results.verification import Verification
     from modellint.rule import Rule
     from modellint.settings import Destination
@@ -104,14 +104,14 @@ class LiveModel:
 
     def held_attributes(self, *kinds: str) -> Iterator[HeldAttribute]:
         """What plain attributes hold of some kinds (``module``, ``parameter``, ``tensor``, ``alias``), by attribute."""
-        from modellint.live.held_attributes import held_attributes
+        from modellint.live.attribute_contents import held_attributes
 
         return held_attributes(self._subject, *kinds)
 
     @property
     def overlapping_state(self) -> Iterator[tuple[State, State]]:
         """Pairs of saved parameters and buffers that share memory without being the same."""
-        from modellint.live.state_memory import overlaps
+        from modellint.live.state_memory_layout import overlaps
 
         return overlaps(state for state in self.state if state.persistent)
 
@@ -152,13 +152,13 @@ class LiveModel:
 
     def returning(self, wanted: Callable[[ast.expr | None], bool]) -> Place | None:
         """The `return` of the model's `forward` whose expression is ``wanted``."""
-        from modellint.live.code.call_statements import returning
+        from modellint.live.code.anchor_statements import returning
 
         return returning(self._subject, wanted)
 
     def calling(self, path: str, method: str) -> Place | None:
         """The statement of the project that calls a method of what is registered at ``path``."""
-        from modellint.live.code.call_statements import calling
+        from modellint.live.code.anchor_statements import calling
 
         return calling(self._subject, path, method)
 
@@ -174,12 +174,12 @@ class LiveModel:
     @property
     def run(self) -> Run | None:
         """One run with the given inputs, recorded."""
-        return captured.captured_run(self._subject)
+        return fake_tensor_run.captured_run(self._subject)
 
     @property
     def tensors_read(self) -> frozenset[str] | None:
         """The names of the tensors that the run took, registered or not; None where it did not end."""
-        return captured.tensors_read(self._subject)
+        return fake_tensor_run.tensors_read(self._subject)
 
     @property
     def input_facts(self) -> tuple[TensorFact, ...]:
@@ -254,7 +254,7 @@ class LiveModel:
     @property
     def kept_graphs(self) -> Iterator[KeptGraph]:
         """The tensors that keep the graph of the last call."""
-        from modellint.live.capture.retained_graphs import kept_graphs
+        from modellint.live.capture.retained_autograd_graphs import kept_graphs
 
         return kept_graphs(self._subject)
 
@@ -284,7 +284,7 @@ class LiveModel:
     def verdict(self) -> Verdict | None:
         """The verdict that counts: by the first route that converts, or else the one with the fewest blockers."""
         from modellint.live.conversion_analyses import verdicts
-        from modellint.results.verdict import choose
+        from modellint.results.conversion_verdict import choose
 
         return choose(verdicts(self._subject), self.destination.frontend)
 
@@ -341,6 +341,6 @@ class LiveModel:
     @staticmethod
     def disorder(tensor: torch.Tensor) -> str | None:
         """How a tensor lies in memory, where that is not in the order of its dimensions."""
-        from modellint.live.state_memory import disorder
+        from modellint.live.state_memory_layout import disorder
 
         return disorder(tensor)

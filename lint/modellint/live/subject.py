@@ -17,7 +17,7 @@ from modellint.results.diagnostic import Place
 from modellint.settings import Destination
 
 if TYPE_CHECKING:
-    from modellint.results.verdict import Verdict
+    from modellint.results.conversion_verdict import Verdict
     from modellint.results.verification import Verification
 
 

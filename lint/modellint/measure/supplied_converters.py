@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from modellint.data.supplied_converters import FILE
-from modellint.destinations.coreml.converters.registration import BIT_EQUAL, table
+from modellint.destinations.coreml.supplied_converters.registration import BIT_EQUAL, table
 
 
 def declared() -> dict[str, str]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 __all__ = ["BufferDict", "BufferList", "CustomPReLU"]
 
 if TYPE_CHECKING:
-    from modellint.nn.buffers import BufferDict as BufferDict
-    from modellint.nn.buffers import BufferList as BufferList
     from modellint.nn.prelu import CustomPReLU as CustomPReLU
+    from modellint.nn.tensor_containers import BufferDict as BufferDict
+    from modellint.nn.tensor_containers import BufferList as BufferList
 
 _HOMES = {"BufferDict": "buffers", "BufferList": "buffers", "CustomPReLU": "prelu"}
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modellint.report.style import visible
-from modellint.results.alternatives import EXPORT, answers, by_export, others
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.verification import AGREES, DIFFERS
+from modellint.results.what_else_converts import EXPORT, answers, by_export, others
 
 if TYPE_CHECKING:
     from modellint.results.applied_fix import Applied
+    from modellint.results.conversion_verdict import Blocker, Conversion, Miscompilation
     from modellint.results.exported import Exported
-    from modellint.results.verdict import Blocker, Conversion, Miscompilation
 
 _MOST = 3
 """How many module paths are written out."""

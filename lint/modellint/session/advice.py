@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.results.diagnostic import Severity
 from modellint.run import Checker, Job, UsageError
-from modellint.session import targets
+from modellint.session import live_targets
 
 if TYPE_CHECKING:
     from modellint.session.messages import Answer, Export, Limits, Request
@@ -64,7 +64,7 @@ def _fixed_in_source(refused: Refused, folder: Path, progress: Callable[[str, st
         made.parent.mkdir()
         words = f"modellint check {flags} {shlex.quote(refused.job.shown(file))}"
         try:
-            answer = targets.answer(
+            answer = live_targets.answer(
                 refused.job,
                 refused.request._replace(action=refused.action._replace(package=made), texts={str(file): fixed.text}),
                 refused.limits._replace(timeout=rest),

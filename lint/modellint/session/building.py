@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.subject import Subject
     from modellint.rule import Rule
-    from modellint.session.actions import Session
+    from modellint.session.requested_actions import Session
 
 LARGEST = 2 * 1024**3
 """The most bytes of parameters that are given values for the sake of rules that look at them."""

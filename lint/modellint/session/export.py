@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from modellint.destinations.export_options import Options
+    from modellint.results.conversion_verdict import Conversion
     from modellint.results.exported import Exported
-    from modellint.results.verdict import Conversion
 
 _IN_MEMORY = "model.mlpackage"
 

@@ -31,14 +31,14 @@ from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, all_rules, load_plugins
 from modellint.session import merge
-from modellint.session.actions import Session
 from modellint.session.destination_verdicts import judge
 from modellint.session.messages import Action, Check, Request, Verify
+from modellint.session.requested_actions import Session
 from modellint.session.target import Location, Target
 from modellint.settings import Resolver, SettingsError, check_codes, find_root
 
 if TYPE_CHECKING:
-    from modellint.results.verdict import Conversion
+    from modellint.results.conversion_verdict import Conversion
     from modellint.results.verification import Verification
 
 SPARE = 60.0

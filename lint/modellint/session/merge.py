@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from modellint.results.conversion_verdict import Conversion, Miscompilation
 from modellint.results.diagnostic import Applicability, Diagnostic, Fix
-from modellint.results.verdict import Conversion, Miscompilation
 
 if TYPE_CHECKING:
     from modellint.rule import Rule

@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from modellint.destinations.export_options import Options
 from modellint.results.codec import Codec
+from modellint.results.conversion_verdict import Conversion
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.exported import Exported
 from modellint.results.shape_table import Table
-from modellint.results.verdict import Conversion
 from modellint.results.verification import Verification
 from modellint.session.target import Location, Target
 from modellint.settings import Destination

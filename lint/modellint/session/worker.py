@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from modellint.live.capture.line_coverage import Executed
     from modellint.live.subject import Subject
     from modellint.results.diagnostic import Diagnostic
-    from modellint.session.actions import Session
+    from modellint.session.requested_actions import Session
 
 _SPARE = 0.5
 """How much of the time-out a check may have taken when it is through with what else converts the model."""
@@ -122,7 +122,7 @@ def _served(start: Start, channel: Channel) -> Message:
     finally:
         gc.enable()
     from modellint.live.inputs import lazy_parameters
-    from modellint.session.actions import Session
+    from modellint.session.requested_actions import Session
 
     # What PyTorch has made so far is no garbage, and is too much to be gone through again and again.
     gc.freeze()
@@ -175,7 +175,7 @@ class _Work:
     def _checked(self) -> Answer:
         from modellint.live.capture.line_coverage import Executed
         from modellint.live.check import needs_of
-        from modellint.live.incomplete_attributes import undecided
+        from modellint.live.undetermined_attributes import undecided
 
         session, rules = self._session, self._build.rules()
         checkpoint = self._build.checkpoint(values=False)
@@ -189,7 +189,7 @@ class _Work:
 
     def _shaped(self) -> Answer:
         """The table of shapes, from a model without values unless its run asks for some."""
-        from modellint.live.capture.run import captured_run
+        from modellint.live.capture.fake_tensor_run import captured_run
 
         rules = self._build.rules()
         for needs_values in (False, True):
@@ -219,7 +219,7 @@ class _Work:
 
     def _exported(self, action: Export) -> Answer:
         """The package, as a file, and what the checks of the model as it is find."""
-        from modellint.live.capture.run import captured_run
+        from modellint.live.capture.fake_tensor_run import captured_run
         from modellint.session.destination_verdicts import destination_of
 
         session = self._session

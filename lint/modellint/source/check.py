@@ -272,7 +272,7 @@ def _rule_failed(rule: Rule, shown: str, error: BaseException, span: Span) -> Di
 
 def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error: TooLarge, shown: str) -> Diagnostic:
     from modellint.linter_rules import not_read
-    from modellint.source.syntax.node_text import Rewriter
+    from modellint.source.syntax.edit_builder import Rewriter
 
     span = Rewriter(file).span(ref.node) if ref is not None else Span(1, 1, 1, 1)
     name = ref.node.name if ref is not None else None

@@ -125,7 +125,7 @@ class PReLUPerChannel(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call of `nn.PReLU` for its slopes, and for the rank of its input."""
-        from modellint_rules.operators.custom_prelu_fix import custom_prelu
+        from modellint_rules.operators.prelu_replacement import custom_prelu
 
         for readings in code.calls:
             call = readings[0]

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from modellint.destinations.coreml.capture.routes import arguments
 from modellint.destinations.coreml.convert.conversion import captures, convert
-from modellint.destinations.coreml.converters.registration import table
 from modellint.destinations.coreml.mil.executor import Executor
 from modellint.destinations.coreml.private.mil_programs import output_names
+from modellint.destinations.coreml.supplied_converters.registration import table
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 

@@ -11,7 +11,7 @@ from proof import HALVES, Outcome, allowed, limit, proven
 from signatures import Case, Line, Several, drawn, lines, values, varied
 
 from modellint.destinations.coreml.convert.conversion import NotConverted
-from modellint.destinations.coreml.converters.registration import table
+from modellint.destinations.coreml.supplied_converters.registration import table
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -12,9 +12,9 @@ from torch import nn
 
 from modellint.destinations.coreml.convert import conversion
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
-from modellint.destinations.coreml.converters import supplied
 from modellint.destinations.coreml.mil.executor import Executor
 from modellint.destinations.coreml.private.mil_programs import output_names
+from modellint.destinations.coreml.supplied_converters import supplied
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.settings import Destination
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from modellint.live.inputs.example import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.subject import Subject
+    from modellint.results.conversion_verdict import Verdict, Ways
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.exported import Exported
     from modellint.results.operator_support import Hint, Support
-    from modellint.results.verdict import Verdict, Ways
     from modellint.results.verification import Verification
 
 

@@ -24,7 +24,7 @@ class CoreML:
     @staticmethod
     def custom_prelu_text(nn_name: str = "nn", torch_name: str = "torch") -> str:
         """The class statement of ``CustomPReLU``, which converts at every rank, for a file that calls ``torch.nn`` and ``torch`` so."""
-        from modellint.nn.text import custom_prelu_text
+        from modellint.nn.custom_prelu_source import custom_prelu_text
 
         return custom_prelu_text(nn_name, torch_name)
 

@@ -16,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from modellint.live.analysis_cache import analysis
+from modellint.live.capture.fake_tensor_run import REAL_LIMIT
 from modellint.live.capture.recording import weight_of
-from modellint.live.capture.run import REAL_LIMIT
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.inputs.variants import variants
 from modellint.live.snapshot import unchanged

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
+from modellint.live.capture.fake_tensor_run import capture, captured_run
 from modellint.live.capture.records import Run
-from modellint.live.capture.run import capture, captured_run
-from modellint.live.code.call_statements import Loop, function_around, loops_around, node_at
+from modellint.live.code.anchor_statements import Loop, function_around, loops_around, node_at
 from modellint.live.code.places import span_of
 from modellint.results.diagnostic import Place
 

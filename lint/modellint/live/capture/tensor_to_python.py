@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from modellint.live.analysis_cache import analysis
+from modellint.live.capture.fake_tensor_run import captured_run
 from modellint.live.capture.jit_trace import TAKING, traced
 from modellint.live.capture.provenance import Reach, facts_in
 from modellint.live.capture.records import Call, Run
-from modellint.live.capture.run import captured_run
-from modellint.live.code.call_statements import node_at
+from modellint.live.code.anchor_statements import node_at
 from modellint.live.subject import Subject
 
 _TRUTHS = frozenset({"__bool__", "__contains__", "equal", "allclose", "is_nonzero"})

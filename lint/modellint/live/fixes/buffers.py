@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from modellint.live.capture.run import tensors_read
+from modellint.live.capture.fake_tensor_run import tensors_read
 from modellint.live.code.attribute_usage import reading_of
-from modellint.live.fixes.applied import Change
+from modellint.live.fixes.candidate_fix import Change
 from modellint.live.subject import Subject
 from modellint.live.unregistered_state import Held, reachable_state
-from modellint.nn.buffers import BufferDict, BufferList
+from modellint.nn.tensor_containers import BufferDict, BufferList
 
 
 def changes(subject: Subject) -> Iterator[Change]:

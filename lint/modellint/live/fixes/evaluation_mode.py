@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from modellint.live.fixes.applied import BIT_EQUAL, Applied
+from modellint.live.fixes.candidate_fix import BIT_EQUAL, Applied
 from modellint.live.mode_dependence import depends_on_mode
 from modellint.live.subject import Subject
 from modellint.live.unregistered_state import reachable_state

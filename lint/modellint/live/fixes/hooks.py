@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from modellint.live.fixes.applied import Change
+from modellint.live.fixes.candidate_fix import Change
 from modellint.live.hooks import STORES, hooks_of
 from modellint.live.subject import Subject
 

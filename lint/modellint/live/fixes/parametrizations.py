@@ -14,7 +14,7 @@ from torch.nn.utils.prune import remove as remove_pruning
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from modellint.live.fixes.applied import Change
+from modellint.live.fixes.candidate_fix import Change
 from modellint.live.subject import Subject
 
 

@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from modellint.live.capture.recording import eager
-from modellint.live.fixes.applied import BIT_EQUAL
+from modellint.live.fixes.candidate_fix import BIT_EQUAL
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.inputs.variants import Case, variants
 from modellint.live.snapshot import unchanged

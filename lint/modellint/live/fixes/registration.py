@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from modellint.live.code.attribute_usage import is_reference
-from modellint.live.fixes.applied import Change
+from modellint.live.fixes.candidate_fix import Change
 from modellint.live.subject import Subject
 from modellint.live.unregistered_state import Held, reachable_state
 

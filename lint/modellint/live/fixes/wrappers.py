@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from modellint.live.fixes.applied import BIT_EQUAL, Applied
+from modellint.live.fixes.candidate_fix import BIT_EQUAL, Applied
 
 _OPTIMIZED = "torch._dynamo.eval_frame.OptimizedModule"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from modellint.live.analysis_cache import analysis
+from modellint.live.capture.fake_tensor_run import capture, captured_run
 from modellint.live.capture.records import Call, Failure, Run, TensorFact
-from modellint.live.capture.run import capture, captured_run
 from modellint.live.inputs.variants import lengths
 from modellint.live.subject import Subject
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from modellint.source.domains import tensors
 from modellint.source.domains.memory_layout import ONE, Axis, Dim, Layout
-from modellint.source.domains.tensor_origins import tensors_in
+from modellint.source.domains.result_tensors import tensors_in
 from modellint.source.domains.tensors import Tensor, like
 from modellint.source.engine.abstract_values import Instance, Value
 

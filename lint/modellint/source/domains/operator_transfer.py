@@ -10,7 +10,7 @@ from modellint.source.domains import tensors
 from modellint.source.domains.dimension_arguments import dim_of, ints_of, size, sizes_of
 from modellint.source.domains.layer_transfer import pooled, pooled_to_one, with_last
 from modellint.source.domains.memory_layout import ONE, Dim, Layout
-from modellint.source.domains.tensor_origins import derived, tensors_in
+from modellint.source.domains.result_tensors import derived, tensors_in
 from modellint.source.domains.tensors import Shape, Size, Tensor, int_of, like
 from modellint.source.domains.view_operators import apply_view
 from modellint.source.engine.abstract_values import NUMBER, UNKNOWN, Const, Container, Value, alternatives, union

@@ -9,7 +9,7 @@ from modellint.source.domains import dimension_arguments, layer_transfer, operat
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_transfer import apply_operator
-from modellint.source.domains.tensor_origins import derived, tensors_in
+from modellint.source.domains.result_tensors import derived, tensors_in
 from modellint.source.domains.tensors import Drawn, Limits, Opaque, Shape, Size, Tensor
 from modellint.source.engine.abstract_values import (
     NUMBER,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from modellint.source.domains import dimension_arguments, tensors
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import MOST_DIMENSIONS, Dim, Layout
+from modellint.source.domains.result_tensors import derived, tensors_in, view_of
 from modellint.source.domains.tensor_calls import TensorCalls
-from modellint.source.domains.tensor_origins import derived, tensors_in, view_of
 from modellint.source.domains.tensors import Drawn, Limit, Limits, Opaque, OpaqueNumber, Shape, Size, Tensor, int_of
 from modellint.source.engine.abstract_values import (
     NUMBER,

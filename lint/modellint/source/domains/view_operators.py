@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.source.domains import tensors
 from modellint.source.domains.dimension_arguments import dim_of, ints_of, sizes_of
 from modellint.source.domains.memory_layout import ONE, Axis, Dim, Layout, product
-from modellint.source.domains.tensor_origins import derived, view_of
+from modellint.source.domains.result_tensors import derived, view_of
 from modellint.source.domains.tensors import Tensor, int_of
 from modellint.source.engine.abstract_values import Container, Named, Value
 

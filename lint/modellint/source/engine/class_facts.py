@@ -26,7 +26,7 @@ from modellint.source.project import external_names
 from modellint.source.project.annotations import is_annotated_module
 from modellint.source.project.symbols import ClassRef, External, dotted_name
 from modellint.source.syntax.ast_walk import holds, walk
-from modellint.source.syntax.node_text import Rewriter
+from modellint.source.syntax.edit_builder import Rewriter
 
 if TYPE_CHECKING:
     from modellint.rule import Rule

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from modellint.source.domains import tensors
 from modellint.source.domains.memory_layout import Dim, Layout
+from modellint.source.domains.result_tensors import tensors_in
 from modellint.source.domains.tensor_expressions import TensorExpressions
-from modellint.source.domains.tensor_origins import tensors_in
 from modellint.source.domains.tensors import Opaque, Tensor
 from modellint.source.engine.abstract_values import UNKNOWN, Container, Function, Instance, Named, Value, alternatives
 from modellint.source.engine.calls import NO_ARGUMENTS, Arguments

@@ -12,8 +12,8 @@ from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.domains.tensors import Shape, Size, Tensor, is_fixed
 from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
 from modellint.source.engine.attribute_uses import class_functions
+from modellint.source.engine.call_result_uses import ends_in_python, only_for_a_loss
 from modellint.source.engine.class_state import Attributes, Binding
-from modellint.source.engine.def_use import ends_in_python, only_for_a_loss
 from modellint.source.engine.execution_order import is_read_first
 from modellint.source.engine.function_analysis import Flow
 from modellint.source.engine.parameter_kinds import tensor_argument
@@ -21,8 +21,8 @@ from modellint.source.engine.recorded_operations import Call, Loop, Operation, Q
 from modellint.source.engine.roles import is_for_capture_only, is_never_exported, is_training_only, severity_in
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
+from modellint.source.syntax.edit_builder import Rewriter
 from modellint.source.syntax.messages import only_reports
-from modellint.source.syntax.node_text import Rewriter
 from modellint.source.triggers.patterns import shows
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias, Union
 
 from modellint.source.project import external_names
-from modellint.source.project.bound_names import Outline
+from modellint.source.project.names_by_text import Outline
 from modellint.source.project.symbols import (
     Binding,
     ClassRef,

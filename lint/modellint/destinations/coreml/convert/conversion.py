@@ -19,7 +19,7 @@ from modellint.destinations.coreml.process_lock import TURN
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.destinations.coreml.converters import Used
+    from modellint.destinations.coreml.supplied_converters import Used
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
@@ -90,7 +90,7 @@ def captures(
     if not supplied:
         yield _captured(model, inputs, destination, route, shared=shared)
         return
-    from modellint.destinations.coreml.converters.capture_patches import prepared
+    from modellint.destinations.coreml.supplied_converters.capture_patches import prepared
 
     # Until the fast path is as it was, no other thread is to ask how it is.
     with TURN, ExitStack() as stack:
@@ -173,9 +173,9 @@ def convert(captured: Captured, destination: Destination, precision: str, suppli
     """Convert what was captured to ``fp32`` or ``fp16``; ``supplied``: with converters of ours. Raises ``NotConverted``."""
     if not supplied:
         return _converted(captured, destination, precision)
-    from modellint.destinations.coreml import converters
+    from modellint.destinations.coreml import supplied_converters
 
-    with converters.supplied(destination) as ours:
+    with supplied_converters.supplied(destination) as ours:
         return _converted(captured, destination, precision, ours.pipeline)._replace(used=tuple(ours.used))
 
 

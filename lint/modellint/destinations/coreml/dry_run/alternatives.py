@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modellint.live.conversion_analyses import verdicts
-from modellint.results.alternatives import EXPORT
-from modellint.results.verdict import NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
+from modellint.results.conversion_verdict import NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
+from modellint.results.what_else_converts import EXPORT
 from modellint.settings import TARGETS
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.destinations.coreml.converters import Used
+    from modellint.destinations.coreml.supplied_converters import Used
     from modellint.destinations.destination import Fault
     from modellint.live.subject import Subject
 

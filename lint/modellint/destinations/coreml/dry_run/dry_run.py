@@ -20,12 +20,12 @@ from modellint.destinations.coreml.private.torch_front_end import Failure, Front
 from modellint.live.code.class_source import place_of_attribute, place_of_class
 from modellint.live.code.places import Project
 from modellint.live.snapshot import Snapshot
+from modellint.results.conversion_verdict import Blocker, Verdict, choose
 from modellint.results.diagnostic import Place
-from modellint.results.verdict import Blocker, Verdict, choose
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.convert.conversion import Captured as Conversion
-    from modellint.destinations.coreml.converters import Used
+    from modellint.destinations.coreml.supplied_converters import Used
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
@@ -209,7 +209,7 @@ class _Attempt:
     def supplied(self, captured: Conversion) -> tuple[Verdict, tuple[Used, ...]]:
         """The verdict on what was captured for an export, with converters of ours. Raises ``NotConverted``."""
         from modellint.destinations.coreml.convert.conversion import convert
-        from modellint.destinations.coreml.converters import supplied
+        from modellint.destinations.coreml.supplied_converters import supplied
 
         with supplied(self._destination) as ours:
             verdict = self._verdict(captured.route, lambda: captured.captured)

@@ -6,7 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from modellint.destinations.coreml import installed_versions
-from modellint.results.verdict import ROUTES, Verdict
+from modellint.results.conversion_verdict import ROUTES, Verdict
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject

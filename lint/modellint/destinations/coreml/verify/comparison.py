@@ -17,7 +17,7 @@ from modellint.destinations.coreml.mil.tensor_difference import LIMIT, SNR, Diff
 from modellint.destinations.coreml.package.predictor import Misfit, Predictor
 from modellint.destinations.coreml.package.size_thresholds import in_program
 from modellint.destinations.coreml.verify.reference_runs import STEPS, OutputCache, Raised, Reference, Row, copied
-from modellint.destinations.coreml.verify.tolerance import Judgement, Typical, Yardstick
+from modellint.destinations.coreml.verify.rounding_tolerance import Judgement, Typical, Yardstick
 from modellint.destinations.coreml.verify.untrained_weights import untrained
 from modellint.live.inputs.size_boundaries import sizes, thresholds
 from modellint.live.inputs.variants import Case as Given

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modellint.destinations.coreml.capture.faults import of_capture
+from modellint.destinations.coreml.capture.capture_differences import of_capture
 from modellint.destinations.coreml.capture.graph_interpreter import NotRun
 from modellint.destinations.coreml.capture.node_values import Places, Recorded, plain_name
 from modellint.destinations.coreml.mil.executor import ExecutionError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modellint.destinations.coreml.capture.faults import left_in_training
+from modellint.destinations.coreml.capture.capture_differences import left_in_training
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import UnknownOperations

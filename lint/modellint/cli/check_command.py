@@ -1,0 +1,380 @@
+"""``modellint check``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modellint import __version__
+from modellint.cli.options import (
+    NamedPath,
+    exit_with,
+    fail,
+    file_of,
+    may_be_live,
+    resolve,
+    with_capture,
+    with_inputs,
+    with_options,
+)
+from modellint.cli.output import Progress, Texts, absolute, colored, expect_output, write
+
+if TYPE_CHECKING:
+    from modellint.discover import Found
+    from modellint.results.diagnostic import Diagnostic
+    from modellint.run import Job, Outcome
+    from modellint.session.messages import Request
+    from modellint.settings import Resolver
+    from modellint.source.syntax.text import SourceText
+
+_LIVE_ONLY = {
+    "inputs": "--input",
+    "checkpoint": "--checkpoint",
+    "timeout": "--timeout",
+    "memory": "--memory",
+    "seed": "--seed",
+    "frontend": "--frontend",
+    "precision": "--precision",
+}
+
+
+@click.command("check")
+@click.argument("targets", nargs=-1, metavar="[TARGETS]...")
+@with_options
+@click.option("--fix", is_flag=True, help="Apply safe fixes.")
+@click.option("--unsafe-fixes", is_flag=True, help="Apply unsafe fixes too.")
+@click.option("--diff", "show_diff", is_flag=True, help="Print what fixes would change, and write nothing.")
+@click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the findings there.")
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule instead.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
+@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
+@with_inputs
+@with_capture(
+    checkpoint="Compare the model with these weights.",
+    frontend="How a live target is captured for Core ML (default: auto: trace, then export).",
+    precision="What a live target computes in on Core ML (default: fp16).",
+)
+@click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
+@click.option("--stdin-filename", type=NamedPath(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
+@click.option("--force-exclude", is_flag=True, help="Exclude files that are named on the command line too.")
+@click.option("--jobs", "-j", type=click.IntRange(min=1), metavar="N", help="How many processes to use.")
+@click.option("--no-cache", "-n", is_flag=True, help="Neither read nor write the cache.")
+@click.option("--cache-dir", type=NamedPath(path_type=Path), metavar="FOLDER", help="Where the cache is.")
+@click.option("--quiet", "-q", is_flag=True, help="Print findings only, no summary.")
+@click.option("--verbose", "-v", is_flag=True, help="Tell on stderr what is read.")
+def check_command(targets: tuple[str, ...], **options: Any) -> None:
+    """Check files and folders (default: the current folder); - is standard input.
+
+    FILE:NAME or MODULE:NAME is a live target: an nn.Module class, an instance or a function. It is built and run in a process
+    of its own.
+    """
+    exit_with(lambda: _check(targets or (".",), options))
+
+
+def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
+    from modellint.run import Job
+
+    expect_output(options)
+    from_stdin = "-" in targets
+    if from_stdin and (len(targets) > 1 or options["models"]):
+        raise click.UsageError("- (standard input) goes with no other target")
+    if options["stdin_filename"] is not None and not from_stdin:
+        raise click.UsageError("--stdin-filename needs the target - (standard input)")
+    if "" in targets:
+        raise click.UsageError("a target is empty: the folder that you are in is .")
+    first = (options["stdin_filename"] or Path("stdin.py")) if from_stdin else Path(file_of(targets[0]))
+    root, resolver, rules = resolve(first, options)
+    cache = None if options["no_cache"] or from_stdin else _cache(root, resolver, options)
+    job = Job(root, resolver, rules, cache, Path.cwd())
+    files, live = _live_targets(job, targets, options)
+    if from_stdin:
+        return _check_stdin(job, first.absolute(), options)
+    return _check_files(job, files, live, options)
+
+
+def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) -> tuple[list[Path], list[Request]]:
+    """The targets as files to check, those of live targets too, and live targets."""
+    live: list[Request] = []
+    session: dict[str, Any] = {"seed": options["seed"] or 0, "plugin_base": Path.cwd() if options["plugin"] else None}
+    files = list(targets)
+    if any(map(may_be_live, targets)):
+        from modellint.session import live_targets as live_run
+
+        files, named = live_run.split(targets)
+        live = [
+            live_run.request_for(job, target, options["inputs"], options["checkpoint"], **session) for target in named
+        ]
+    if not live:
+        for key, option in _LIVE_ONLY.items():
+            if options[key] and not (options["models"] and key not in ("inputs", "checkpoint")):
+                raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
+    if options["models"]:
+        from modellint.session import live_targets as live_run
+
+        top = job.resolver.top
+        if top.config is None or not top.models:
+            raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
+        live += live_run.requests_of_settings(job, top.models, top.config, **session)
+    paths = [*map(Path, files), *(one.location.file for one in live if one.location.file is not None)]
+    return paths, live
+
+
+def _cache(root: Path, resolver: Resolver, options: Mapping[str, Any]) -> Any:
+    from modellint.cache import FOLDER, Cache, rules_digest
+
+    folder = (options["cache_dir"] or root / FOLDER).absolute()
+    if options["cache_dir"] is None and not os.access(root, os.W_OK):
+        return None
+    extra = [path for name in resolver.top.plugins if (path := root / name).exists()]
+    return Cache(folder, rules_digest(extra))
+
+
+def _check_files(job: Job, targets: list[Path], live: list[Request], options: Mapping[str, Any]) -> int:
+    from modellint.discover import Exclusion, find_files
+    from modellint.run import Checker, Outcome, check_files, processors
+
+    top = job.resolver.top
+    discovered = find_files(targets, Exclusion(top.base, top.exclude), options["force_exclude"])
+    files = discovered.files
+    _spare(options["output_file"], files)
+    if not files and not live:
+        return _nothing(job, targets, discovered, options)
+    # Every settings file is read before the first finding, so that a mistake in one is told at once.
+    for folder in dict.fromkeys(path.parent for path in files):
+        job.resolver.of_folder(folder)
+    for warning in job.resolver.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if options["verbose"]:
+        click.echo(f"root: {job.root}\nsettings: {top.config or 'defaults'}\nfiles: {len(files)}", err=True)
+    outcome = Outcome(files=len(files))
+    outcome.unchecked = discovered.problems
+    progress = Progress(len(files))
+    if (options["fix"] or options["show_diff"]) and not (live and options["show_diff"]):
+        checker = Checker(job)
+        for count, path in enumerate(files, 1):
+            checker.fix(path, options["unsafe_fixes"], not options["show_diff"], outcome)
+            progress(count)
+        outcome.unread = checker.unread
+    else:
+        jobs = options["jobs"] or processors()
+        check_files(job, files, jobs, outcome, progress)
+    progress.close()
+    if discovered.notebooks and not options["quiet"]:
+        click.echo(f"warning: {_notebooks(discovered.notebooks)}", err=True)
+    # A model's code may change or delete its own file: what it was is what the findings show.
+    texts = Texts(job.folder, None)
+    if live:
+        for one in live:
+            if one.location.file is not None:
+                texts(job.shown(one.location.file))
+        from modellint.cli import live_target_checks
+
+        live_target_checks.check(job, files, live, outcome, options)
+        if options["show_diff"]:
+            live_target_checks.show_fixes(job, files, outcome, options["unsafe_fixes"])
+        elif options["fix"] and live_target_checks.fix_proven(job, files, live, outcome, options):
+            texts = Texts(job.folder, None)
+    return _finish(job, outcome, options, None, texts=texts)
+
+
+def _spare(output: Path | None, files: Sequence[Path]) -> None:
+    """Refuse to write findings into what is checked."""
+    if output is not None and os.path.realpath(output) in map(os.path.realpath, files):
+        raise click.UsageError(f"--output-file {output} is one of the files that are checked")
+
+
+def _notebooks(found: Sequence[str]) -> str:
+    count = "1 notebook was" if len(found) == 1 else f"{len(found)} notebooks were"
+    such = "" if len(found) == 1 else "such as "
+    return f"{count} not checked, as none is read yet: {such}{os.path.relpath(min(found))}"
+
+
+def _nothing(job: Job, targets: Sequence[Path], found: Found, options: Mapping[str, Any]) -> int:
+    """Say that there is nothing to check, and why; a failure, unless somebody wanted it so."""
+    if found.problems:
+        for problem in found.problems:
+            click.echo(f"error: {problem}", err=True)
+        return 2
+    if options["force_exclude"] and found.excluded:
+        return _left_out(job, options)
+    reason = f"there are no Python files in {', '.join(map(str, targets))}"
+    if found.excluded or found.ignored:
+        reason += " but what `exclude` or .gitignore names"
+    if found.notebooks:
+        reason += f"; {_notebooks(found.notebooks)}"
+    click.echo(f"error: nothing was checked: {reason}", err=True)
+    return 2
+
+
+def _left_out(job: Job, options: Mapping[str, Any]) -> int:
+    """Say that ``--force-exclude`` left nothing to check, which a hook wants to be no failure."""
+    from modellint.run import Outcome
+
+    click.echo("warning: nothing was checked: `exclude` names all of it", err=True)
+    if job.resolver.top.output_format in ("json", "report") and not options["show_diff"]:
+        write(_rendered(job, Outcome(), options, Texts(job.folder, None), False), options, False)
+    return 0
+
+
+def _read_stdin(shown: str) -> bytes:
+    """What standard input holds, as far as it is read. Raises ``UsageError`` where it cannot be read."""
+    from modellint.run import UsageError
+    from modellint.source.syntax.text import LARGEST
+
+    if shown.endswith(".ipynb"):
+        raise UsageError(f"{shown}: not checked: notebooks are not read yet")
+    if sys.stdin is None:
+        raise UsageError("standard input is closed")
+    try:
+        return sys.stdin.buffer.read(LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
+
+
+def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
+    from modellint.discover import Exclusion
+    from modellint.run import Checker, Outcome
+    from modellint.source.syntax.text import LARGEST, SourceText, Undecodable, too_large
+
+    top = job.resolver.of_folder(path.parent)
+    shown = str(options["stdin_filename"] or "-")
+    data = _read_stdin(shown)
+    outcome = Outcome(files=1)
+    rules = job.rules_for(path, top)
+    checker = Checker(job)
+    if options["force_exclude"] and Exclusion(top.base, top.exclude).covers(str(path)):
+        if options["fix"]:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        return _left_out(job, {**options, "show_diff": options["show_diff"] or options["fix"]})
+    try:
+        if len(data) > LARGEST:
+            raise Undecodable(too_large(len(data)))
+        source = SourceText.decode(data)
+    except Undecodable as error:
+        from modellint.linter_rules import cannot_parse
+
+        outcome.diagnostics = checker.kept([cannot_parse(shown, str(error))], rules)
+        outcome.unread = checker.unread
+        return _finish(job, outcome, options, None)
+
+    def found(text: SourceText) -> tuple[Diagnostic, ...]:
+        checker.unread.clear()
+        checked = checker.check_text(text, path, shown, rules, top)
+        outcome.unread = checker.unread
+        return tuple(checker.kept(checked.diagnostics, rules))
+
+    if not (options["fix"] or options["show_diff"]):
+        outcome.diagnostics = list(found(source))
+        return _finish(job, outcome, options, source)
+    from modellint.run import Change
+    from modellint.source.fix import fix_text
+
+    fixed = fix_text(source, found, options["unsafe_fixes"])
+    outcome.diagnostics = list(fixed.remaining)
+    outcome.fixed.update(fixed.applied)
+    if fixed.problem:
+        outcome.problems.extend(fixed.problem.splitlines())
+    if options["show_diff"]:
+        outcome.changes.append(Change(shown, source.text, fixed.text))
+        return _finish(job, outcome, options, source)
+    sys.stdout.buffer.write(source.encode(fixed.text))
+    sys.stdout.buffer.flush()
+    # The fixed text is the result here; what is left to say goes to stderr.
+    return _finish(job, outcome, options, SourceText(fixed.text), err=True)
+
+
+def _finish(
+    job: Job,
+    outcome: Outcome,
+    options: Mapping[str, Any],
+    stdin: SourceText | None,
+    err: bool = False,
+    texts: Texts | None = None,
+) -> int:
+    """Print what was found, and say with which status to exit."""
+    top = job.resolver.top
+    for problem in outcome.problems:
+        click.echo(f"warning: {problem}", err=True)
+    changes = [change for change in outcome.changes if change.before != change.after]
+    if options["show_diff"]:
+        from modellint.report import diff
+
+        write("".join(diff.render(*change) for change in changes), options, err)
+        if changes and not options["quiet"]:
+            click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(changes)} files.", err=True)
+    else:
+        write(_rendered(job, outcome, options, texts or Texts(job.folder, stdin), err), options, err)
+    for line in outcome.unread:
+        click.echo(f"warning: not checked, though LNT002 is ignored: {line}", err=True)
+    for problem in outcome.unchecked:
+        click.echo(f"error: {problem}", err=True)
+    if outcome.unchecked:
+        return 2
+    if len(outcome.unread) == outcome.files and not outcome.targets:
+        fail("nothing was checked: no file can be read")
+    if options["show_diff"]:
+        return 0 if options["exit_zero"] or not changes else 1
+    if options["exit_zero"]:
+        return 0
+    if options["exit_non_zero_on_fix"] and outcome.fixed:
+        return 1
+    level = {"info": 0, "warning": 1, "error": 2, "never": 3}[top.fail_level]
+    return int(any(finding.severity >= level for finding in outcome.diagnostics))
+
+
+def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Texts, err: bool) -> str:
+    top = job.resolver.top
+    found = sorted(outcome.diagnostics, key=lambda finding: finding.sort_key)
+    fixed = sum(outcome.fixed.values())
+    color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
+    if options["statistics"]:
+        from modellint.report import statistics
+
+        as_json = top.output_format in ("json", "report")
+        return statistics.render(found, color, as_json, unsafe=options["unsafe_fixes"])
+    match top.output_format:
+        case "json" | "report":
+            from modellint.report import as_json as json_format
+
+            if top.output_format == "report":
+                from modellint.report import live_findings as targets
+
+                verdicts = [targets.verdict_of(target, verdict, found, absolute) for target, verdict in outcome.targets]
+                return json_format.render_report(found, top.docs_url, absolute, __version__, verdicts)
+            return json_format.render(found, top.docs_url, absolute)
+        case _ if not found and not fixed and (outcome.unchecked or outcome.unread):
+            text = "" if len(outcome.unread) == outcome.files else "Nothing found in what was checked.\n"
+        case "concise":
+            from modellint.report import concise
+
+            text = concise.render(found, color, unsafe=options["unsafe_fixes"], fixed=fixed)
+        case _:
+            if not found:
+                # The common case is not worth importing the frames for.
+                from modellint.report import summary
+
+                text = summary.render(found, color, options["unsafe_fixes"], fixed)
+            else:
+                from modellint.report import full
+
+                text = full.render(found, texts, color, unsafe=options["unsafe_fixes"], fixed=fixed)
+    return "" if options["quiet"] and not found else text + ("" if options["quiet"] else _verdicts(outcome))
+
+
+def _verdicts(outcome: Outcome) -> str:
+    """Below all findings, a line for each live target."""
+    if not outcome.targets:
+        return ""
+    from modellint.report import live_findings as targets
+
+    lines = []
+    for target, verdict in outcome.targets:
+        here = [one for one in outcome.diagnostics if one.target == target]
+        lines.append(targets.line_of(verdict, here, target if len(outcome.targets) > 1 else None))
+    return "".join(f"{line}\n" for line in lines if line)

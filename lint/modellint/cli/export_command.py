@@ -1,0 +1,195 @@
+"""``modellint export``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modellint.cli.options import (
+    NamedPath,
+    deployment_target,
+    exit_with,
+    file_of,
+    limits,
+    resolve,
+    with_capture,
+    with_inputs,
+    with_settings,
+)
+from modellint.cli.output import Texts, Waiting, colored
+
+if TYPE_CHECKING:
+    from modellint.destinations.export_options import Options
+    from modellint.results.diagnostic import Diagnostic, Place
+    from modellint.run import Job
+    from modellint.session.messages import Answer
+
+TIMEOUT = 1800.0
+"""Seconds that an export may take where nobody says else: large models take minutes to convert, more than once."""
+
+
+@click.command("export")
+@click.argument("target")
+@with_inputs
+@click.option(
+    "--output",
+    "-o",
+    type=NamedPath(path_type=Path),
+    required=True,
+    metavar="OUT.mlpackage",
+    help="The package that is to be written.",
+)
+@click.option("--force", is_flag=True, help="Replace what is there, and write a package that does not agree too.")
+@with_capture(
+    checkpoint="Load these weights first.",
+    frontend="How the model is captured (default: auto: trace, then export, until the package agrees).",
+    precision="What the package computes in (default: fp16).",
+)
+@deployment_target
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="SPEC",
+    help="Take this input as an image: NAME[:rgb|bgr|grayscale][,scale=1/255][,bias=R,G,B]; the model gets scale * pixel + bias.",
+)
+@click.option(
+    "--labels", type=NamedPath(path_type=Path), metavar="FILE", help="Make a classifier, with a label on each line."
+)
+@click.option("--state", "states", is_flag=True, help="Keep buffers that forward updates as states (iOS18).")
+@click.option("--output-name", "output_names", multiple=True, metavar="NAME", help="Name the outputs, in their order.")
+@click.option("--author", metavar="TEXT", help="Who made the model.")
+@click.option("--license", metavar="TEXT", help="Its licence.")
+@click.option("--description", metavar="TEXT", help="What it does.")
+@click.option("--model-version", metavar="TEXT", help="Its version.")
+@click.option("--input-description", multiple=True, metavar="NAME=TEXT", help="What an input is.")
+@click.option("--output-description", multiple=True, metavar="NAME=TEXT", help="What an output is.")
+@with_settings
+def export_command(target: str, **options: Any) -> None:
+    """Check a live target, fix what can be fixed in it, convert it, execute the package here, and write it if it agrees.
+
+    A time-out is 1800 s unless --timeout says else. Exits with 1 where the model does not convert or does not agree.
+    """
+    exit_with(lambda: _export(target, options))
+
+
+def _export(text: str, options: Mapping[str, Any]) -> int:
+    from modellint.atomic_output import NotPlaced, place, staged
+    from modellint.destinations.export_options import OptionError
+    from modellint.run import Job, UsageError
+    from modellint.session import live_targets
+    from modellint.session.advice import Refused, ways_on
+    from modellint.session.messages import Export
+    from modellint.session.target import parse
+
+    target = parse(text)
+    if target is None:
+        raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
+    output = options["output"]
+    _check_output(output, options["force"])
+    root, resolver, rules = resolve(Path(file_of(text)), options)
+    job = Job(root, resolver, rules, None, Path.cwd())
+    try:
+        wanted = _options(options)
+    except OptionError as error:
+        raise click.UsageError(str(error)) from None
+    request = live_targets.request_for(job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0)
+    allowed = limits({**options, "timeout": options["timeout"] or TIMEOUT})
+    waiting = Waiting()
+    advice: list[str] = []
+    try:
+        with staged(output) as folder:
+            made = folder / output.name
+            began = time.monotonic()
+            try:
+                action = Export(wanted, made)
+                answer = live_targets.answer(job, request._replace(action=action), allowed, waiting)
+                exported = answer.exported
+                written = exported is not None and (exported.writable or (exported.converts and options["force"]))
+                if not written:
+                    seconds = time.monotonic() - began
+                    refused = Refused(job, request, action, allowed, answer, seconds)
+                    advice = list(ways_on(refused, folder, waiting))
+            finally:
+                waiting.close()
+            if written:
+                place(made, output, options["force"])
+    except NotPlaced as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from None
+    for note in answer.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(_shown(job, text, answer, output, written), nl=False, color=True)
+    for way in advice:
+        click.echo(f"go on with {way}")
+    return 0 if exported is not None and exported.writable else 1
+
+
+def _check_output(output: Path, force: bool) -> None:
+    if output.suffix != ".mlpackage":
+        raise click.UsageError(f"--output {output}: the name of a package ends in .mlpackage")
+    if not output.absolute().parent.is_dir():
+        raise click.UsageError(f"--output {output}: there is no folder {output.absolute().parent}")
+    if os.path.lexists(output) and not force:
+        raise click.UsageError(f"--output {output} exists: --force replaces it")
+
+
+def _options(options: Mapping[str, Any]) -> Options:
+    from modellint.destinations import export_options
+    from modellint.destinations.export_options import Metadata, Options
+
+    metadata = Metadata(
+        options["author"] or "",
+        options["license"] or "",
+        options["description"] or "",
+        options["model_version"] or "",
+        export_options.parse_described(options["input_description"], "--input-description"),
+        export_options.parse_described(options["output_description"], "--output-description"),
+    )
+    return Options(
+        tuple(map(export_options.parse_image, options["images"])),
+        () if options["labels"] is None else export_options.read_labels(options["labels"]),
+        options["states"],
+        options["output_names"],
+        metadata,
+    )
+
+
+def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -> str:
+    from modellint.report import export, full
+    from modellint.results.diagnostic import Severity
+
+    color = colored(sys.stdout)
+    texts = Texts(job.folder, None)
+
+    def name(path: str) -> str:
+        return job.shown(Path(path))
+
+    def line(place: Place) -> str:
+        text = texts(name(place.path))
+        return "" if text is None or place.span.row > len(text.line_starts) else text.line(place.span.row)
+
+    found = answer.exported
+    findings = [one for one in answer.diagnostics if one.severity >= Severity.WARNING]
+    if found is None:
+        return full.render(findings, texts, color) + f"\n{output}: not exported\n"
+    told = export.render(found, str(output), written, color, shown=name, line=line)
+    if found.writable:
+        return told + _findings(findings, target)
+    return (full.render(findings, texts, color) + "\n" if findings else "") + told
+
+
+def _findings(findings: Sequence[Diagnostic], target: str) -> str:
+    """What the check of the model as it is has found, in a line."""
+    if not findings:
+        return ""
+    codes = ", ".join(dict.fromkeys(one.code for one in sorted(findings, key=lambda one: one.sort_key)))
+    noun = "finding" if len(findings) == 1 else "findings"
+    return f"note: {len(findings)} {noun} in the model as it is ({codes}): modellint check {target}\n"

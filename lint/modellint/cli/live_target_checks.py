@@ -1,0 +1,124 @@
+"""The live targets of ``modellint check``: run, put together with what source says, and what they prove written to source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modellint.atomic_write import ReplaceError, replace_file
+from modellint.cli.options import limits
+from modellint.cli.output import Waiting
+from modellint.results.diagnostic import Applicability
+from modellint.run import Checker, Outcome
+from modellint.session import live_targets
+from modellint.session.merge import about, miscompilations, settled
+
+if TYPE_CHECKING:
+    from modellint.results.conversion_verdict import Conversion
+    from modellint.results.diagnostic import Diagnostic
+    from modellint.run import Job
+    from modellint.session.merge import LiveResult
+    from modellint.session.messages import Request
+
+_FAILED = ("LNT002", "LNT003", "LNT004", "SHP008")
+"""Codes of the findings that stand for a target that does not run, or a file that cannot be read."""
+_ROUNDS = 5
+"""How often what live checks prove is written to source and checked again."""
+
+
+def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> None:
+    """Run the live targets, and put what they show together with what source says."""
+    waiting = Waiting()
+    results = []
+    proves_fixes = bool(options["fix"] or options["show_diff"])
+    for checked in live_targets.check(job, live, limits(options), waiting, proves_fixes=proves_fixes):
+        waiting.close()
+        for note in checked.notes:
+            click.echo(f"note: {note}", err=True)
+        if options["verbose"]:
+            told = f"{checked.result.target}: {checked.seconds:.1f} s; it printed"
+            click.echo(f"{told}\n{checked.output}" if checked.output else f"{told} nothing", err=True)
+        if checked.result.failed and not job.resolver.top.enables("LNT003"):
+            click.echo(
+                f"warning: {checked.result.target} was not checked: {checked.result.diagnostics[0].message}", err=True
+            )
+        results.append(checked.result)
+    outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
+    outcome.targets = [(result.target, _conversion(job, result, outcome.diagnostics)) for result in results]
+
+
+def _conversion(job: Job, result: LiveResult, found: Sequence[Diagnostic]) -> Conversion | None:
+    """What is said of a target's conversion, with the findings by which it converts to something else."""
+    if result.conversion is None:
+        return None
+    return result.conversion._replace(miscompilations=miscompilations(about(found, result), job.rules))
+
+
+def fix_proven(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> bool:
+    """Write the fixes that live checks proved, and check again, as long as there are any; whether one was written."""
+    rounds = 0
+    while rounds < _ROUNDS and _fix_once(job, files, live, outcome, options):
+        rounds += 1
+    return rounds > 0
+
+
+def _fix_once(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> bool:
+    """One round; False where nothing was written, or was taken back as the targets no longer run."""
+    checker = Checker(job)
+    fixed = Outcome(files=len(files))
+    before: dict[Path, bytes] = {}
+    for path in files:
+        shown = job.shown(path)
+        found = [one for one in _each_once(outcome.diagnostics) if one.path == shown and one.evidence != "source"]
+        if any(one.fix is not None for one in found):
+            data = path.read_bytes()
+            if checker.fix_proven(path, found, fixed):
+                before[path] = data
+    if not before:
+        return False
+    checker = Checker(job)
+    fixed.diagnostics = [finding for path in files for finding in checker.check(path)]
+    check(job, files, live, fixed, options)
+    if _failures(fixed) > _failures(outcome):
+        click.echo("warning: what a live check proved is taken back: the target no longer runs", err=True)
+        for path, data in before.items():
+            try:
+                replace_file(path, path.read_bytes(), data)
+            except (ReplaceError, OSError) as error:
+                click.echo(f"warning: {job.shown(path)}: not taken back: {error}", err=True)
+        return False
+    fixed.fixed.update(outcome.fixed)
+    outcome.diagnostics, outcome.fixed, outcome.targets = fixed.diagnostics, fixed.fixed, fixed.targets
+    outcome.problems.extend(fixed.problems)
+    return True
+
+
+def show_fixes(job: Job, files: list[Path], outcome: Outcome, unsafe: bool) -> None:
+    """Put into ``outcome`` the changes that fixes of its findings would make, those that live checks proved among them."""
+    checker = Checker(job)
+    found = _each_once(outcome.diagnostics)
+    for one in found:
+        if one.target is not None and one.code in _FAILED:
+            click.echo(f"warning: nothing is proven on {one.target}, which does not run: {one.message}", err=True)
+    outcome.diagnostics = []
+    for path in files:
+        shown = job.shown(path)
+        checker.fix(path, unsafe, False, outcome, [one for one in found if one.path == shown])
+
+
+def _each_once(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Findings stand once for each target; what one of these does not prove is not proven."""
+    kept: dict[tuple[object, ...], Diagnostic] = {}
+    for one in found:
+        key = (one.code, one.path, one.span, one.class_name, one.attribute)
+        known = kept.setdefault(key, one)
+        if known.fix is not None and (one.fix is None or one.fix.applicability is not Applicability.SAFE):
+            kept[key] = one
+    return list(kept.values())
+
+
+def _failures(outcome: Outcome) -> int:
+    return sum(one.code in _FAILED for one in outcome.diagnostics)

@@ -1,0 +1,74 @@
+"""``modellint shapes``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from modellint.cli.options import NamedPath, exit_with, file_of, limits, resolve, with_inputs
+from modellint.cli.output import Texts, Waiting, absolute, colored, expect_output, write
+
+
+@click.command("shapes")
+@click.argument("target")
+@with_inputs
+@click.option(
+    "--depth", type=click.IntRange(min=0), metavar="N", help="Show modules down to this depth (default: all)."
+)
+@click.option("--flat/--nested", default=True, help="Every layer with its path (default), or below what is around it.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How the table is printed (default: text).",
+)
+@click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the table there.")
+def shapes_command(target: str, **options: Any) -> None:
+    """Show what every layer of a live target takes and gives, its parameters and its memory; no tensor is allocated."""
+    exit_with(lambda: _shapes(target, options))
+
+
+def _shapes(text: str, options: Mapping[str, Any]) -> int:
+    from modellint.report import shapes
+    from modellint.run import Job
+    from modellint.session import live_targets
+    from modellint.session.messages import Shapes
+    from modellint.session.target import parse
+
+    expect_output(options)
+    target = parse(text)
+    if target is None:
+        raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
+    root, resolver, rules = resolve(Path(file_of(text)), options)
+    job = Job(root, resolver, rules, None, Path.cwd())
+    request = live_targets.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
+    waiting = Waiting()
+    try:
+        answer = live_targets.answer(job, request._replace(action=Shapes()), limits(options), waiting)
+    finally:
+        waiting.close()
+    for note in answer.notes:
+        click.echo(f"note: {note}", err=True)
+    found = answer.diagnostics
+    nested = not options["flat"]
+    if options["output_format"] == "json":
+        from modellint.report import as_json
+
+        entries = as_json.objects(found, resolver.top.docs_url, absolute)
+        shown = shapes.to_json(answer.table, text, entries, nested=nested, depth=options["depth"]) + "\n"
+    else:
+        color = options["output_file"] is None and colored(sys.stdout)
+        shown = ""
+        if answer.table is not None:
+            table, depth = answer.table, options["depth"]
+            shown = shapes.render(table, color, nested=nested, depth=depth, shown=lambda path: job.shown(Path(path)))
+        if found:
+            from modellint.report import full
+
+            shown += "\n" + full.render(found, Texts(job.folder, None), color)
+    write(shown, options, False)
+    return int(bool(found))

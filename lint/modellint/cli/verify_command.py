@@ -1,0 +1,134 @@
+"""``modellint verify``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modellint import __version__
+from modellint.cli.options import (
+    NamedPath,
+    deployment_target,
+    exit_with,
+    file_of,
+    limits,
+    resolve,
+    with_capture,
+    with_inputs,
+    with_settings,
+)
+from modellint.cli.output import Texts, Waiting, absolute, colored, expect_output, write
+
+if TYPE_CHECKING:
+    from modellint.results.diagnostic import Diagnostic, Place
+    from modellint.results.verification import Verification
+    from modellint.run import Job
+
+
+@click.command("verify")
+@click.argument("target")
+@with_inputs
+@click.option("--reference", metavar="TARGET", help="Compare a saved .mlpackage with this live target.")
+@with_capture(
+    checkpoint="Load these weights first.",
+    frontend="How the model is captured for Core ML (default: auto: trace, then export).",
+    precision="What the model computes in on Core ML (default: fp16; float32 is compared in any case).",
+)
+@deployment_target
+@with_settings
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "html"]),
+    default="text",
+    help="How the comparison is printed (default: text).",
+)
+@click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the report there.")
+def verify_command(target: str, **options: Any) -> None:
+    """Convert a live target, execute the converted program here, and compare it with PyTorch.
+
+    With --reference the target is a saved .mlpackage. Exits with 1 where the model does not convert or does not agree.
+    """
+    exit_with(lambda: _verify(target, options))
+
+
+def _verify(text: str, options: Mapping[str, Any]) -> int:
+    from modellint import destinations
+    from modellint.destinations.destination import PackageError
+    from modellint.run import Job, UsageError
+    from modellint.session import live_targets
+    from modellint.session.messages import Verify
+    from modellint.session.target import parse
+
+    expect_output(options)
+    package = None
+    live = text
+    if options["reference"] is not None:
+        package, live = Path(text).absolute(), options["reference"]
+        if not os.path.lexists(package):
+            raise click.UsageError(f"{text}: no such package")
+        try:
+            destinations.named("coreml").check_package(text)
+        except PackageError as error:
+            raise UsageError(str(error)) from None
+        given = [name for name in ("frontend", "precision", "deployment_target") if options[name] is not None]
+        if given:
+            raise click.UsageError(
+                f"--{given[0].replace('_', '-')} does not go with --reference: the package is converted"
+            )
+    target = parse(live)
+    if target is None:
+        if package is None and text.rstrip("/").endswith((".mlpackage", ".mlmodel")):
+            raise click.UsageError(
+                f"{text}: name the PyTorch model that it is to be compared with: --reference model.py:Net"
+            )
+        raise click.UsageError(f"{live}: not a live target, such as model.py:Net")
+    shown_format = options["output_format"]
+    root, resolver, rules = resolve(Path(file_of(live)), {**options, "output_format": None})
+    job = Job(root, resolver, rules, None, Path.cwd())
+    action = Verify("outputs" if shown_format == "text" else "layers", package)
+    request = live_targets.request_for(
+        job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
+    )._replace(action=action)
+    waiting = Waiting()
+    try:
+        answer = live_targets.answer(job, request, limits(options), waiting)
+    finally:
+        waiting.close()
+    for note in answer.notes:
+        click.echo(f"note: {note}", err=True)
+    found, findings = answer.verification, answer.diagnostics
+    write(_verification(job, text, found, findings, options), options, False)
+    return 0 if found is not None and found.ok else 1
+
+
+def _verification(
+    job: Job, target: str, found: Verification | None, findings: Sequence[Diagnostic], options: Mapping[str, Any]
+) -> str:
+    from modellint.report import as_json, full, verification, verification_html
+    from modellint.results.verification import UNDECIDED, Verification
+
+    def name(path: str) -> str:
+        return job.shown(Path(path))
+
+    shown = found or Verification(UNDECIDED, findings[0].message if findings else "")
+    if options["output_format"] == "json":
+        entries = as_json.objects(findings, job.resolver.top.docs_url, absolute)
+        return verification.render_json(shown, target, __version__, entries) + "\n"
+    color = options["output_file"] is None and colored(sys.stdout)
+    texts = Texts(job.folder, None)
+
+    def line(place: Place) -> str:
+        text = texts(name(place.path))
+        return "" if text is None or place.span.row > len(text.line_starts) else text.line(place.span.row)
+
+    if options["output_format"] == "html":
+        return verification_html.page(shown, target, name, findings, line)
+    shown_text = full.render(findings, texts, color) + "\n" if findings else ""
+    if found is None:
+        return shown_text
+    return shown_text + verification.render(found, color, target=target, shown=name, line=line)

@@ -1,0 +1,115 @@
+"""Preparation of a model for capture: no fast path of attention, and outputs that are tensors."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from modellint.destinations.coreml.supplied_converters.capture_replacements import (
+    Substituting,
+    normalizing_in_operators,
+)
+
+if TYPE_CHECKING:
+    from modellint.live.inputs.model_inputs import Inputs
+
+
+class Prepared(NamedTuple):
+    """How a model was prepared."""
+
+    outputs: tuple[str, ...] = ()
+    """The names of its outputs, where it returns them by name."""
+    notes: tuple[str, ...] = ()
+
+
+@contextmanager
+def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
+    """Turn off the fast path of attention, and let a model that returns anything but tensors return a tuple of them."""
+    with ExitStack() as stack:
+        stack.enter_context(_without_fast_path())
+        stack.enter_context(normalizing_in_operators(model))
+        with Substituting(not inputs.flexible) as substituting:
+            given = model(*inputs.args, **inputs.kwargs)
+        attends = any(isinstance(one, (nn.MultiheadAttention, nn.TransformerEncoderLayer)) for one in model.modules())
+        fast = ("the fast path of attention is off",) if attends else ()
+        if substituting.notes:
+            stack.enter_context(substituting)
+            fast = (*fast, *substituting.notes)
+        if _is_plain(given):
+            yield Prepared((), fast)
+            return
+        leaves = pytree.tree_flatten_with_path(given)[0]
+        kept = [at for at, (_, value) in enumerate(leaves) if isinstance(value, torch.Tensor)]
+        lost = [_name(path) for path, value in leaves if not isinstance(value, torch.Tensor) and value is not None]
+        names = _distinct([_name(leaves[at][0]) for at in kept])
+        notes = (
+            *fast,
+            "the outputs are a tuple of tensors",
+            *(f"the output {name} is no tensor: left out" for name in lost),
+        )
+        stack.enter_context(_returning(model, kept))
+        by_name = not isinstance(given, (list, tuple)) or hasattr(given, "_fields")
+        yield Prepared(tuple(names) if by_name else (), notes)
+
+
+@contextmanager
+def _without_fast_path() -> Iterator[None]:
+    was_enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_enabled)
+
+
+def _is_plain(given: Any) -> bool:
+    if isinstance(given, torch.Tensor):
+        return True
+    return type(given) in (tuple, list) and bool(given) and all(isinstance(one, torch.Tensor) for one in given)
+
+
+@contextmanager
+def _returning(model: nn.Module, kept: list[int]) -> Iterator[None]:
+    """With a ``forward`` that returns the tensors at these places of what it returned before, as a tuple."""
+    forward: Callable[..., Any] = model.forward
+    own = "forward" in vars(model)
+
+    @functools.wraps(forward)
+    def flat(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        leaves = pytree.tree_leaves(forward(*args, **kwargs), is_leaf=_is_absent)
+        return tuple(leaves[at] for at in kept)
+
+    vars(model)["forward"] = flat
+    try:
+        yield
+    finally:
+        if own:
+            vars(model)["forward"] = forward
+        else:
+            del vars(model)["forward"]
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None
+
+
+def _name(path: Any) -> str:
+    text = "_".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path)
+    text = re.sub(r"\W", "_", text) or "output"
+    return f"output_{text}" if text[0].isdigit() else text
+
+
+def _distinct(names: list[str]) -> list[str]:
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return found

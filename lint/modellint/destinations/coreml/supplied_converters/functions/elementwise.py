@@ -1,0 +1,392 @@
+"""Element-wise arithmetic, rounding, comparison and elementary functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from modellint.destinations.coreml.private import operator_tables
+from modellint.destinations.coreml.private.operator_tables import cast_to, is_boolean, is_integral, mb
+from modellint.destinations.coreml.supplied_converters.arguments import Call
+from modellint.destinations.coreml.supplied_converters.registration import adapts, builds, expresses, within
+
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.supplied_converters.arguments import Number, Operand, Tensor
+
+
+def _is_unscaled(given: dict[str, Any]) -> bool:
+    return bool(given["alpha"] == 1)
+
+
+def _holds(x: Any, mask: Any) -> bool:
+    """Whether a mask broadcasts to a tensor without making it larger."""
+    rank = len(x.shape)
+    if len(mask.shape) > rank:
+        return False
+    sizes = x.shape[rank - len(mask.shape) :]
+    return all(one == other or one == 1 for one, other in zip(mask.shape, sizes, strict=True))
+
+
+@expresses("addcmul", exactness=within(1))
+def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Any:
+    """x + value · tensor1 · tensor2; of integers PyTorch takes the whole part of ``value``."""
+    value = value if x.is_floating_point() else int(value)
+    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
+
+
+@expresses("addcdiv", exactness=within(1))
+def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Any:
+    """x + value · tensor1 / tensor2."""
+    return x + (tensor1 / tensor2 if value == 1 else value * (tensor1 / tensor2))
+
+
+@expresses("add", exactness=within(1), unless=_is_unscaled)
+def add(x: Operand, other: Operand, alpha: Number = 1) -> Any:
+    """Addition with ``alpha``, x + alpha · other."""
+    return x + alpha * other
+
+
+@expresses("sub", exactness=within(1), unless=_is_unscaled)
+def sub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
+    """Subtraction with ``alpha``, x - alpha · other."""
+    return x - alpha * other
+
+
+@expresses("rsub", exactness=within(1), unless=_is_unscaled)
+def rsub(x: Operand, other: Operand, alpha: Number = 1) -> Any:
+    """Reverse subtraction with ``alpha``, other - alpha · x."""
+    return other - alpha * x
+
+
+@builds("reciprocal")
+def reciprocal(x: Tensor) -> Any:
+    """Reciprocal, 1 / x; coremltools adds 1e-4 to x."""
+    return mb.real_div(x=1.0, y=cast_to(x, torch.float32) if is_integral(x) else x)
+
+
+def _as_float(x: Any) -> Any:
+    return cast_to(x, torch.float32) if is_integral(x) or is_boolean(x) else x
+
+
+@builds("log")
+def log(x: Tensor) -> Any:
+    """Natural logarithm; coremltools adds 1e-45 to x, so that zero gives -103.28."""
+    return mb.log(x=_as_float(x), epsilon=0.0)
+
+
+@builds("log2", exactness=within(2))
+def log2(x: Tensor) -> Any:
+    """Logarithm to base 2."""
+    return mb.mul(x=mb.log(x=_as_float(x), epsilon=0.0), y=np.float32(1 / np.log(2.0)))
+
+
+@builds("log10", exactness=within(2))
+def log10(x: Tensor) -> Any:
+    """Logarithm to base 10."""
+    return mb.mul(x=mb.log(x=_as_float(x), epsilon=0.0), y=np.float32(1 / np.log(10.0)))
+
+
+@builds("rsqrt")
+def rsqrt(x: Tensor) -> Any:
+    """Reciprocal square root; coremltools adds 1e-12 to x."""
+    return mb.rsqrt(x=_as_float(x), epsilon=0.0)
+
+
+@expresses("expm1", exactness=within(4))
+def expm1(x: Tensor) -> Any:
+    """exp(x) - 1, exact near zero (W. Kahan's way); coremltools subtracts, which loses all digits there."""
+    x = x if x.is_floating_point() else x.float()
+    grown = torch.exp(x)
+    less = grown - 1
+    near = torch.abs(x) < 0.5
+    inner = torch.where(torch.logical_and(near, less != 0), grown, 2.0)
+    return torch.where(near, torch.where(less == 0, x, (inner - 1) * (x / torch.log(inner))), less)
+
+
+@expresses("log1p", exactness=within(4))
+def log1p(x: Tensor) -> Any:
+    """log(1 + x), exact near zero; coremltools adds first, which loses all digits there."""
+    x = x if x.is_floating_point() else x.float()
+    far = torch.abs(x) > 1e6
+    return torch.where(far, torch.log(1 + x), _log1p(torch.where(far, 0.0, x)))
+
+
+@expresses("atan2", exactness=within(4))
+def atan2(x: Tensor, other: Tensor) -> Any:
+    """Arc tangent of x / other by quadrant, on the axes too, where coremltools gives 0 for pi."""
+    x, other = _tensors(x, other)
+    x = x if x.is_floating_point() else x.float()
+    other = other if other.is_floating_point() else other.float()
+    up, along = torch.abs(x), torch.abs(other)
+    large, small = torch.maximum(up, along), torch.minimum(up, along)
+    ratio = torch.where(large == 0, 0.0, torch.where(up == along, 1.0, small / large))
+    angle = torch.atan(ratio)
+    angle = torch.where(up > along, math.pi / 2 - angle, angle)
+    # A zero may be a negative one.
+    angle = torch.where(torch.where(other == 0, 1 / other, other) < 0, math.pi - angle, angle)
+    angle = torch.where(torch.where(x == 0, 1 / x, x) < 0, -angle, angle)
+    return torch.where(torch.logical_or(torch.isnan(x), torch.isnan(other)), x + other, angle)
+
+
+@adapts("gelu", exactness=within(4))
+def gelu(call: Call) -> Any:
+    """GELU with the tanh approximation, which coremltools reads of traced models only."""
+    if not operator_tables.is_export(call.context) or call.kwargs.get("approximate") != "tanh":
+        return NotImplemented
+    return mb.gelu(x=call.args[0], mode="TANH_APPROXIMATION")
+
+
+@expresses("softplus", exactness=within(4), unless=lambda given: given["threshold"] >= 20)
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    """Softplus with a threshold that is low enough to show: above it the identity."""
+    scaled = x * beta
+    return torch.where(scaled > threshold, x, torch.log1p(torch.exp(scaled)) / beta)
+
+
+def _has_layer(given: dict[str, Any]) -> bool:
+    """Whether coremltools takes the slopes: constants that are equal, or of an input of rank 4."""
+    x, slopes = given["x"], given["weight"].val
+    if slopes is None or not x.shape or np.ndim(slopes) != 1:
+        return False
+    return len(x.shape) == 1 or (
+        isinstance(x.shape[1], (int, np.integer)) and (len(x.shape) == 4 or bool(np.all(slopes == slopes[0])))
+    )
+
+
+@expresses("prelu", unless=_has_layer)
+def prelu(x: Tensor, weight: Tensor) -> Any:
+    """PReLU with slopes that differ by channel at any rank, or are computed."""
+    slopes = weight.reshape([-1] + [1] * (x.dim() - 2) if x.dim() > 1 else [1] * x.dim())
+    return torch.where(x > 0, x, slopes * x)
+
+
+@expresses("sqrt", exactness=within(1), unless=lambda given: not is_integral(given["x"]))
+def sqrt(x: Tensor) -> Any:
+    """Square root, of integers too."""
+    return torch.sqrt(x.float())
+
+
+@expresses("masked_fill", ".scalar", ".tensor", unless=lambda given: _holds(given["x"], given["mask"]))
+def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Any:
+    """Masked fill whose mask may be larger than the tensor."""
+    shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
+    return torch.masked_fill(x.expand(shape) + 0, mask, value)
+
+
+@expresses("trunc", "fix")
+def trunc(x: Tensor) -> Any:
+    """Truncation towards zero."""
+    return torch.where(x < 0, torch.ceil(x), torch.floor(x)) if x.is_floating_point() else x
+
+
+@builds("round", ".decimals", "special_round", exactness=within(1))
+def rounded(x: Tensor, decimals: int | None = None) -> Any:
+    """Rounding to decimals; not to tens or hundreds, where coremltools' product in the place of a quotient may miss a tie."""
+    if decimals is None or decimals < 0 or is_integral(x):
+        return NotImplemented
+    if not decimals:
+        return mb.round(x=x)
+    power = np.float32(10.0**decimals)
+    return mb.real_div(x=mb.round(x=mb.mul(x=x, y=power)), y=power)
+
+
+@expresses("fmod", exactness=within(4))
+def fmod(x: Operand, other: Operand) -> Any:
+    """Remainder with the sign of the dividend."""
+    x, other = _tensors(x, other)
+    size, divisor = torch.abs(x), torch.abs(other)
+    found = torch.remainder(size, divisor)
+    if x.is_floating_point():
+        # Core ML subtracts a multiple of the divisor, which an infinite number is not, nor a quotient beyond all numbers.
+        tiny = torch.logical_and(divisor > 0, isfinite(size))
+        found = torch.where(torch.logical_and(tiny, isinf(size / divisor)), 0.0, found)
+        found = torch.where(torch.logical_and(tiny, isinf(divisor)), size, found)
+    return torch.where(x < 0, -found, found)
+
+
+def _tensors(x: Any, other: Any) -> tuple[Any, Any]:
+    wanted = torch.result_type(x, other)
+    x = x.to(wanted) if isinstance(x, torch.Tensor) else torch.full_like(other, x, dtype=wanted)
+    other = other.to(wanted) if isinstance(other, torch.Tensor) else torch.full_like(x, other, dtype=wanted)
+    return x, other
+
+
+@expresses("signbit")
+def signbit(x: Tensor) -> Any:
+    """Sign bit, of negative zero too."""
+    return torch.where(x == 0, torch.reciprocal(x) < 0, x < 0) if x.is_floating_point() else x < 0
+
+
+@expresses("copysign")
+def copysign(x: Tensor, other: Operand) -> Any:
+    """Magnitude of x with the sign of ``other``."""
+    x, other = _tensors(x, other)
+    x, other = x.float(), other.float()
+    return torch.where(signbit(other), -torch.abs(x), torch.abs(x))
+
+
+@expresses("isinf")
+def isinf(x: Tensor) -> Any:
+    """Test for infinity."""
+    return (
+        torch.abs(x) > torch.finfo(torch.float32).max
+        if x.is_floating_point()
+        else torch.zeros_like(x, dtype=torch.bool)
+    )
+
+
+@expresses("isposinf")
+def isposinf(x: Tensor) -> Any:
+    """Test for positive infinity."""
+    return x > torch.finfo(torch.float32).max if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
+
+
+@expresses("isneginf")
+def isneginf(x: Tensor) -> Any:
+    """Test for negative infinity."""
+    return x < torch.finfo(torch.float32).min if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
+
+
+@expresses("isfinite")
+def isfinite(x: Tensor) -> Any:
+    """Test for finite numbers."""
+    return (
+        torch.abs(x) <= torch.finfo(torch.float32).max
+        if x.is_floating_point()
+        else torch.ones_like(x, dtype=torch.bool)
+    )
+
+
+@expresses("isclose")
+def isclose(x: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Test for equality up to a tolerance."""
+    near = torch.abs(x - other) <= atol + torch.abs(rtol * other)
+    found = torch.logical_or(x == other, torch.logical_and(near, isfinite(x - other)))
+    return torch.logical_or(found, torch.logical_and(torch.isnan(x), torch.isnan(other))) if equal_nan else found
+
+
+@expresses("sgn")
+def sgn(x: Tensor) -> Any:
+    """Sign of real numbers."""
+    return torch.sign(x)
+
+
+@expresses("angle")
+def angle(x: Tensor) -> Any:
+    """Angle of real numbers: 0, or pi for negative ones."""
+    found = torch.where(x < 0, torch.pi, 0.0).to(torch.float32)
+    return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
+
+
+def _ignoring_nan(extreme: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def of_numbers(x: Tensor, other: Tensor) -> Any:
+        """Maximum or minimum that is NaN only where both are."""
+        x, other = _tensors(x, other)
+        found = extreme(x, other)
+        if not x.is_floating_point():
+            return found
+        return torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, found))
+
+    return of_numbers
+
+
+expresses("fmax")(_ignoring_nan(torch.maximum))
+expresses("fmin")(_ignoring_nan(torch.minimum))
+
+
+@expresses("hypot", exactness=within(4))
+def hypot(x: Tensor, other: Tensor) -> Any:
+    """Hypotenuse, sqrt(x² + other²), without overflow."""
+    x, other = torch.abs(x), torch.abs(other)
+    large, small = torch.maximum(x, other), torch.minimum(x, other)
+    ratio = torch.where(torch.logical_or(large == 0, isinf(large)), 0.0, small / large)
+    found = large * torch.sqrt(1 + ratio * ratio)
+    return torch.where(torch.logical_or(isinf(x), isinf(other)), torch.inf, found)
+
+
+@expresses("lerp", ".scalar", ".tensor", exactness=within(2))
+def lerp(x: Tensor, end: Tensor, weight: Operand) -> Any:
+    """Linear interpolation between x and ``end``."""
+    far = end - x
+    if not isinstance(weight, torch.Tensor):
+        return x + weight * far if abs(weight) < 0.5 else end - far * (1 - weight)
+    return torch.where(torch.abs(weight) < 0.5, x + weight * far, end - far * (1 - weight))
+
+
+@expresses("ldexp", exactness=within(1))
+def ldexp(x: Tensor, other: Tensor) -> Any:
+    """x · 2^other."""
+    return x * torch.pow(torch.full_like(other, 2.0, dtype=torch.float32), other)
+
+
+@expresses("asinh", exactness=within(16))
+def asinh(x: Tensor) -> Any:
+    """Inverse hyperbolic sine."""
+    size = torch.abs(x)
+    near = size + size * size / (1 + torch.sqrt(size * size + 1))
+    found = torch.where(
+        size > 1e4, torch.log(torch.where(size > 1, size, 1.0)) + 0.6931471805599453, _log1p(torch.clamp(near, max=1e8))
+    )
+    return torch.where(x < 0, -found, found)
+
+
+@expresses("acosh", exactness=within(16))
+def acosh(x: Tensor) -> Any:
+    """Inverse hyperbolic cosine."""
+    more = x - 1
+    return torch.where(
+        x > 1e4,
+        torch.log(torch.where(x > 1, x, 1.0)) + 0.6931471805599453,
+        _log1p(more + torch.sqrt(more * (more + 2))),
+    )
+
+
+def _log1p(x: Any) -> Any:
+    """log(1 + x), exact near zero."""
+    whole = 1 + x
+    return torch.where(whole == 1, x, torch.log(whole) * (x / torch.where(whole == 1, 1.0, whole - 1)))
+
+
+@expresses("float_power", ".tensor_scalar", ".scalar", ".tensor_tensor", exactness=within(4))
+def float_power(x: Operand, exponent: Operand) -> Any:
+    """Power in floating point, of integers too."""
+    x = x.float() if isinstance(x, torch.Tensor) else float(x)
+    return torch.pow(x, exponent.float() if isinstance(exponent, torch.Tensor) else float(exponent))
+
+
+@expresses("polar", exactness=within(4))
+def polar(magnitude: Tensor, angle: Tensor) -> Any:
+    """Complex number of a magnitude and an angle."""
+    return torch.complex(magnitude * torch.cos(angle), magnitude * torch.sin(angle))
+
+
+@builds("gcd")
+def gcd(x: Tensor, other: Tensor) -> Any:
+    """Greatest common divisor by Euclid's algorithm, in as many steps as 32 bits can take."""
+    # Below zero there is room for all numbers of 32 bits.
+    x, other = (mb.minimum(x=one, y=mb.sub(x=0, y=one)) for one in (x, other))
+    nothing = mb.equal(x=mb.minimum(x=x, y=other), y=0)
+    x = mb.select(cond=nothing, a=-1, b=x)
+    for _ in range(46):
+        divisor = mb.select(cond=mb.equal(x=other, y=0), a=x, b=other)
+        whole = mb.floor_div(x=x, y=divisor)
+        x, other = divisor, mb.sub(x=x, y=mb.mul(x=whole, y=divisor))
+    return mb.select(cond=nothing, a=0, b=mb.sub(x=0, y=x))
+
+
+@builds("lcm")
+def lcm(x: Tensor, other: Tensor) -> Any:
+    """Least common multiple."""
+    divisor = gcd(x, other)
+    divisor = mb.select(cond=mb.equal(x=divisor, y=0), a=1, b=divisor)
+    return mb.abs(x=mb.mul(x=mb.floor_div(x=x, y=divisor), y=other))
+
+
+@expresses("log_sigmoid", exactness=within(8))
+def log_sigmoid(x: Tensor) -> Any:
+    """Logarithm of the sigmoid, without overflow."""
+    return torch.clamp(x, max=0) - _log1p(torch.exp(-torch.abs(x)))

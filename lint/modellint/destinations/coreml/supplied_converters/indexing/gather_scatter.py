@@ -1,0 +1,257 @@
+"""Gather, scatter, sort and other operators that take or put elements by index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from modellint.destinations.coreml.private import operator_tables
+from modellint.destinations.coreml.private.operator_tables import mb, torch_type
+from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit
+from modellint.destinations.coreml.supplied_converters.registration import adapts, builds, expresses, within
+
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.supplied_converters.arguments import Dtype, Operand, Tensor
+
+_MODES = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+_NEUTRAL = {"sum": 0.0, "prod": 1.0, "amax": -np.inf, "amin": np.inf}
+
+
+def _scattered(x: Any, dim: int, index: Any, src: Any, mode: str) -> Any:
+    """Scatter along an axis; of constants the sum itself, which coremltools folds as the last update."""
+    if list(index.shape) != list(src.shape):
+        src = mb.slice_by_size(x=src, begin=[0] * len(src.shape), size=[int(size) for size in index.shape])
+    if all(one.val is not None for one in (x, index, src)) and mode == "add":
+        return mb.const(val=_added(x.val, dim, index.val, src.val))
+    return mb.scatter_along_axis(data=x, indices=index, updates=src, axis=dim, mode=mode)
+
+
+def _added(x: Any, dim: int, index: Any, src: Any) -> Any:
+    found = torch.tensor(x).scatter_add(dim, torch.tensor(index).long(), torch.tensor(src))
+    return found.numpy()
+
+
+@builds("scatter_add", exactness=within(4))
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    """Scatter with addition; coremltools loses updates where everything is constant."""
+    if any(one.val is None for one in (x, index, src)):
+        return NotImplemented
+    return _scattered(x, dim, index, src, "add")
+
+
+@builds("scatter_reduce", ".two", exactness=within(4))
+def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True) -> Any:
+    """Scatter with a reduction: sum, product, maximum or minimum."""
+    if reduce not in _MODES:
+        raise Unfit(f"the reduction {reduce}")
+    if not include_self:
+        neutral = np.full([int(size) for size in index.shape], _NEUTRAL[reduce], np.float32)
+        x = mb.scatter_along_axis(data=x, indices=index, updates=neutral, axis=dim, mode="update")
+    return _scattered(x, dim, index, src, _MODES[reduce])
+
+
+@builds("masked_select")
+def masked_select(x: Tensor, mask: Tensor) -> Any:
+    """Elements at which a mask holds."""
+    shape = np.broadcast_shapes(tuple(x.shape), tuple(mask.shape))
+    if tuple(x.shape) != shape or tuple(mask.shape) != shape:
+        raise Unfit("a mask of another shape")
+    places = mb.squeeze(x=mb.non_zero(x=mb.cast(x=mb.reshape(x=mask, shape=[-1]), dtype="fp32")), axes=[1])
+    return mb.gather(x=mb.reshape(x=x, shape=[-1]), indices=places, axis=0)
+
+
+@adapts("sort", ".stable")
+def sort(call: Call) -> Any:
+    """Sorted elements and their indices; Core ML's order is stable."""
+    return _in_order(call, "sort", 2)
+
+
+@adapts("argsort", ".stable")
+def argsort(call: Call) -> Any:
+    """Indices in sorted order; Core ML's order is stable."""
+    return _in_order(call, "argsort", 1)
+
+
+def _in_order(call: Call, name: str, outputs: int) -> Any:
+    """coremltools' own conversion, without the argument ``stable``, which it does not read."""
+    args, kwargs = call.args, call.kwargs
+    if operator_tables.is_export(call.context):
+        if "stable" not in kwargs:
+            return NotImplemented
+        dim, descending = kwargs.get("dim", -1), kwargs.get("descending", False)
+    elif len(args) == 4:
+        dim, descending = args[2:]
+    else:
+        return NotImplemented
+    made = operator_tables.converted_as(call.context, call.node, name, [args[0], dim, descending], outputs)
+    return made[0] if outputs == 1 else tuple(made)
+
+
+@expresses("diagonal")
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """Diagonal of two axes, along a new last one."""
+    dim1, dim2 = dim1 % x.dim(), dim2 % x.dim()
+    rest = [one for one in range(x.dim()) if one not in (dim1, dim2)]
+    high, wide = int(x.shape[dim1]), int(x.shape[dim2])
+    down, right = max(0, -offset), max(0, offset)
+    count = max(0, min(high - down, wide - right))
+    places = [(at + down) * wide + at + right for at in range(count)]
+    flat = x.permute([*rest, dim1, dim2]).reshape(*(x.shape[one] for one in rest), high * wide)
+    return torch.index_select(flat, len(rest), torch.tensor(places, dtype=torch.int64))
+
+
+@expresses("diag")
+def diag(x: Tensor, diagonal: int = 0) -> Any:
+    """Diagonal of a matrix, or a matrix with that diagonal."""
+    return torch.diagonal(x, diagonal, 0, 1) if x.dim() == 2 else torch.diag_embed(x, diagonal)
+
+
+def _is_alike(given: dict[str, Any]) -> bool:
+    """Whether the dtype that is asked for is that of the tensor."""
+    return given["dtype"] is None or given["dtype"] == torch_type(given["x"])
+
+
+@expresses("narrow", unless=lambda given: given["start"] >= 0)
+def narrow(x: Tensor, dim: int, start: int, length: int) -> Any:
+    """Slice of an axis; a negative start counts from the end."""
+    start %= int(x.shape[dim])
+    return torch.ops.aten.slice(x, dim, start, start + length)
+
+
+@expresses("narrow_copy")
+def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Any:
+    """Slice of an axis, copied."""
+    start %= int(x.shape[dim]) or 1
+    return torch.ops.aten.slice(x, dim, start, start + length)
+
+
+@expresses("zeros_like", unless=_is_alike)
+def zeros_like(
+    x: Tensor,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+    memory_format: object = None,
+) -> Any:
+    """Zeros of another dtype."""
+    return torch.zeros(x.shape, dtype=dtype)
+
+
+@expresses("ones_like", unless=_is_alike)
+def ones_like(
+    x: Tensor,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+    memory_format: object = None,
+) -> Any:
+    """Ones of another dtype."""
+    return torch.ones(x.shape, dtype=dtype)
+
+
+@expresses("full_like", unless=_is_alike)
+def full_like(
+    x: Tensor,
+    fill_value: Operand,
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+    memory_format: object = None,
+) -> Any:
+    """Constant tensor of another dtype."""
+    return torch.full(x.shape, fill_value, dtype=dtype)
+
+
+@expresses("tril_indices")
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    dtype: object = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """Indices of the lower triangle of a matrix."""
+    places = [(down, right) for down in range(row) for right in range(col) if right <= down + offset]
+    return torch.tensor(places, dtype=torch.int64).reshape(-1, 2).T + 0
+
+
+@expresses("put", exactness=within(1))
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
+    """Elements put at indices into the flattened tensor."""
+    flat, places = x.reshape(-1), index.reshape(-1)
+    method = torch.scatter_add if accumulate else torch.scatter
+    return method(flat, 0, torch.remainder(places, x.numel()), source.reshape(-1)).reshape(x.shape)
+
+
+@expresses("diagonal_scatter")
+def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """Matrix with another diagonal."""
+    if x.dim() != 2 or dim1 % 2 or not dim2 % 2:
+        raise NotImplementedError("of more than two axes")
+    high, wide = x.shape
+    kept = torch.tensor([[right - down != offset for right in range(wide)] for down in range(high)])
+    places = torch.tensor(
+        [[max(0, min(src.shape[0] - 1, down + min(0, offset))) for _ in range(wide)] for down in range(high)]
+    )
+    return torch.where(kept, x, torch.index_select(src, 0, places.reshape(-1)).reshape(high, wide))
+
+
+@builds("flip")
+def flip(x: Tensor, dims: list[int]) -> Any:
+    """Constant flipped along axes, contiguous in memory; PyTorch does not read coremltools' own."""
+    if x.val is None:
+        return NotImplemented
+    return mb.const(val=np.ascontiguousarray(np.flip(x.val, dims)))
+
+
+@expresses("bucketize", ".tensor")
+def bucketize(x: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Any:
+    """Index of the bucket of each element; NaN lies behind all boundaries."""
+    values = x.unsqueeze(-1)
+    behind = boundaries > values if right else boundaries >= values
+    return torch.logical_not(behind).long().sum(-1)
+
+
+@expresses("searchsorted", ".tensor", unless=lambda given: len(given["boundaries"].shape) != 1)
+def searchsorted(
+    boundaries: Tensor,
+    x: Tensor,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Any:
+    """Insertion index of each element in a sorted sequence."""
+    if sorter is not None:
+        raise NotImplementedError("a sequence that is not sorted")
+    return bucketize(x, boundaries, out_int32, right or side == "right")
+
+
+@expresses("index_fill", ".int_scalar", ".int_tensor")
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Operand) -> Any:
+    """Fill with a number at indices along an axis."""
+    size = int(x.shape[dim])
+    hit = (torch.arange(size).unsqueeze(-1) == torch.remainder(index, size).reshape(1, -1)).long().sum(-1) > 0
+    shape = [1] * x.dim()
+    shape[dim] = size
+    return torch.where(
+        hit.reshape(shape), torch.full_like(x, value) if not isinstance(value, torch.Tensor) else value, x
+    )
+
+
+@adapts("topk")
+def topk(call: Call) -> Any:
+    """The k largest elements, sorted where no order is asked for."""
+    arguments = dict(zip(("k", "dim", "largest", "sorted"), call.args[1:], strict=False)) | call.kwargs
+    ordered = arguments.get("sorted", True)
+    if bool(ordered.val if isinstance(ordered, operator_tables.Var) else ordered):
+        return NotImplemented
+    inputs = [call.args[0], arguments["k"], arguments.get("dim", -1), arguments.get("largest", True), True]
+    return tuple(operator_tables.converted_as(call.context, call.node, "topk", inputs, 2))

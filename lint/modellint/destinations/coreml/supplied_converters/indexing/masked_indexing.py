@@ -1,0 +1,126 @@
+"""Indexing by masks and indices in the ways that coremltools refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from modellint.destinations.coreml.private.operator_tables import is_boolean, mb
+from modellint.destinations.coreml.supplied_converters.registration import builds, expresses, within
+
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+
+
+@expresses("masked_scatter")
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Any:
+    """Elements of another tensor, in their order, put where a mask holds."""
+    x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
+    places = torch.cumsum(mask.reshape(-1).long(), 0) - 1
+    taken = torch.index_select(source.reshape(-1), 0, torch.clamp(places, 0, source.numel() - 1))
+    return torch.where(mask, taken.reshape(x.shape), x)
+
+
+def _is_unmixed(given: dict[str, Any]) -> bool:
+    """Whether the indices are not masks and places at once; ``None`` leaves an axis as it is."""
+    found = {is_boolean(one) for one in given["indices"] if one is not None}
+    return len(found) < 2 or given["accumulate"]
+
+
+@expresses("index_put", exactness="bit-equal", unless=_is_unmixed)
+def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    """Assignment of one value at masks and indices."""
+    hit = torch.ones([1] * x.dim(), dtype=torch.bool)
+    axis = 0
+    for one in indices:
+        shape = [1] * x.dim()
+        if one is None:
+            axis += 1
+            continue
+        if one.dtype == torch.bool:
+            shape[axis : axis + one.dim()] = one.shape
+            axis += one.dim()
+        else:
+            if one.numel() != 1:
+                raise NotImplementedError("masks and more than one place")
+            shape[axis] = x.shape[axis]
+            one = torch.arange(x.shape[axis]) == torch.remainder(one.reshape(1), x.shape[axis])
+            axis += 1
+        hit = torch.logical_and(hit, one.reshape(shape))
+    if values.numel() != 1:
+        raise NotImplementedError("masks, places and more than one value")
+    return torch.where(hit, values.reshape([1] * x.dim()).to(x.dtype), x)
+
+
+@builds("repeat_interleave", ".self_tensor")
+def repeat_interleave(x: Tensor, repeats: Tensor, dim: int | None = None, output_size: int | None = None) -> Any:
+    """Each element along an axis repeated, by one count for all or for each."""
+    if not repeats.shape or list(repeats.shape) == [1]:
+        return NotImplemented
+    if dim is None:
+        x, dim = mb.reshape(x=x, shape=[-1]), 0
+    return mb.gather(x=x, indices=_repeated(repeats), axis=dim)
+
+
+@builds("repeat_interleave", ".tensor")
+def repeat_interleave_places(repeats: Tensor, output_size: int | None = None) -> Any:
+    """Each index repeated by its count."""
+    return _repeated(repeats)
+
+
+def _repeated(repeats: Any) -> Any:
+    """The places as often as it is said of each: for each of all repeats, how many end before it."""
+    ends = mb.cumsum(x=mb.cast(x=repeats, dtype="fp32"), axis=0)
+    total = mb.reduce_sum(x=mb.cast(x=repeats, dtype="fp32"), axes=[0], keep_dims=False)
+    at = mb.expand_dims(x=mb.range_1d(start=0.0, end=total, step=1.0), axes=[1])
+    passed = mb.cast(x=mb.less_equal(x=mb.expand_dims(x=ends, axes=[0]), y=at), dtype="fp32")
+    return mb.cast(x=mb.reduce_sum(x=passed, axes=[1], keep_dims=False), dtype="int32")
+
+
+@expresses("index_reduce", exactness=within(8))
+def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Any:
+    """Reduction into an axis at indices: product, mean, maximum or minimum."""
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    places = index.reshape(shape).expand(source.shape) + 0
+    if reduce != "mean":
+        return torch.scatter_reduce(x, dim, places, source, reduce, include_self=include_self)
+    count = torch.zeros_like(x).scatter_add(dim, places, torch.ones_like(source))
+    total = torch.zeros_like(x).scatter_add(dim, places, source)
+    if include_self:
+        return (total + x) / (count + 1)
+    return torch.where(count == 0, x, total / torch.clamp(count, min=1))
+
+
+def _is_additive(given: dict[str, Any]) -> bool:
+    """Whether the mask is added to the scores: no mask of truth values takes part."""
+    return not given["is_causal"] and (given["attn_mask"] is None or not is_boolean(given["attn_mask"]))
+
+
+@expresses("scaled_dot_product_attention", exactness=within(16), unless=_is_additive)
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Attention that a mask keeps from keys, however large their scores; a query without any gives zeros.
+
+    coremltools adds -30000 to the scores of other keys, so that larger ones outweigh it, and gives such a query the mean.
+    """
+    if is_causal:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    else:
+        assert attn_mask is not None
+        mask = attn_mask
+    # Tensors both, as a choice between two numbers has no size of its own where sizes are flexible.
+    kept = mask.float() * 0.0
+    found = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, torch.where(mask, kept, kept - 3e38), dropout_p, False, scale=scale, enable_gqa=enable_gqa
+    )
+    return found if is_causal else torch.where(torch.amax(mask.float(), -1, keepdim=True) > 0, found, 0.0)

@@ -1,0 +1,66 @@
+"""Transposed convolutions with output padding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+
+
+def _is_no_matter(given: dict[str, Any]) -> bool:
+    """Whether coremltools converts it: all but output padding where there is no padding."""
+    return not given.get("transposed", True) or not any(given["output_padding"]) or any(given["padding"])
+
+
+def _grown(
+    x: Any, weight: Any, bias: Any, stride: list[int], output_padding: list[int], groups: int, dilation: list[int]
+) -> Any:
+    """Transposed convolution without padding, whose output is padded at its ends."""
+    rank = weight.dim() - 2
+    convolve = getattr(torch.nn.functional, f"conv_transpose{rank}d")
+    found = convolve(x, weight, None, stride, 0, 0, groups, dilation)
+    each = list(output_padding) * (rank if len(output_padding) == 1 else 1)
+    found = torch.nn.functional.pad(found, [one for size in reversed(each) for one in (0, size)])
+    return found if bias is None else found + bias.reshape([-1, *([1] * rank)])
+
+
+@expresses(
+    "conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input", exactness=within(16), unless=_is_no_matter
+)
+def conv_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: list[int] = [1],  # noqa: B006
+    padding: list[int] = [0],  # noqa: B006
+    output_padding: list[int] = [0],  # noqa: B006
+    groups: int = 1,
+    dilation: list[int] = [1],  # noqa: B006
+) -> Any:
+    """Transposed convolution with output padding and no padding."""
+    return _grown(x, weight, bias, stride, output_padding, groups, dilation)
+
+
+@expresses("convolution", "_convolution", exactness=within(16), unless=_is_no_matter)
+def convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    benchmark: object = None,
+    deterministic: object = None,
+    cudnn_enabled: object = None,
+    allow_tf32: object = None,
+) -> Any:
+    """Convolution operator of any kind, transposed with output padding and no padding."""
+    return _grown(x, weight, bias, stride, output_padding, groups, dilation)

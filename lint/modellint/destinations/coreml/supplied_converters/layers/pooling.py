@@ -1,0 +1,280 @@
+"""Pooling, padding, and folding of windows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.supplied_converters.arguments import Number, Tensor
+
+
+def _each(given: Sequence[int], rank: int) -> list[int]:
+    return list(given) * rank if len(given) == 1 else list(given)
+
+
+class _Windows:
+    """Geometry of pooling windows: sizes, strides, padding, dilation, and how many there are."""
+
+    def __init__(
+        self, x: Any, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    ) -> None:
+        self.rank = rank
+        self.sizes = [int(size) for size in x.shape[-rank:]]
+        self.kernel = _each(kernel, rank)
+        self.stride = _each(stride or kernel, rank)
+        self.padding = _each(padding, rank)
+        self.dilation = _each(dilation, rank)
+        self.out, self.cut = [], False
+        for size, width, step, pad, far in zip(
+            self.sizes, self.kernel, self.stride, self.padding, self.dilation, strict=True
+        ):
+            room = size + 2 * pad - far * (width - 1) - 1
+            out = (room + (step - 1 if ceil_mode else 0)) // step + 1
+            if ceil_mode and (out - 1) * step >= size + pad:
+                # No window begins behind the input.
+                out, self.cut = out - 1, True
+            self.out.append(out)
+
+    def padded(self, x: Any, value: float) -> Any:
+        """The input, padded as far as windows reach."""
+        pads: list[int] = []
+        for size, width, step, pad, far, out in zip(
+            self.sizes, self.kernel, self.stride, self.padding, self.dilation, self.out, strict=True
+        ):
+            behind = max(0, (out - 1) * step + far * (width - 1) + 1 - size - pad)
+            pads = [pad, behind, *pads]
+        return torch.nn.functional.pad(x, pads, value=value) if any(pads) else x
+
+    def parts(self, x: Any) -> Iterator[Any]:
+        """The elements at each offset within all windows, of the padded input."""
+        for offsets in itertools.product(*(range(width) for width in self.kernel)):
+            part = x
+            for axis, offset in enumerate(offsets):
+                begin = offset * self.dilation[axis]
+                end = begin + (self.out[axis] - 1) * self.stride[axis] + 1
+                part = torch.ops.aten.slice(part, axis - self.rank, begin, end, self.stride[axis])
+            yield part
+
+    def places(self) -> Any:
+        """Index of each element of the input, -1 in the padding."""
+        found = torch.arange(math.prod(self.sizes)).reshape(1, 1, *self.sizes).float()
+        return self.padded(found, -1.0)
+
+
+def _largest(x: Any, windows: _Windows, placed: bool = True) -> tuple[Any, Any]:
+    """Maximum of each window, and its index."""
+    padded = windows.padded(x, -math.inf)
+    best: Any = None
+    place: Any = None
+    for part, at in zip(windows.parts(padded), windows.parts(windows.places()), strict=True):
+        at = at.expand(part.shape) + 0
+        if best is None:
+            best, place = part, at
+        else:
+            better = part > best
+            if part.is_floating_point():
+                better = torch.logical_or(better, torch.isnan(part))
+            if placed and any(windows.padding):
+                # The padding is never the largest, where all else is as small as it.
+                better = torch.logical_or(better, place < 0)
+            best, place = torch.where(better, part, best), torch.where(better, at, place)
+    return best, place.long()
+
+
+def _max_pool(rank: int) -> Callable[..., Any]:
+    def max_pool(
+        x: Tensor,
+        kernel_size: list[int],
+        stride: list[int] = [],  # noqa: B006
+        padding: list[int] = [0],  # noqa: B006
+        dilation: list[int] = [1],  # noqa: B006
+        ceil_mode: bool = False,
+    ) -> Any:
+        """Max pooling, dilated too, and without windows that begin behind the input."""
+        windows = _Windows(x, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        if not windows.cut and all(step == 1 for step in windows.dilation):
+            return NotImplemented
+        return _largest(x, windows, placed=False)[0]
+
+    return max_pool
+
+
+def _max_pool_with_indices(rank: int) -> Callable[..., Any]:
+    def max_pool_with_indices(
+        x: Tensor,
+        kernel_size: list[int],
+        stride: list[int] = [],  # noqa: B006
+        padding: list[int] = [0],  # noqa: B006
+        dilation: list[int] = [1],  # noqa: B006
+        ceil_mode: bool = False,
+    ) -> Any:
+        """Max pooling with the index of each maximum."""
+        batched = x if x.dim() == rank + 2 else x.unsqueeze(0)
+        windows = _Windows(batched, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        values, indices = _largest(batched, windows)
+        return (values, indices) if x.dim() == rank + 2 else (values.squeeze(0), indices.squeeze(0))
+
+    return max_pool_with_indices
+
+
+def _avg_pool(rank: int) -> Callable[..., Any]:
+    def avg_pool(
+        x: Tensor,
+        kernel_size: list[int],
+        stride: list[int] = [],  # noqa: B006
+        padding: list[int] = [0],  # noqa: B006
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        """Average pooling, with a divisor of its own, and without windows that begin behind the input."""
+        windows = _Windows(x, rank, kernel_size, stride, padding, [1], ceil_mode)
+        if not divisor_override and not windows.cut:
+            return NotImplemented
+        total = sum(windows.parts(windows.padded(x, 0.0)))
+        if divisor_override:
+            return total / divisor_override
+        real = torch.ones([1, 1, *windows.sizes])
+        if count_include_pad:
+            pads = [pad for pad in reversed(windows.padding) for _ in range(2)]
+            real = torch.nn.functional.pad(real, pads, value=1.0)
+            bare = _Windows(real, rank, kernel_size, stride, [0], [1], ceil_mode)
+            bare.out = windows.out
+            return total / sum(bare.parts(bare.padded(real, 0.0)))
+        return total / sum(windows.parts(windows.padded(real, 0.0)))
+
+    return avg_pool
+
+
+for _rank in (1, 2, 3):
+    expresses(f"max_pool{_rank}d")(_max_pool(_rank))
+    expresses(f"max_pool{_rank}d_with_indices")(_max_pool_with_indices(_rank))
+    expresses(f"avg_pool{_rank}d", exactness=within(8))(_avg_pool(_rank))
+
+
+def _adaptive(size: int, out: int) -> list[tuple[int, int]]:
+    """Windows of adaptive pooling along an axis: begin and end."""
+    return [(at * size // out, -((-(at + 1) * size) // out)) for at in range(out)]
+
+
+@expresses("adaptive_avg_pool3d", "_adaptive_avg_pool3d", exactness=within(16))
+def adaptive_avg_pool3d(x: Tensor, output_size: list[int]) -> Any:
+    """Adaptive average pooling, one axis after another, with a constant matrix for each."""
+    for axis, out in enumerate(output_size, start=x.dim() - 3):
+        size = int(x.shape[axis])
+        if out == size:
+            continue
+        if out == 1:
+            x = x.mean(axis, keepdim=True)
+            continue
+        rows = [
+            [1 / (end - begin) if begin <= at < end else 0.0 for at in range(size)]
+            for begin, end in _adaptive(size, out)
+        ]
+        x = torch.matmul(x.movedim(axis, -1), torch.tensor(rows).T).movedim(-1, axis)
+    return x
+
+
+@expresses("adaptive_max_pool3d")
+@expresses("adaptive_max_pool2d")
+@expresses("adaptive_max_pool1d")
+def adaptive_max_pool(x: Tensor, output_size: list[int]) -> Any:
+    """Adaptive max pooling, with the index of each maximum."""
+    rank = len(output_size)
+    sizes = [int(size) for size in x.shape[-rank:]]
+    lead = list(x.shape[:-rank])
+    places = torch.arange(math.prod(sizes)).reshape(sizes)
+    values, found = [], []
+    for window in itertools.product(*(_adaptive(size, out) for size, out in zip(sizes, output_size, strict=True))):
+        part, at = x, places
+        for axis, (begin, end) in enumerate(window):
+            part = torch.ops.aten.slice(part, axis - rank, begin, end)
+            at = torch.ops.aten.slice(at, axis, begin, end)
+        part, at = part.reshape(*lead, -1), at.reshape(-1)
+        place = torch.index_select(at, 0, torch.argmax(part, -1).reshape(-1)).reshape(lead)
+        if x.is_floating_point():
+            # Of what is no number, the last one.
+            last = torch.amax(torch.where(torch.isnan(part), at, -1), -1)
+            place = torch.where(last >= 0, last, place)
+        values.append(torch.amax(part, -1))
+        found.append(place)
+    return torch.stack(values, -1).reshape(*lead, *output_size), torch.stack(found, -1).reshape(*lead, *output_size)
+
+
+@expresses("col2im", exactness=within(16))
+def col2im(
+    x: Tensor,
+    output_size: list[int],
+    kernel_size: list[int],
+    dilation: list[int],
+    padding: list[int],
+    stride: list[int],
+) -> Any:
+    """Fold: overlapping windows added up, as a transposed convolution with one-hot kernels."""
+    high, wide = kernel_size
+    counts, full = [], []
+    for size, width, far, pad, step in zip(output_size, kernel_size, dilation, padding, stride, strict=True):
+        counts.append((size + 2 * pad - far * (width - 1) - 1) // step + 1)
+        full.append((counts[-1] - 1) * step + far * (width - 1) + 1)
+    batched = x if x.dim() == 3 else x.unsqueeze(0)
+    channels = int(batched.shape[1]) // (high * wide)
+    kernels = torch.eye(high * wide).reshape(high * wide, 1, high, wide).repeat(channels, 1, 1, 1)
+    found = torch.nn.functional.conv_transpose2d(
+        batched.reshape(-1, channels * high * wide, *counts), kernels, stride=stride, dilation=dilation, groups=channels
+    )
+    for axis, (size, pad, length) in enumerate(zip(output_size, padding, full, strict=True), start=2):
+        if pad + size > length:
+            missing = list(found.shape)
+            missing[axis] = pad + size - length
+            found = torch.cat([found, torch.zeros(missing)], axis)
+        if pad or pad + size < found.shape[axis]:
+            found = torch.ops.aten.slice(found, axis, pad, pad + size)
+    return found if x.dim() == 3 else found.squeeze(0)
+
+
+@expresses("constant_pad_nd", unless=lambda given: min(given["pad"], default=0) >= 0)
+def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
+    """Padding with a constant; negative padding crops."""
+    for at in range(len(pad) // 2):
+        axis = x.dim() - 1 - at
+        before, after = (min(0, one) for one in pad[2 * at : 2 * at + 2])
+        if before or after:
+            x = torch.ops.aten.slice(x, axis, -before, x.shape[axis] + after)
+    rest = [max(0, one) for one in pad]
+    return torch.constant_pad_nd(x, rest, value) if any(rest) else x
+
+
+def _is_plain_padding(given: dict[str, Any]) -> bool:
+    pad, mode = given["pad"], given["mode"]
+    return min(pad, default=0) >= 0 and (mode == "constant" or (mode != "circular" and len(pad) <= 4))
+
+
+@expresses("pad", unless=_is_plain_padding)
+def pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Any:
+    """Padding in any mode and direction; negative padding crops."""
+    if mode == "constant":
+        return torch.constant_pad_nd(x, pad, value or 0.0)
+    for at in range(len(pad) // 2):
+        axis = x.dim() - 1 - at
+        before, after = pad[2 * at : 2 * at + 2]
+        if not before and not after:
+            continue
+        size = int(x.shape[axis])
+        wanted = range(-before, size + after)
+        match mode:
+            case "circular":
+                places = [one % size for one in wanted]
+            case "replicate":
+                places = [min(max(one, 0), size - 1) for one in wanted]
+            case _:
+                turn = max(1, 2 * (size - 1))
+                places = [min(one % turn, turn - one % turn) for one in wanted]
+        x = torch.index_select(x, axis, torch.tensor(places))
+    return x

@@ -1,0 +1,181 @@
+"""Linear systems and factorizations (LU, Cholesky, QR) by unrolled elimination.
+
+The errors are those of PyTorch's own elimination: they grow with the condition number of the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.supplied_converters.arguments import Tensor
+
+MOST = 16
+"""The rows of a matrix up to which steps are written out."""
+EXACTNESS = within(64)
+
+
+def size_of(x: Any) -> int:
+    """Columns of a matrix. Raises ``NotImplementedError`` where there are too many to unroll."""
+    if x.dim() < 2 or max(x.shape[-2:]) > MOST:
+        raise NotImplementedError(f"a matrix of more than {MOST} rows or columns")
+    return int(x.shape[-1])
+
+
+def _is_known(given: dict[str, Any]) -> bool:
+    return given["x"].val is not None
+
+
+def _ones(given: Iterable[bool]) -> Any:
+    """Indicator column: ones where something holds, and zeros."""
+    return torch.tensor([[float(one)] for one in given])
+
+
+def _pivoted(x: Any, step: int) -> tuple[Any, Any]:
+    """Partial pivoting: the row with the largest element of a column swapped into its place; and which row it was."""
+    size = int(x.shape[-2])
+    # Rows that have had their turn are out of the question.
+    score = x[..., step].abs() * _ones(at >= step for at in range(size)).squeeze(-1)
+    best = (score - _ones(at < step for at in range(size)).squeeze(-1)).argmax(-1, keepdim=True)
+    chosen = (best == torch.arange(size)).to(x.dtype).unsqueeze(-1)
+    off = _ones(at == step for at in range(size)) - chosen
+    return torch.matmul(torch.eye(size) - off * off.mT, x), best
+
+
+def _eliminated(x: Any, step: int, rows: Any, right: Any) -> tuple[Any, Any]:
+    """Gaussian elimination of one column from some rows, and the factors."""
+    factor = x[..., step : step + 1] / x[..., step : step + 1, step : step + 1] * rows
+    return x - factor * (x[..., step : step + 1, :] * right), factor
+
+
+def _factored(x: Any) -> tuple[Any, Any]:
+    """LU factorization in one matrix, and the pivots counted from one."""
+    size = size_of(x)
+    pivots = []
+    for step in range(size):
+        x, best = _pivoted(x, step)
+        pivots.append(best + 1)
+        own = _ones(at == step for at in range(size))
+        below = _ones(at > step for at in range(size))
+        x, factor = _eliminated(x, step, below, below.mT)
+        x = x * (1 - below * own.mT) + factor * own.mT
+    return x, torch.cat(pivots, -1)
+
+
+def substituted(triangle: Any, b: Any, upper: bool, unit: bool) -> Any:
+    """Solution of a triangular system by substitution; the other triangle is not read."""
+    size = size_of(triangle)
+    found = []
+    for step in reversed(range(size)) if upper else range(size):
+        own = b[..., step : step + 1, :]
+        if not unit:
+            own = own / triangle[..., step : step + 1, step : step + 1]
+        found.append(own)
+        b = b - triangle[..., step : step + 1] * own
+    return torch.cat(found[::-1] if upper else found, -2)
+
+
+def solved(x: Any, b: Any) -> Any:
+    """Solution of a linear system by Gauss-Jordan elimination."""
+    size = size_of(x)
+    batch = torch.broadcast_shapes(x.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
+    both = torch.cat([one.expand(*batch, *one.shape[-2:]) for one in (x, b)], -1)
+    for step in range(size):
+        both, _ = _pivoted(both, step)
+        both, _ = _eliminated(both, step, _ones(at != step for at in range(size)), 1.0)
+    diagonal = (both[..., :size] * torch.eye(size)).sum(-1, keepdim=True)
+    return both[..., size:] / diagonal
+
+
+@expresses("linalg_inv", "inverse", exactness=EXACTNESS, unless=_is_known)
+def linalg_inv(x: Tensor) -> Any:
+    """Matrix inverse."""
+    return solved(x, torch.eye(size_of(x)))
+
+
+@expresses("linalg_inv_ex", exactness=EXACTNESS)
+def linalg_inv_ex(x: Tensor, check_errors: bool = False) -> Any:
+    """Matrix inverse, and zeros for the error code."""
+    return linalg_inv(x), torch.zeros(x.shape[:-2], dtype=torch.int32)
+
+
+@expresses("linalg_solve", exactness=EXACTNESS)
+def linalg_solve(x: Tensor, b: Tensor, left: bool = True) -> Any:
+    """Solution of linear systems."""
+    if b.dim() == 1 or (b.dim() == x.dim() - 1 and b.shape == x.shape[:-1]):
+        return solved(x, b.unsqueeze(-1)).squeeze(-1)
+    return solved(x, b) if left else solved(x.mT, b.mT).mT
+
+
+@expresses("linalg_solve_triangular", exactness=EXACTNESS)
+def linalg_solve_triangular(x: Tensor, b: Tensor, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    """Solution of triangular systems."""
+    if left:
+        return substituted(x, b, upper, unitriangular)
+    return substituted(x.mT, b.mT, not upper, unitriangular).mT
+
+
+@expresses("linalg_lu_factor", exactness=EXACTNESS)
+def linalg_lu_factor(x: Tensor, pivot: bool = True) -> Any:
+    """LU factorization in one matrix, and the pivots."""
+    if not pivot or x.shape[-1] != x.shape[-2]:
+        raise NotImplementedError("without pivots, or of a matrix that is not square")
+    return _factored(x)
+
+
+@expresses("linalg_cholesky", "cholesky", exactness=EXACTNESS)
+def linalg_cholesky(x: Tensor, upper: bool = False) -> Any:
+    """Cholesky factor of a positive definite matrix."""
+    size = size_of(x)
+    if upper:
+        x = x.mT
+    columns = []
+    for step in range(size):
+        root = torch.sqrt(x[..., step : step + 1, step : step + 1])
+        column = x[..., step : step + 1] / root * _ones(at >= step for at in range(size))
+        columns.append(column)
+        x = x - column * column.mT
+    found = torch.cat(columns, -1)
+    return found.mT if upper else found
+
+
+@expresses("cholesky_solve", exactness=EXACTNESS)
+def cholesky_solve(b: Tensor, triangle: Tensor, upper: bool = False) -> Any:
+    """Solution of a linear system by its Cholesky factor."""
+    lower = triangle.mT if upper else triangle
+    return substituted(lower.mT, substituted(lower, b, False, False), True, False)
+
+
+@expresses("cholesky_inverse", exactness=EXACTNESS)
+def cholesky_inverse(triangle: Tensor, upper: bool = False) -> Any:
+    """Matrix inverse by its Cholesky factor."""
+    return cholesky_solve(torch.eye(size_of(triangle)), triangle, upper)
+
+
+@expresses("linalg_qr", exactness=EXACTNESS)
+def linalg_qr(x: Tensor, mode: str = "reduced") -> Any:
+    """QR factorization by Householder reflections, with LAPACK's signs."""
+    if mode == "r":
+        raise NotImplementedError("without the orthogonal matrix")
+    size_of(x)
+    high, wide = int(x.shape[-2]), int(x.shape[-1])
+    found = torch.eye(high).expand(*x.shape[:-2], high, high)
+    for step in range(min(high - 1, wide)):
+        column = x[..., step : step + 1]
+        below = column * _ones(at > step for at in range(high))
+        rest = (below * below).sum(-2, keepdim=True)
+        own = x[..., step : step + 1, step : step + 1]
+        end = (2 * (own < 0).to(x.dtype) - 1) * torch.sqrt(own * own + rest)
+        # Without anything below there is nothing to reflect.
+        nothing = (rest == 0).to(x.dtype)
+        vector = below / (own - end + nothing) + _ones(at == step for at in range(high))
+        vector = vector * ((end - own) / (end + nothing) * (1 - nothing)).sqrt()
+        x = x - vector * (vector * x).sum(-2, keepdim=True)
+        found = found - (found * vector.mT).sum(-1, keepdim=True) * vector.mT
+    kept = high if mode == "complete" else min(high, wide)
+    return found[..., :kept], x[..., :kept, :] * torch.ones(kept, wide).triu()

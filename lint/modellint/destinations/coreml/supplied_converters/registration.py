@@ -1,0 +1,244 @@
+"""Registry of the supplied converters, and the scope in which coremltools has them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+
+from modellint.destinations.coreml.private import operator_tables
+from modellint.destinations.coreml.process_lock import TURN
+from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit, bound
+from modellint.destinations.coreml.supplied_converters.shapes import high_rank_pass
+
+if TYPE_CHECKING:
+    from modellint.settings import Destination
+
+Kind = Literal["supplied", "mended"]
+Form = Literal["torch", "mil", "call"]
+Make = Callable[..., Any]
+Unless = Callable[[dict[str, Any]], bool]
+BIT_EQUAL = "bit-equal"
+
+
+def within(ulps: int) -> str:
+    """The exactness class of a converter whose results are so many units in the last place of float32 off, at most."""
+    return f"≤ {ulps} ulps"
+
+
+class Used(NamedTuple):
+    """A converter of ours that took part in a conversion."""
+
+    operator: str
+    """As in ``aten::addcmul``."""
+    kind: Kind
+    """``supplied`` where coremltools has none, ``mended`` where it has one that is wrong or refuses."""
+    exactness: str
+    """``bit-equal``, or ``≤ N ulps`` of float32."""
+    nodes: tuple[str, ...]
+    """The nodes of the captured program that it converted."""
+
+    @property
+    def places(self) -> int:
+        """How many nodes it converted."""
+        return len(self.nodes)
+
+
+@dataclass(slots=True)
+class Supplied:
+    """What of ours has taken part so far."""
+
+    _nodes: dict[tuple[str, Kind, str], list[str]] = field(default_factory=dict)
+    pipeline: Any = None
+    """coremltools' passes, with ours among them."""
+
+    def note(self, operator: str, kind: Kind, exactness: str, node: str) -> None:
+        """Remember that a converter converted a node."""
+        self._nodes.setdefault((operator, kind, exactness), []).append(node)
+
+    @property
+    def used(self) -> list[Used]:
+        """What took part, in the order of its first use."""
+        return [Used(*which, tuple(nodes)) for which, nodes in self._nodes.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """A converter of ours. It may leave a node to coremltools' own by giving ``NotImplemented``."""
+
+    operator: str
+    names: tuple[str, ...]
+    """Under which coremltools looks for it."""
+    exactness: str
+    make: Make
+    form: Form
+    """``torch``: ``make`` is in terms of PyTorch; ``mil``: it builds MIL operations; ``call``: it is given the node itself."""
+    own: bool = False
+    """Whether it is PyTorch's own decomposition."""
+    rescue: bool = False
+    """Whether it only takes the nodes that coremltools' own converter refuses."""
+    unless: Unless | None = None
+    """Which arguments are left to coremltools' own."""
+
+
+TABLE: dict[str, list[Converter]] = {}
+"""Our converters by the name under which coremltools looks for them; the first one that fits a node's arguments converts it."""
+
+
+def builds(operator: str, *overloads: str, exactness: str = BIT_EQUAL) -> Callable[[Make], Make]:
+    """Supply a converter that makes MIL operations of variables; ``overloads`` are names beside the operator's own."""
+    return _adds(operator, overloads, exactness, "mil")
+
+
+def expresses(
+    operator: str, *overloads: str, exactness: str = BIT_EQUAL, unless: Unless | None = None
+) -> Callable[[Make], Make]:
+    """Supply a converter by a function of PyTorch that computes the same with operators that have one.
+
+    ``unless`` tells of the arguments, by name and with variables for tensors, whether they are left to coremltools.
+    """
+    return _adds(operator, overloads, exactness, "torch", unless)
+
+
+def adapts(operator: str, *overloads: str, exactness: str = BIT_EQUAL) -> Callable[[Make], Make]:
+    """Supply a converter that hands a node on to one of coremltools' own, changed."""
+    return _adds(operator, overloads, exactness, "call")
+
+
+def takes_over(exactness: str, operators: str, rescue: bool = False) -> None:
+    """Supply converters that are PyTorch's own decompositions of operators, with all of their overloads.
+
+    With ``rescue`` they only take what coremltools' own converters refuse.
+    """
+    for operator in operators.split():
+        packet = getattr(torch.ops.aten, operator)
+        for overload in packet.overloads():
+            make = getattr(packet, overload)
+            if "out" not in overload and "dimname" not in overload:
+                converter = Converter(
+                    f"aten::{operator}",
+                    (operator, operator_tables.looked_up(make)),
+                    exactness,
+                    make,
+                    "torch",
+                    own=True,
+                    rescue=rescue,
+                )
+                for name in dict.fromkeys(converter.names):
+                    TABLE.setdefault(name, []).append(converter)
+
+
+def _adds(
+    operator: str, overloads: Sequence[str], exactness: str, form: Form, unless: Unless | None = None
+) -> Callable[[Make], Make]:
+    names = dict.fromkeys((operator, *(operator + one if one[:1] == "." else one for one in overloads)))
+
+    def add(make: Make) -> Make:
+        converter = Converter(f"aten::{operator}", tuple(names), exactness, make, form, unless=unless)
+        for name in names:
+            TABLE.setdefault(name, []).append(converter)
+        return make
+
+    return add
+
+
+@cache
+def table() -> dict[str, list[Converter]]:
+    """All supplied converters, by name."""
+    package = importlib.import_module(__name__.rpartition(".")[0])
+    found = [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    # What is written for one operator comes before what is made for many.
+    for name in sorted(found, key=lambda name: (name.rpartition(".")[2] in ("defaults", "composites"), name)):
+        importlib.import_module(name)
+    return TABLE
+
+
+@cache
+def decomposed() -> frozenset[str]:
+    """Names whose only converters are PyTorch's own decompositions."""
+    return frozenset(name for name, converters in table().items() if all(one.own for one in converters))
+
+
+@contextmanager
+def supplied(destination: Destination) -> Iterator[Supplied]:
+    """The scope in which coremltools has our converters and passes; one thread at a time.
+
+    Its tables are the same afterwards, order included, also when an exception passes.
+    """
+    with TURN, operator_tables.tables_kept():
+        found = Supplied()
+        for name, converters in table().items():
+            operator_tables.register(name, _as_registered(name, converters, found))
+        found.pipeline = high_rank_pass.pipeline(lambda: found.note("more than five axes", "supplied", BIT_EQUAL, ""))
+        yield found
+
+
+def _as_registered(name: str, converters: Sequence[Converter], found: Supplied) -> operator_tables.Convert:
+    original = operator_tables.converter_of(name)
+    kind: Kind = "supplied" if original is None else "mended"
+
+    def convert(context: Any, node: Any) -> None:
+        args, kwargs = operator_tables.bindings(context, node)
+        call = Call(context, node, args, kwargs)
+        refusal: Exception | None = None
+        if original is not None and all(one.rescue for one in converters):
+            refusal = operator_tables.refused(original, context, node)
+            if refusal is None:
+                return
+        said: Exception | None = None
+        # Overloads of one operator differ by whether they take a tensor or a number.
+        for one, strict in [(one, strict) for strict in (True, False) for one in converters]:
+            try:
+                result = _made(one, call, strict)
+            except (Unfit, NotImplementedError) as error:
+                said = said or error
+                continue
+            if result is not NotImplemented:
+                _put(call, result)
+                found.note(one.operator, kind, one.exactness, node.name)
+                return
+        if refusal is not None:
+            raise refusal
+        if original is None:
+            raise NotImplementedError(f"{name}: {said or 'not converted with these arguments'}")
+        original(context, node)
+
+    return convert
+
+
+def _made(one: Converter, call: Call, strict: bool) -> Any:
+    with torch.no_grad():
+        if one.form == "call":
+            return one.make(call)
+        arguments = bound(one.make, call.args, call.kwargs, strict)
+        if one.unless is not None and one.unless(arguments):
+            return NotImplemented
+        if one.form == "mil":
+            return one.make(**arguments)
+        from modellint.destinations.coreml.supplied_converters.inlining import inlined
+
+        return inlined(one.make, arguments, call, decomposed())
+
+
+def _put(call: Call, result: Any) -> None:
+    """Bind the results to the names that the captured program has for them."""
+    context, node = call.context, call.node
+
+    def put(name: str, one: Any) -> None:
+        held = one if operator_tables.is_complex(one) else operator_tables.Builder.identity(x=one, name=name)
+        context.add(held, torch_name=name, override=True)
+
+    if isinstance(result, (list, tuple)):
+        if len(node.outputs) == len(result) > 1:
+            for name, part in zip(node.outputs, result, strict=True):
+                put(name, part)
+        else:
+            context.add(tuple(result), torch_name=node.name, override=True)
+    else:
+        put(node.name, result)

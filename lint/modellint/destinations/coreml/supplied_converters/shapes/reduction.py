@@ -1,0 +1,176 @@
+"""Reductions over axes: variance, extremes, products, medians, histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from modellint.destinations.coreml.supplied_converters.registration import expresses, within
+
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.supplied_converters.arguments import Dtype, Number, Tensor
+
+
+def _variance(x: Any, dim: list[int] | None, correction: Any, keepdim: bool) -> tuple[Any, Any]:
+    dims = list(range(x.dim())) if not dim else [one % x.dim() for one in dim]
+    mean = x.mean(dims, keepdim=True)
+    off = x - mean
+    # Counted, where sizes are not known before a run.
+    count = torch.ones_like(x).sum(dims, keepdim=keepdim)
+    found = (off * off).sum(dims, keepdim=keepdim) / torch.clamp(
+        count - (1 if correction is None else correction), min=0
+    )
+    return found, mean if keepdim else mean.squeeze(dims)
+
+
+_STATISTICS: dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]] = {
+    "var": (lambda variance, mean: variance, ("var_correction",)),
+    "std": (lambda variance, mean: variance.sqrt(), ("std_correction",)),
+    "var_mean": (lambda variance, mean: (variance, mean), ()),
+    "std_mean": (lambda variance, mean: (variance.sqrt(), mean), ()),
+}
+"""What is made of variance and mean, and names beside the operator's own where axes are given."""
+
+
+def _of_all(statistic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def of_all(x: Tensor, unbiased: bool = True) -> Any:
+        """Variance, standard deviation and mean of all elements."""
+        return statistic(*_variance(x, None, int(unbiased), False))
+
+    return of_all
+
+
+def _of_axes(statistic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def of_axes(
+        x: Tensor, dim: list[int] | None = None, correction: Number | None = None, keepdim: bool = False
+    ) -> Any:
+        """Variance, standard deviation and mean over axes, with any correction."""
+        return statistic(*_variance(x, dim, correction, keepdim))
+
+    return of_axes
+
+
+for _operator, (_statistic, _others) in _STATISTICS.items():
+    expresses(_operator, exactness=within(16))(_of_all(_statistic))
+    expresses(_operator, ".dim", ".correction", *_others, exactness=within(16))(_of_axes(_statistic))
+
+
+def _index_of(find: Callable[[Any, int], Any]) -> Callable[..., Any]:
+    def index_of(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        """Index of the maximum or minimum among all elements."""
+        index = find(x.reshape(-1), 0)
+        return index.reshape([1] * x.dim()) if keepdim else index
+
+    return index_of
+
+
+for _find in (torch.argmax, torch.argmin):
+    expresses(_find.__name__, unless=lambda arguments: arguments["dim"] is not None)(_index_of(_find))
+
+
+@expresses("prod", exactness=within(16))
+def prod(x: Tensor, dtype: Dtype | None = None) -> Any:
+    """Product of all elements."""
+    return _product(x.reshape(-1), 0, False)
+
+
+@expresses("prod", ".dim_int", exactness=within(16))
+def prod_of_axis(x: Tensor, dim: int, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
+    """Product over an axis."""
+    return _product(x, dim, keepdim)
+
+
+def _product(x: Any, dim: int, keepdim: bool) -> Any:
+    if x.dtype == torch.bool:
+        x = x.long()
+    found = x.cumprod(dim)
+    last = found.select(dim, found.shape[dim] - 1) if found.shape[dim] else found.sum(dim) + 1
+    return last.unsqueeze(dim) if keepdim else last
+
+
+@expresses("cummax")
+def cummax(x: Tensor, dim: int) -> Any:
+    """Cumulative maximum, with its last index."""
+    return _cumulative(x, dim, torch.ge)
+
+
+@expresses("cummin")
+def cummin(x: Tensor, dim: int) -> Any:
+    """Cumulative minimum, with its last index."""
+    return _cumulative(x, dim, torch.le)
+
+
+def _cumulative(x: Any, dim: int, better: Any) -> tuple[Any, Any]:
+    values: list[Any] = []
+    places: list[Any] = []
+    for at in range(x.shape[dim]):
+        one = torch.ops.aten.slice(x, dim, at, at + 1)
+        place = torch.full_like(one, at, dtype=torch.int64)
+        if values:
+            wins = better(one, values[-1])
+            if x.is_floating_point():
+                # What is no number stays the largest and the smallest.
+                wins = torch.logical_or(wins, torch.isnan(one))
+            one = torch.where(wins, one, values[-1])
+            place = torch.where(wins, place, places[-1])
+        values.append(one)
+        places.append(place)
+    return torch.cat(values, dim), torch.cat(places, dim)
+
+
+@expresses("logcumsumexp", exactness=within(16))
+def logcumsumexp(x: Tensor, dim: int) -> Any:
+    """Cumulative log-sum-exp, each from its own maximum."""
+    size = x.shape[dim]
+    sums = [torch.logsumexp(x.narrow(dim, 0, at + 1), dim) for at in range(size)]
+    return torch.stack(sums, dim)
+
+
+@expresses("kthvalue")
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """k-th smallest element along an axis, and its index."""
+    values, places = torch.sort(x, dim)
+    found = values.select(dim, k - 1), places.select(dim, k - 1)
+    return tuple(one.unsqueeze(dim) for one in found) if keepdim else found
+
+
+@expresses("median", ".dim")
+def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """Median along an axis, the lower of two, and its index; NaN wherever there is one."""
+    value, place = kthvalue(x, (x.shape[dim] + 1) // 2, dim, True)
+    if x.is_floating_point():
+        missing = torch.isnan(x).to(x.dtype)
+        some = torch.amax(missing, dim, keepdim=True) > 0
+        value = torch.where(some, torch.nan, value)
+        place = torch.where(some, torch.argmax(missing, dim, keepdim=True), place)
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
+@expresses("median")
+def median_of_all(x: Tensor) -> Any:
+    """Median of all elements, the lower of two."""
+    return median(x.reshape(-1), 0)[0]
+
+
+@expresses("nanmean", exactness=within(8))
+def nanmean(x: Tensor, dim: list[int] | None = None, keepdim: bool = False, dtype: Dtype | None = None) -> Any:
+    """Mean without NaN."""
+    dims = dim or list(range(x.dim()))
+    missing = torch.isnan(x)
+    count = torch.logical_not(missing).to(x.dtype).sum(dims, keepdim=keepdim)
+    return torch.where(missing, torch.zeros_like(x), x).sum(dims, keepdim=keepdim) / count
+
+
+@expresses("histc")
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
+    """Histogram counts, in equal bins between given limits."""
+    flat = x.reshape(-1)
+    if min == max:
+        raise NotImplementedError("limits that are those of the tensor")
+    which = torch.floor((flat - min) * (bins / (max - min)))
+    which = torch.where(flat == max, bins - 1, which.long())
+    inside = torch.logical_and(flat >= min, flat <= max)
+    hits = torch.logical_and(which.unsqueeze(-1) == torch.arange(bins), inside.unsqueeze(-1))
+    return hits.to(x.dtype).sum(0)

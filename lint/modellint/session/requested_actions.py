@@ -1,0 +1,220 @@
+"""Actions on a model that stands: check, shapes, verify and export, the same in a worker and in the caller's process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from modellint.live.capture.fake_tensor_run import capture, captured_run
+from modellint.live.check import examine, findings_of, live_rules, needs_of
+from modellint.live.code.places import Project
+from modellint.live.conversion_analyses import execution
+from modellint.live.fix import fixed_copy
+from modellint.live.inputs.required_inputs import wanted
+from modellint.live.shape_table import table_of
+from modellint.live.subject import Subject
+from modellint.results.verification import UNDECIDED
+from modellint.session import target_failure
+from modellint.session.confirmed_findings import findings
+from modellint.session.destination_verdicts import destination_of, execute, judge, noted, told
+from modellint.session.messages import Answer, Check, Request, Verify
+
+if TYPE_CHECKING:
+    from torch import nn
+    from typing_extensions import Unpack
+
+    from modellint.destinations.destination import VerifyOptions
+    from modellint.destinations.export_options import Options
+    from modellint.live.capture.records import Failure
+    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.results.diagnostic import Diagnostic, Place
+    from modellint.results.exported import Exported
+    from modellint.rule import Rule
+
+
+class Session:
+    """One request in the process that serves it: the stage that it is in, what is to be noted, and what it is asked for."""
+
+    def __init__(
+        self, request: Request, end: Callable[[], float], entered: Callable[[str], None] = lambda stage: None
+    ) -> None:
+        self.request = request
+        self._end = end
+        """When to begin nothing more that only adds to what is found, by the clock of ``time.monotonic``."""
+        self.project = Project(request.root)
+        self.stage = "starting"
+        self.notes: list[str] = []
+        self._entered = entered
+
+    def enter(self, stage: str) -> None:
+        """Begin with a stage."""
+        self.stage = stage
+        self._entered(stage)
+
+    def subject(
+        self,
+        model: nn.Module,
+        inputs: Inputs | None,
+        has_values: bool = True,
+        checkpoint: Any = None,
+    ) -> Subject:
+        """A model as rules see it."""
+        return Subject(
+            model,
+            inputs,
+            self.project.root,
+            self.request.destination,
+            has_values=has_values,
+            checkpoint=checkpoint,
+            judge=judge,
+            execute=execute,
+        )
+
+    # What is answered
+
+    def answer(self, diagnostics: Iterable[Diagnostic], **rest: Any) -> Answer:
+        """An answer with these findings, and what there is to note."""
+        target = self.request.target.text
+        shown = tuple(finding._replace(target=target) for finding in diagnostics)
+        return Answer(shown, notes=tuple(self.notes), **rest)
+
+    def run(self, subject: Subject, rules: Mapping[str, Rule]) -> list[Diagnostic]:
+        """Run the model where that is of use; LNT003 where it fails for another reason than its shapes."""
+        if subject.inputs is None or not ({"run", "conversion"} & needs_of(rules) or "LNT003" in rules):
+            return []
+        self.enter("running forward of")
+        run = captured_run(subject)
+        if run is None or run.failure is None or (run.failure.kind == "shape" and "SHP008" in rules):
+            return []
+        if run.failure.kind == "data" and not subject.has_values:
+            text = self.request.target.text
+            self.notes.append(f"{text}: not run, as it {_raised(run.failure)}; its parameters have no values")
+            return []
+        return [self._failed_run(run.failure)]
+
+    def check(
+        self,
+        subject: Subject,
+        rules: Mapping[str, Rule],
+        known: Sequence[Diagnostic],
+        *,
+        asks: Callable[[nn.Module], str] = wanted,
+        tries: bool = True,
+    ) -> Answer:
+        """What the rules find after what is ``known``, and what is said of the conversion.
+
+        ``asks`` says in words what to give where the model has no inputs; with ``tries`` it is tried what else converts the model.
+        """
+        self.enter("checking")
+        examined = examine(subject, rules)
+        diagnostics = list(self._proven(subject, examined.diagnostics, rules))
+        if tries:
+            self.enter("trying what else converts")
+        end = self._end() if tries else -math.inf
+        conversion = told(subject, rules, [*known, *examined.diagnostics], asks=asks, end=end)
+        return self.answer([*known, *diagnostics], asked=examined.asked, conversion=conversion)
+
+    def shapes(self, subject: Subject, rules: Mapping[str, Rule]) -> Answer:
+        """The table of shapes, and why the run failed if it did."""
+        self.enter("running forward of")
+        run = capture(subject, symbolic=True)
+        captured_run.supply(subject, run)
+        diagnostics: list[Diagnostic] = []
+        if run.failure is not None and run.failure.kind == "shape":
+            diagnostics = [finding for rule in live_rules(rules) for finding in findings_of(rule, subject)]
+        elif run.failure is not None:
+            diagnostics = [self._failed_run(run.failure)]
+        return self.answer(diagnostics, table=table_of(subject, run))
+
+    def verify(
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        rules: Mapping[str, Rule],
+        action: Verify,
+        **options: Unpack[VerifyOptions],
+    ) -> Answer:
+        """The comparison of the converted model, or of a saved package, with the model, and the findings that it confirms.
+
+        Raises ``PackageError``.
+        """
+        goal = self.request.destination
+        subject = self.subject(model, inputs)
+        destination = destination_of(subject)
+        options["with_layers"] = action.detail == "layers"
+        options["seed"] = self.request.seed
+        self.enter("verifying")
+        if action.package is None:
+            verification = destination.verify(
+                model, inputs, goal, self.project, progress=self.enter, subject=subject, **options
+            )
+        else:
+            verification = destination.verify_package(model, inputs, str(action.package), self.project, **options)
+        execution.supply(subject, verification)
+        self.enter("checking")
+        diagnostics = findings(subject, rules, verification)
+        verification = noted(subject, verification, self._end())
+        if verification.verdict == UNDECIDED and not verification.cases:
+            diagnostics += self.run(subject, rules)
+        return self.answer(diagnostics, verification=verification)
+
+    def export(
+        self, model: nn.Module, inputs: Inputs, options: Options, package: Path, specs: Sequence[InputSpec] = ()
+    ) -> Exported:
+        """Fix, convert, save and verify a model. Raises ``OptionError``."""
+        destination = destination_of(self.subject(model, inputs))
+        return destination.export(
+            model,
+            inputs,
+            self.request.destination,
+            self.project,
+            options,
+            package.parent,
+            package.name,
+            specs=specs,
+            seed=self.request.seed,
+            progress=self.enter,
+        )
+
+    def _proven(
+        self, subject: Subject, diagnostics: Sequence[Diagnostic], rules: Mapping[str, Rule]
+    ) -> Iterable[Diagnostic]:
+        """The findings; those that a fixed copy of the model is rid of have a fix, where such are wanted."""
+        action = self.request.action
+        if not (isinstance(action, Check) and action.proves_fixes) or subject.inputs is None or not subject.has_values:
+            return diagnostics
+        from modellint.session.live_fixes_in_source import with_twins
+
+        self.enter("fixing")
+        try:
+            fixed = fixed_copy(subject.model, subject.inputs, subject.destination, self.project, judge=judge)
+        except Exception:
+            # What cannot even be copied is reported as it is.
+            return diagnostics
+        return with_twins(diagnostics, fixed.applied, rules)
+
+    # Failures
+
+    def _failed_run(self, run: Failure) -> Diagnostic:
+        return self.cannot_run(_raised(run), run.frames, run.place)
+
+    def cannot_run(
+        self,
+        what: str,
+        frames: tuple[target_failure.Frame, ...] = (),
+        place: Place | None = None,
+        advice: tuple[str, ...] = (),
+    ) -> Diagnostic:
+        """LNT003: what happened to the target in the stage that it is in."""
+        target, file = self.request.target, self.request.location.file
+        otherwise = place or (None if file is None else target_failure.definition(str(file), target.name))
+        return target_failure.cannot_run(
+            target.text, self.stage, what, frames, folder=self.request.folder, otherwise=otherwise, advice=advice
+        )
+
+
+def _raised(run: Failure) -> str:
+    return f"raised {run.error}" + (f": {' '.join(run.message.split())}" if run.message else "")
