@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -89,13 +88,14 @@ class Cache:
         try:
             self._prepare()
             place.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=place.parent)
+            temporary = place.parent / f"tmp-{os.getpid()}-{os.urandom(8).hex()}"
             try:
-                with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                # The name is known before the file is, so that a signal between the two leaves nothing.
+                with temporary.open("x", encoding="utf-8") as stream:
                     json.dump(entry, stream)
-                os.replace(name, place)  # noqa: PTH105
+                temporary.replace(place)
             except BaseException:
-                os.unlink(name)  # noqa: PTH108
+                temporary.unlink(missing_ok=True)
                 raise
         except (OSError, ValueError):
             self._usable = False

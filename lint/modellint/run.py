@@ -394,6 +394,8 @@ def _end_with_parent() -> None:
     assert parent is not None
 
     def leave(number: int, _: object) -> None:
+        # A second one would interrupt what clears up after the first.
+        signal.signal(number, signal.SIG_IGN)
         sys.exit(128 + number)
 
     def watch() -> None:
