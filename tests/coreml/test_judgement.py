@@ -427,3 +427,27 @@ def test_scalar_is_not_reversed() -> None:
 def test_zero_keeps_its_sign(function: Any) -> None:
     model = Of(lambda x: torch.atan2(function(x), torch.full_like(x, -1.0)))
     assert exported(model, torch.tensor([0.0, -0.0, 0.5, -0.5])).verification.ok
+
+
+class Largest(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+        self.register_buffer("largest", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x)
+        self.largest = torch.maximum(self.largest, x)
+        # Large enough for no example to reach.
+        return self.total + (self.largest > 1e6).float()
+
+
+def test_write_to_a_state_is_not_lost() -> None:
+    options = {"deployment_target": "iOS18", "states": True}
+    lost = exported(Largest(), randn(3), frontend="trace", **options)
+    assert isinstance(lost, modellint.ExportError)
+    assert lost.verification.verdict == "differs"
+    assert "largest" in lost.verification.reason
+    written = exported(Largest(), randn(3), **options)
+    assert written.verification.ok
+    assert written.frontend != "trace"

@@ -50,6 +50,8 @@ class Predictor:
         self._prepared = prepared or {}
         self.output_names = output_names(program)
         known = {sanitized(name): value.detach().clone() for name, value in (buffers or {}).items()}
+        self.buffers = {sanitized(name): name for name in (buffers or {}) if sanitized(name) in self.executor.states}
+        """The model's buffer that each state is, by the name of the state."""
         self._initial = {name: known.get(name, held) for name, held in self.executor.states.items()}
         self.is_stateful = bool(self._initial)
 

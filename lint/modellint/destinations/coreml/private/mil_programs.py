@@ -36,6 +36,21 @@ def is_state(variable: Any) -> bool:
     return bool(types.is_state(variable.sym_type))
 
 
+def updated_states(program: Any) -> set[str]:
+    """The names of the states that a program writes."""
+    return {name for function in program.functions.values() for name in _updated_in(function)}
+
+
+def _updated_in(block: Any) -> set[str]:
+    names = set()
+    for operation in block.operations:
+        if operation.op_type == "coreml_update_state":
+            names.add(operation.state.name)
+        for inner in operation.blocks:
+            names |= _updated_in(inner)
+    return names
+
+
 def declared_shape(variable: Any) -> tuple[int | None, ...] | None:
     """A variable's sizes as its program declares them, ``None`` for a size that is not known before a run.
 

@@ -16,8 +16,10 @@ from modellint.destinations.coreml.mil.executor import ExecutionError
 from modellint.destinations.coreml.mil.tensor_difference import LIMIT, SNR, Difference, compare
 from modellint.destinations.coreml.package.predictor import Misfit, Predictor
 from modellint.destinations.coreml.package.size_thresholds import in_program
+from modellint.destinations.coreml.private.mil_programs import updated_states
 from modellint.destinations.coreml.verify.reference_runs import STEPS, OutputCache, Raised, Reference, Row, copied
 from modellint.destinations.coreml.verify.rounding_tolerance import Judgement, Typical, Yardstick
+from modellint.destinations.coreml.verify.stochastic_arithmetic import UNITS
 from modellint.destinations.coreml.verify.untrained_weights import untrained
 from modellint.live.inputs.size_boundaries import sizes, thresholds
 from modellint.live.inputs.variants import Case as Given
@@ -397,11 +399,22 @@ class Comparison:
         except Raised as error:
             self.notes.append(f"a second run in a row raises {error}")
             return
-        if written or (predictor or halved or _nothing()).is_stateful:
+        program = predictor or halved
+        if written or (program is not None and program.is_stateful):
             self._over_row(predictor, halved, route, [Given(EXAMPLE, self.inputs, True)] * STEPS)
             others = list(islice(variants(self.inputs, self._specs, self.seed), STEPS + 1))[1:]
             if self.mismatch is None and all(one.usual for one in others):
                 self._over_row(predictor, halved, route, others)
+        if self.mismatch is None and program is not None:
+            self._over_writes(program, {f"{path}.{name}".lstrip(".") for path, name in written})
+
+    def _over_writes(self, predictor: Predictor, written: set[str]) -> None:
+        """Hold the buffers that ``forward`` writes, also where they are the same afterwards, against the states that are written."""
+        lost = predictor.buffers.keys() - updated_states(predictor.program)
+        names = sorted({predictor.buffers[state] for state in lost} & written)
+        if names:
+            reason = f"what forward writes to {', '.join(names)} is lost: the program has the state, and no write to it"
+            self._fail(Given(EXAMPLE, self.inputs, True), self.reference(self.inputs), reason)
 
     def _over_row(
         self, predictor: Predictor | None, halved: Predictor | None, route: str, row: Sequence[Given]
@@ -436,6 +449,21 @@ class Comparison:
             bad = tuple(at for at, one in enumerate(outputs) if not one.ok)
             if bad:
                 self.mismatch = Mismatch(case, step.label, count, bad, expected)
+                return
+        self._over_states(predictor or halved, inputs, row[-1], runs[-1])
+
+    def _over_states(self, predictor: Predictor | None, inputs: Row, case: Given, expected: list[Tensor]) -> None:
+        """Compare what predictions in a row leave in the states with what they leave in the model's buffers."""
+        if predictor is None or not predictor.buffers:
+            return
+        before = dict(self.model.named_buffers())
+        after = self.reference.buffers_after(inputs, predictor.buffers.values())
+        for state, name in predictor.buffers.items():
+            if name in after and not _is_kept(predictor.executor.states[state], before[name], after[name]):
+                label = f"{case.label.partition(',')[0]}, prediction {len(inputs.each)}"
+                self._fail(
+                    case, expected, f"the state {state} is not what forward leaves in the buffer {name}, on {label}"
+                )
                 return
 
     def judged_half(self) -> bool | None:
@@ -485,6 +513,17 @@ class Comparison:
             for one in self.half
             if one.unequal
         ]
+
+
+def _is_kept(state: Tensor, before: Tensor, after: Tensor) -> bool:
+    """Whether a state, kept in float16, is what a buffer has become: by rounding, or by the ratio of signal to noise of its change."""
+    if state.numel() != after.numel() or after.is_complex():
+        return True
+    value, right, start = (tensor.detach().to(torch.float64).reshape(-1) for tensor in (state, after, before))
+    finite = right.isfinite() & (right.abs() < torch.finfo(torch.float16).max) & start.isfinite()
+    off = (value - right)[finite].norm()
+    change, size = (right - start)[finite].norm(), torch.maximum(right.abs(), start.abs())[finite].norm()
+    return not bool(off > torch.maximum(change * 10 ** (-SNR / 20), size * 4 * UNITS[torch.float16]))
 
 
 def coarse(name: str, one: Difference, case: str) -> Output:

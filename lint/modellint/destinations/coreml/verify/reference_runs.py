@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -130,6 +130,15 @@ class Reference:
             self._sow(seed)
             found.extend(self._run(one) for one in row)
         return found
+
+    def buffers_after(self, row: Row, names: Iterable[str]) -> dict[str, Tensor]:
+        """Buffers as several runs in a row leave them, by name. Raises ``Raised``."""
+        with self._at_rest(row.each):
+            self._sow(0)
+            for inputs in row.each:
+                self._run(inputs)
+            buffers = dict(self.model.named_buffers())
+            return {name: buffers[name].detach().clone() for name in names if name in buffers}
 
     def in_double(self, inputs: Inputs | Row, count: int = 1) -> list[Tensor] | None:
         """The last of several runs in a row, computed in double precision; None where the model does not run so."""
