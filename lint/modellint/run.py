@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,12 +72,14 @@ def load_plugins(names: Iterable[str], base: Path) -> tuple[ModuleType, ...]:
 
 def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
     """Every rule there is: the knowledge's, the plug-ins', and the machine's own."""
+    return dict(sorted({**load_rules(plugins), **_linter_rules()}.items()))
+
+
+@cache
+def _linter_rules() -> dict[str, Rule]:
     from modellint.linter_rules import CannotParse, CannotRun, NotRead, RuleFailed, UnusedIgnore
 
-    rules = load_rules(plugins)
-    for own in (UnusedIgnore, CannotParse, CannotRun, RuleFailed, NotRead):
-        rules[own.code] = own()
-    return dict(sorted(rules.items()))
+    return {rule.code: rule() for rule in (UnusedIgnore, CannotParse, CannotRun, RuleFailed, NotRead)}
 
 
 class Change(NamedTuple):
