@@ -157,7 +157,7 @@ class Builder:
         if not lazy_parameters.is_unshaped(model):
             return
         if given is None:
-            raise lazy_parameters.Unshaped(f"left {lazy_parameters.told(model)}", lazy_parameters.ADVICE)
+            raise lazy_parameters.Unshaped(f"left {lazy_parameters.unshaped_text(model)}", lazy_parameters.ADVICE)
         self._session.enter("running forward of")
         try:
             lazy_parameters.shape(model, given)
@@ -167,7 +167,7 @@ class Builder:
                 raise Again from error
             raise Failed from error
         if lazy_parameters.is_unshaped(model):
-            raise lazy_parameters.Unshaped(f"left {lazy_parameters.told(model)}", lazy_parameters.UNREACHED)
+            raise lazy_parameters.Unshaped(f"left {lazy_parameters.unshaped_text(model)}", lazy_parameters.UNREACHED)
 
     def _inputs(self, example: Any, device: str) -> Inputs | None:
         from modellint.live.inputs.model_inputs import Inputs

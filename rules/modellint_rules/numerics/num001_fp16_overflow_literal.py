@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger, coreml
-from modellint_rules.numerics.number_literals import FACTOR, FILL, TERM, is_float, is_of_data, meetings
+from modellint_rules.numerics.number_literals import FACTOR, FILL, TERM, depends_on_data, is_float, meetings
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
@@ -120,7 +120,7 @@ class Fp16OverflowLiteral(Rule):
                 or "float" not in met.dtype
             ):
                 continue
-            if met.how == TERM and not subject.hangs_on(met, data):
+            if met.how == TERM and not subject.depends_on(met, data):
                 continue
             becomes = "-inf" if met.number < 0 else "inf"
             yield subject.finding(
@@ -142,7 +142,7 @@ def _overflows(meeting: Meeting, numbers: list[int | float]) -> bool:
     if meeting.how not in (TERM, FACTOR):
         return False
     others = [value for value in met if value not in meeting.numbers]
-    return any(map(is_of_data, others)) and (not whole or any(map(is_float, others)))
+    return any(map(depends_on_data, others)) and (not whole or any(map(is_float, others)))
 
 
 def _fix(code: Code, meeting: Meeting, numbers: list[int | float]) -> Fix | None:

@@ -18,7 +18,7 @@ from modellint.authoring import (
     alternatives,
     coreml,
 )
-from modellint_rules.numerics.number_literals import FLOOR, TERM, is_of_data, meetings
+from modellint_rules.numerics.number_literals import FLOOR, TERM, depends_on_data, meetings
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, ScalarOperand
@@ -92,7 +92,7 @@ class Fp16EpsTooSmall(Rule):
         for meeting in meetings(code):
             others = [value for value in meeting.met() if value not in meeting.numbers]
             guards = meeting.how in (TERM, FLOOR) and not _subtracts(meeting.node)
-            if guards and _are_tiny(meeting.known()) and any(map(is_of_data, others)):
+            if guards and _are_tiny(meeting.known()) and any(map(depends_on_data, others)):
                 yield self._said(code, meeting.node, meeting.statement, meeting.written, _shown(meeting.known()))
         for readings in code.calls:
             call = readings[0]
@@ -134,7 +134,7 @@ class Fp16EpsTooSmall(Rule):
                 guards
                 and 0 < met.number < coreml.float16.smallest
                 and "float" in met.dtype
-                and subject.hangs_on(met, data)
+                and subject.depends_on(met, data)
             ):
                 yield subject.finding(
                     self,

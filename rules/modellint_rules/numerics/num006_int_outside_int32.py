@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, alternatives, called_name, coreml
-from modellint_rules.numerics.number_literals import FACTOR, FILL, FLOOR, TERM, is_of_data, meetings
+from modellint_rules.numerics.number_literals import FACTOR, FILL, FLOOR, TERM, depends_on_data, meetings
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
@@ -144,7 +144,7 @@ def _is_whole(meeting: Meeting) -> bool:
             # Of a whole number they make whole numbers.
             return True
     met = [value for value in meeting.met() if value not in meeting.numbers]
-    if meeting.how in (TERM, FACTOR, FLOOR) and not any(map(is_of_data, met)):
+    if meeting.how in (TERM, FACTOR, FLOOR) and not any(map(depends_on_data, met)):
         return False
     limits = [part for value in meeting.numbers for part in alternatives(value) if part.is_told_by_type]
     return bool(limits) or any(isinstance(part, Tensor) and _holds_ints(part) for part in met)

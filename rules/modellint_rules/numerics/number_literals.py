@@ -179,7 +179,7 @@ def _in_writes(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
             yield Meeting(write.statement, write.statement, FILL, values, targets, written), write.function
 
 
-def is_of_data(value: Value) -> bool:
+def depends_on_data(value: Value) -> bool:
     """Whether something is a tensor that hangs on what the caller gives."""
     return isinstance(value, Tensor) and value.batch is not None
 

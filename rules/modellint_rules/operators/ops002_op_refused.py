@@ -158,10 +158,10 @@ def _cause(subject: LiveModel, blocker: Blocker) -> str:
 
     found = []
     for group in subject.held_attributes(*_HIDDEN):
-        values = [held.value for held in group.held]
+        values = [part.value for part in group.parts]
         weights = (part for one in values for part in ((one,) if isinstance(one, Tensor) else one.parameters()))
         if any(one.requires_grad for one in weights):
-            found.append(f"`self.{group.attribute}` ({_HIDDEN[group.held[0].kind][group.is_keyed]})")
+            found.append(f"`self.{group.attribute}` ({_HIDDEN[group.parts[0].kind][group.is_keyed]})")
     return f"; it is hidden in {', '.join(dict.fromkeys(found))}" if found else ""
 
 

@@ -49,14 +49,14 @@ def mismatches(subject: LiveModel) -> Iterator[Mismatch]:
     if found is None:
         return
     for renaming in found.renamings:
-        message, advice = _told(renaming, len(found.given))
+        message, advice = _told(renaming, len(found.saved))
         yield Mismatch(message, subject.model, None, (), advice=advice)
     if not (found.missing or found.unexpected or found.misshapen):
         return
     keys = _Keys(subject, found)
     parts = list(keys.parts())
     unexplained = {(type(keys.modules[part.path]), part.attribute) for part in parts if not part.cause}
-    fits = any(key in found.given and key not in found.misshapen for key in found.wanted)
+    fits = any(key in found.saved and key not in found.misshapen for key in found.wanted)
     is_strange = not fits and any(part.kind == "unexpected" and not part.cause for part in parts)
     if is_strange or len(unexplained) > _MANY:
         yield Mismatch(_of_another_model(found, fits), subject.model, None, ())
@@ -107,7 +107,7 @@ def _of_another_model(found: Comparison, fits_somewhat: bool) -> str:
     examples = [f"`{keys[0]}`" for keys in (found.missing, found.unexpected) if keys]
     if found.misshapen:
         key = found.misshapen[0]
-        examples.append(f"`{key}` ({_shape(found.given[key])} for {_shape(found.wanted[key])})")
+        examples.append(f"`{key}` ({_shape(found.saved[key])} for {_shape(found.wanted[key])})")
     verdict = "is of another configuration" if fits_somewhat else "is of another model"
     first = " and ".join(filter(None, [", ".join(examples[:-1]), examples[-1]]))
     return f"the checkpoint {verdict}: of the model's {len(found.wanted)} keys {', '.join(counts)}, as {first}"
@@ -134,7 +134,7 @@ class _Keys:
         }
         self._tied = {name: state.names for state in subject.state for name in state.names if len(state.names) > 1}
         # What loads without being there (old checkpoints count no batches) is neither here nor there.
-        counted = (key for key in found.wanted if key in self.missing or key in found.given)
+        counted = (key for key in found.wanted if key in self.missing or key in found.saved)
         self._own: dict[type[nn.Module], bool] = {}
         self._sizes = Counter(prefix for key in counted for prefix in _above(key))
         self._lost = Counter(prefix for key in found.missing for prefix in _above(key))
@@ -184,7 +184,7 @@ class _Keys:
                 text = f"the checkpoint has {listed}, the model does not"
             case "shape":
                 own, key = next(iter(keys.items()))
-                given, wanted = self.found.given[key], self.found.wanted[key]
+                given, wanted = self.found.saved[key], self.found.wanted[key]
                 text = f"`{own}` is {_shape(given)} in the checkpoint and {_shape(wanted)} in the model"
                 if len(keys) > 1:
                     text += f"; so with {len(keys) - 1} more"
@@ -262,7 +262,7 @@ class _Keys:
     ) -> Iterator[_Part]:
         """What one side calls otherwise: alone in its module with just these keys and shapes."""
         ours = self._signatures(missing, self.found.wanted)
-        theirs = self._signatures(unexpected, self.found.given)
+        theirs = self._signatures(unexpected, self.found.saved)
         for signature, homes in ours.items():
             others = theirs.get(signature, [])
             if len(homes) == len(others) == 1 and others[0] and self._why_unexpected(others[0]) == "":
@@ -284,9 +284,9 @@ class _Keys:
         return found
 
     def _lacking(self, home: tuple[str, str], keys: Sequence[str]) -> Iterator[_Part]:
-        tied = [key for key in keys if any(name in self.found.given for name in self._tied.get(key, ()))]
+        tied = [key for key in keys if any(name in self.found.saved for name in self._tied.get(key, ()))]
         if tied:
-            named = next(name for name in self._tied[tied[0]] if name in self.found.given)
+            named = next(name for name in self._tied[tied[0]] if name in self.found.saved)
             cause = f"it is tied to `{named}`, which is there"
             yield self._part(home, "missing", tied, cause, Severity.WARNING)
         rest = [key for key in keys if key not in tied]
@@ -325,7 +325,7 @@ class _Keys:
         owner = self.modules[path]
         if not (path and name.isdigit() and _is_torch(owner) and type(owner).__name__ in ("ModuleList", "Sequential")):
             return ""
-        entries = {_below(key, path).partition(".")[0] for key in self.found.given if key.startswith(f"{path}.")}
+        entries = {_below(key, path).partition(".")[0] for key in self.found.saved if key.startswith(f"{path}.")}
         theirs = max((int(entry) + 1 for entry in entries if entry.isdigit()), default=0)
         ours = len(owner._modules)
         own = path.rpartition(".")[2]
@@ -333,7 +333,7 @@ class _Keys:
 
     def _other_forms(self) -> Iterator[_Part]:
         """Weights that one side keeps in parts: weight and spectral norm, parametrizations."""
-        ours, theirs = _forms(self.found.wanted), _forms(self.found.given)
+        ours, theirs = _forms(self.found.wanted), _forms(self.found.saved)
         for base in [base for base in ours if base in theirs]:
             (mine, keys), (other, others) = ours[base], theirs[base]
             if mine == other or not (any(key in self.missing for key in keys) and set(others) & set(self.unexpected)):
