@@ -38,12 +38,8 @@ def loops_around(place: Place) -> list[Loop]:
 
 def function_around(place: Place) -> ast.stmt | None:
     """The function, or the class, that a statement stands in."""
-    inside = [
-        statement
-        for statement in _around(place)
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-    ]
-    return inside[-1] if inside else None
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return next((statement for statement in reversed(_around(place)) if isinstance(statement, kinds)), None)
 
 
 @lru_cache(maxsize=4096)

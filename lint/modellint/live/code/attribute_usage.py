@@ -156,12 +156,9 @@ def _uses(function: types.FunctionType, position: int) -> Uses:
 
 def _compiled(code: types.CodeType) -> Uses:
     """What the compiled code of a function without source says; of which object an attribute is, it does not tell."""
-    loads = {
-        instruction.argval
-        for instruction in dis.get_instructions(code)
-        if instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))
-    }
-    stores = {instruction.argval for instruction in dis.get_instructions(code) if instruction.opname == "STORE_ATTR"}
+    instructions = list(dis.get_instructions(code))
+    loads = [step.argval for step in instructions if step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))]
+    stores = [step.argval for step in instructions if step.opname == "STORE_ATTR"]
     names = frozenset(loads)
     return Uses(reads=names, stores=frozenset(stores), otherwise=names, names=names)
 

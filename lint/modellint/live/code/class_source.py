@@ -154,9 +154,7 @@ def binders_of(cls: type, name: str) -> frozenset[str]:
         file = None if definition is None else file_at(definition[0])
         if definition is not None and file is not None:
             bindings = _bindings_of(file, definition[1]).of(name)
-            methods.update(
-                binding.method for binding in bindings if binding.method and _likeness(binding.value, None)[1]
-            )
+            methods.update(each.method for each in bindings if each.method and _likeness(each.value, None)[1])
     return frozenset(methods)
 
 
@@ -172,15 +170,9 @@ def _bound_by(cls: type, name: str, value: object) -> tuple[type, str, _Bound, a
         bound = _bindings_of(file, definition[1]).of(name)
         in_methods = [binding for binding in bound if binding.method]
         if in_methods:
-            order = {id(binding): index for index, binding in enumerate(in_methods)}
-            best = max(
-                in_methods,
-                key=lambda binding: (
-                    *_likeness(binding.value, value),
-                    binding.method == "__init__",
-                    order[id(binding)],
-                ),
-            )
+            # Of several that are as likely the last one.
+            in_methods.reverse()
+            best = max(in_methods, key=lambda each: (*_likeness(each.value, value), each.method == "__init__"))
             return base, definition[0], best, definition[1]
         in_bodies.extend((base, definition[0], binding, definition[1]) for binding in bound[-1:])
     return in_bodies[0] if in_bodies else None

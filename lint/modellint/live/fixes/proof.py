@@ -228,9 +228,8 @@ def _other_gradient(
         if gradient.layout is not torch.strided or not gradient.numel():
             continue
         finite = gradient.isfinite() & other.isfinite()
-        limit = math.sqrt(torch.finfo(gradient.dtype).eps) * float(
-            gradient[finite].abs().max() if bool(finite.any()) else 0.0
-        )
+        largest = float(gradient[finite].abs().max()) if bool(finite.any()) else 0.0
+        limit = math.sqrt(torch.finfo(gradient.dtype).eps) * largest
         if bool(((gradient - other).abs() > limit)[finite].any()):
             return name
     return ""

@@ -197,11 +197,7 @@ def flexible(specs: Sequence[InputSpec]) -> dict[str | int, dict[int, tuple[int,
         key = spec.name
         if key is None:
             key, position = str(position), position + 1
-        bounds = {
-            at: (dimension.low, dimension.high)
-            for at, dimension in enumerate(spec.shape)
-            if dimension.low < dimension.high
-        }
+        bounds = {at: (size.low, size.high) for at, size in enumerate(spec.shape) if size.low < size.high}
         if bounds:
             limits[key] = bounds
     return limits
