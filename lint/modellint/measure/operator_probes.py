@@ -112,7 +112,7 @@ def _resolve(name: str) -> Any:
 
 
 def apis() -> dict[str, Api]:
-    """All APIs by name, functions before the methods that are their twins."""
+    """All APIs by name, functions before the methods that stand for them."""
     # By name: a type checker that follows these reads for minutes.
     op_db = import_module("torch.testing._internal.common_methods_invocations").op_db
     module_db = import_module("torch.testing._internal.common_modules").module_db

@@ -251,7 +251,7 @@ def measure_all(wanted: Iterable[Api], place: Path, say: Callable[[str], None]) 
 
 
 def _shard(by_name: dict[str, Api], number: int, count: int) -> list[Api]:
-    """A share of the APIs; twins stay together."""
+    """A share of the APIs; a function and its methods stay together."""
     heads = sorted({api.twin or api.name for api in by_name.values()})
     mine = set(heads[number::count])
     return [api for api in by_name.values() if (api.twin or api.name) in mine]

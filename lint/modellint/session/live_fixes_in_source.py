@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modellint.rule import Rule
 
 
-def with_twins(
+def with_proven_fixes(
     findings: Iterable[Diagnostic], applied: Sequence[Applied], rules: Mapping[str, Rule]
 ) -> Iterator[Diagnostic]:
     """The findings of a live check; of those that a fix of the model answers, to the bit, the fix says so.

@@ -51,10 +51,10 @@ def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mappi
     findings: list[Diagnostic] = []
     for result in live:
         for seen in result.diagnostics:
-            twins = _worst([index for index in by_code.get(seen.code, ()) if is_same(source[index], seen)], source)
-            for index in twins:
+            same = _worst([index for index in by_code.get(seen.code, ()) if is_same(source[index], seen)], source)
+            for index in same:
                 confirmed.setdefault(index, {}).setdefault(result.target, []).append(seen)
-            if not twins:
+            if not same:
                 # A fix without edits only says that one of source would hold.
                 fix = seen.fix if seen.fix is not None and seen.fix.edits else None
                 findings.append(seen._replace(target=result.target, fix=fix))
@@ -67,12 +67,12 @@ def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mappi
     return sorted(_most_specific(findings, rules), key=lambda finding: (finding.sort_key, finding.target or ""))
 
 
-def _worst(twins: list[int], source: Sequence[Diagnostic]) -> list[int]:
+def _worst(same: list[int], source: Sequence[Diagnostic]) -> list[int]:
     """Of several source findings about one statement, the most severe: a live finding confirms one of them."""
-    if len(twins) < 2 or any(source[index].attribute is not None for index in twins):
-        return twins
-    worst = max(source[index].severity for index in twins)
-    return [index for index in twins if source[index].severity is worst]
+    if len(same) < 2 or any(source[index].attribute is not None for index in same):
+        return same
+    worst = max(source[index].severity for index in same)
+    return [index for index in same if source[index].severity is worst]
 
 
 def miscompilations(diagnostics: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> tuple[Miscompilation, ...]:

@@ -186,7 +186,7 @@ class Session:
         action = self.request.action
         if not (isinstance(action, Check) and action.proves_fixes) or subject.inputs is None or not subject.has_values:
             return diagnostics
-        from modellint.session.live_fixes_in_source import with_twins
+        from modellint.session.live_fixes_in_source import with_proven_fixes
 
         self.enter("fixing")
         try:
@@ -194,7 +194,7 @@ class Session:
         except Exception:
             # What cannot even be copied is reported as it is.
             return diagnostics
-        return with_twins(diagnostics, fixed.applied, rules)
+        return with_proven_fixes(diagnostics, fixed.applied, rules)
 
     # Failures
 

@@ -1,4 +1,4 @@
-"""State that live modules hold beside what PyTorch registers: what the rules about plain attributes share."""
+"""Unregistered state of live modules: what the rules about plain attributes share."""
 
 from __future__ import annotations
 
