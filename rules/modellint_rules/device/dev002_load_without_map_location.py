@@ -91,18 +91,19 @@ def _may_lack(names: Mapping[str, Sequence[object]], call: ast.Call) -> bool:
     match call.func:
         case ast.Attribute(value=ast.Name(id=root), attr="load"):
             bindings = names.get(root)
-            return bindings is None or any(getattr(one, "module", "torch").startswith("torch") for one in bindings)
+            modules = (getattr(binding, "module", "torch") for binding in bindings or ())
+            return bindings is None or any(module.startswith("torch") for module in modules)
         case ast.Attribute(attr=name):
             return name == "load"
         case ast.Name(id=name):
-            others = (getattr(one, "name", getattr(one, "attr", "")) for one in names.get(name, ()))
+            others = (getattr(binding, "name", getattr(binding, "attr", "")) for binding in names.get(name, ()))
             return "load" in (name, *others)
     return False
 
 
 def _is_checkpoint(call: Call) -> bool:
-    words = {part.id for part in walk(call.statement) if isinstance(part, ast.Name)}
-    if "BytesIO" in words or any(
+    names = {part.id for part in walk(call.statement) if isinstance(part, ast.Name)}
+    if "BytesIO" in names or any(
         isinstance(part, ast.Attribute) and part.attr == "BytesIO" for part in walk(call.statement)
     ):
         return False
@@ -117,6 +118,6 @@ def _is_checkpoint(call: Call) -> bool:
         and isinstance(part.func, ast.Attribute)
         and "load" in part.func.attr
         and "state_dict" in part.func.attr
-        and any(isinstance(name, ast.Name) and name.id in targets for given in part.args for name in walk(given))
+        and any(isinstance(name, ast.Name) and name.id in targets for argument in part.args for name in walk(argument))
         for part in walk(call.function or call.statement)
     )

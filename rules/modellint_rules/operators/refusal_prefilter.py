@@ -1,4 +1,4 @@
-"""Whether code may hold a use that is refused, by the calls as they are written: a look before it is read."""
+"""Prefilter for refused uses: whether code may hold one, by the text of its calls, before it is read in full."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def may_be_refused(nodes: Sequence[ast.stmt], bound: Mapping[str, Sequence[objec
             if any(word.arg is None for word in call.keywords):
                 continue
             names = [name for name in _names(bound, called_name(call)) if name in known]
-            if not anyhow.isdisjoint(names) or any(_holds(one, call) for name in names for one in known[name]):
+            if not anyhow.isdisjoint(names) or any(_holds(entry, call) for name in names for entry in known[name]):
                 return True
             if not names and call.keywords and _is_of_unknown_name(call) and any(map(_is_refused_alone, call.keywords)):
                 return True
@@ -38,31 +38,31 @@ def _names(bound: Mapping[str, Sequence[object]], name: str) -> Iterator[str]:
 @cache
 def _by_name() -> dict[str, list[Refusal]]:
     """The refusals by the last parts of their names."""
-    found: dict[str, list[Refusal]] = {}
-    for one in REFUSALS:
-        for name in {name.rpartition(".")[2] for name in one.names}:
-            found.setdefault(name, []).append(one)
-    return found
+    by_name: dict[str, list[Refusal]] = {}
+    for entry in REFUSALS:
+        for name in {name.rpartition(".")[2] for name in entry.names}:
+            by_name.setdefault(name, []).append(entry)
+    return by_name
 
 
 @cache
 def _anyhow() -> frozenset[str]:
-    """The names of what is refused though no argument is given."""
+    """The names of what is refused without any argument."""
     return frozenset(
         name
         for name, refusals in _by_name().items()
-        if any(all(literal.default is not ABSENT for literal in one.literals) for one in refusals)
+        if any(all(literal.default is not ABSENT for literal in entry.literals) for entry in refusals)
     )
 
 
 @cache
 def _by_keyword() -> dict[str, list[Literal]]:
-    found: dict[str, list[Literal]] = {}
-    for one in REFUSALS:
-        for literal in one.literals:
+    by_keyword: dict[str, list[Literal]] = {}
+    for entry in REFUSALS:
+        for literal in entry.literals:
             if literal.form == "literal":
-                found.setdefault(literal.keyword, []).append(literal)
-    return found
+                by_keyword.setdefault(literal.keyword, []).append(literal)
+    return by_keyword
 
 
 def _is_of_unknown_name(call: ast.Call) -> bool:
@@ -75,18 +75,18 @@ def _is_refused_alone(word: ast.keyword) -> bool:
     return any(_may_be(word.value, literal) for literal in _by_keyword().get(word.arg or "", ()))
 
 
-def _holds(one: Refusal, call: ast.Call) -> bool:
+def _holds(entry: Refusal, call: ast.Call) -> bool:
     if len(call.args) > 1 and called_name(call) == "view":
         # Sizes; a type stands alone.
         return False
     # A tensor's method has its tensor before the dot.
-    shifts = {int(name.startswith("torch.Tensor.")) for name in one.names}
+    shifts = {int(name.startswith("torch.Tensor.")) for name in entry.names}
     if isinstance(call.func, ast.Name):
         shifts.discard(1)
     return bool(shifts) and all(
         any(_may_be(value, literal) for shift in shifts for value in _given(call, literal, shift))
         or (literal.default is not ABSENT and literal.is_refused(literal.default))
-        for literal in one.literals
+        for literal in entry.literals
     )
 
 
