@@ -318,8 +318,14 @@ def _fact_of(rule: type[Rule], method: str, facts: tuple[str, ...]) -> Registrat
     raise _misread(rule, method, facts, f"it is `{shown}`")
 
 
-def _check_needs(rule: type[Rule], about_nodes: bool) -> None:
-    """Refuse words that nothing could hold: the rule would never be asked."""
+def _check_needs(rule: type[Rule], fact: str) -> None:
+    """Refuse words that nothing could hold, and those that say nothing of what the rule is about."""
+    about_nodes = fact == "CSTNode"
+    if fact == "ModuleClass" and (rule.needs or rule.only_modules or rule.only_forward):
+        raise RuleError(
+            f"{_file_of(rule)}: {rule.code} ({rule.__name__}): `needs`, `only_modules` and `only_forward` say nothing of module classes; "
+            "`wakes_on` does"
+        )
     said = ""
     if not isinstance(rule.needs, tuple):
         said = "it must be a tuple, each item of which code has to hold; of one item: `(item,)`"
@@ -464,4 +470,4 @@ def _admit(rule: type[Rule], rules: dict[str, Rule]) -> None:
     if rule.code in rules:
         raise RuleError(f"{rule.code} is defined twice: in {type(rules[rule.code]).__module__} and {rule.__module__}")
     rules[rule.code] = rule()
-    _check_needs(rule, registration_of(rules[rule.code]).fact == "CSTNode")
+    _check_needs(rule, registration_of(rules[rule.code]).fact)
