@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 
 from modellint.source.domains import tensors
@@ -13,7 +14,7 @@ from modellint.source.domains.tensor_expressions import TensorExpressions
 from modellint.source.domains.tensors import Opaque, Tensor
 from modellint.source.engine.abstract_values import UNKNOWN, Container, Function, Instance, Named, Value, alternatives
 from modellint.source.engine.calls import NO_ARGUMENTS, Arguments
-from modellint.source.engine.class_state import Frame
+from modellint.source.engine.class_state import Frame, TooLarge
 from modellint.source.engine.mode_conditions import is_quiet
 from modellint.source.engine.parameter_kinds import shown_tensors
 from modellint.source.project.annotations import says_number, says_tensor
@@ -31,17 +32,46 @@ class Flow(TensorExpressions):
         super().__init__(project, cls, file)
         self.built = 0
         """How many of the bindings stand in what builds the object."""
+        self._was_built = False
+        self._too_large: TooLarge | None = None
         self.given_away: set[int] = set()
         """What had escaped when the object was built: what methods do with a tensor later changes nothing about what it is."""
 
     def build(self) -> None:
-        """Read ``__init__`` as it builds the object."""
-        init = self.find_method("__init__")
-        if init is not None:
-            self._in_own_init = True
-            self._enter(init)
-            self._in_own_init = False
-        self.built = len(self.bindings)
+        """Read ``__init__`` as it builds the object, once. Raises ``TooLarge``, and again whenever it is asked."""
+        if self._too_large is not None:
+            raise self._too_large
+        if not self._was_built:
+            self._was_built = True
+            try:
+                self.enter_init()
+            except TooLarge as error:
+                self._too_large = error
+                raise
+            self.built = len(self.bindings)
+
+    def continued(self) -> Flow:
+        """A reading of the same object that goes on from how it was built. It changes values: see ``values``."""
+        other = copy(self)
+        other.bindings, other.fills = [*self.bindings], [*self.fills]
+        other.bound_as = {key: {*names} for key, names in self.bound_as.items()}
+        other._named, other._module_values = {**self._named}, {**self._module_values}
+        other._parts, other._elements = {**self._parts}, {**self._elements}
+        other.calls = {}
+        return other
+
+    def close(self) -> None:
+        """Take apart what points back at itself: nothing collects cycles in a run, and they would keep every tree."""
+        for closure in self.closures:
+            closure.clear()
+
+    @property
+    def values(self) -> Iterator[Value]:
+        """All values that a method of the object can get hold of."""
+        for bindings in self.attributes.values():
+            yield from (binding.value for binding in bindings)
+        yield from self._named.values()
+        yield from self._module_values.values()
 
     def read_methods(self, methods: Sequence[Function]) -> None:
         """Read each method of the object that was built as its caller would enter it."""

@@ -15,7 +15,6 @@ from modellint.source.engine.attribute_uses import class_functions
 from modellint.source.engine.call_result_uses import ends_in_python, only_for_a_loss
 from modellint.source.engine.class_state import Attributes, Binding
 from modellint.source.engine.execution_order import is_read_first
-from modellint.source.engine.function_analysis import Flow
 from modellint.source.engine.parameter_kinds import tensor_argument
 from modellint.source.engine.recorded_operations import Call, Loop, Operation, Question, Write
 from modellint.source.engine.roles import is_for_capture_only, is_never_exported, is_training_only, severity_in
@@ -28,6 +27,7 @@ from modellint.source.triggers.patterns import shows
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Destination
+    from modellint.source.engine.function_analysis import Flow
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -35,13 +35,15 @@ if TYPE_CHECKING:
 class Code:
     """The functions of one module class, or all those of a file that belong to none, read with tensors as values."""
 
-    def __init__(self, project: Project, file: IndexedFile, ref: ClassRef | None, goal: Destination) -> None:
+    def __init__(
+        self, project: Project, file: IndexedFile, ref: ClassRef | None, goal: Destination, flow: Flow
+    ) -> None:
         self.project = project
         self.destination = goal
         self.file = file
         self.ref = ref
         self.name = ref.node.name if ref is not None else None
-        self._flow = Flow(project, ref, file)
+        self._flow = flow
         self._unread = True
         self.whole = True
         """Whether all methods are to be read, or `forward` and what it runs only."""
@@ -76,8 +78,6 @@ class Code:
 
     def close(self) -> None:
         """Take apart what points back at itself: nothing collects cycles in a run, and they would keep every tree."""
-        for closure in self._flow.closures:
-            closure.clear()
         vars(self).clear()
 
     @property

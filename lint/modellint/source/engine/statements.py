@@ -93,13 +93,16 @@ class Interpreter(Caller):
             return len(self.file.source.text) if self.file is not None else 0
         return sum(ref.file.source.length(ref.node) for ref in self.lineage)
 
-    def run(self, methods: list[Function]) -> None:
-        """Read ``__init__``, then each of ``methods`` from the state that it leaves."""
+    def enter_init(self) -> None:
+        """Read ``__init__`` as it builds the object."""
         init = self.find_method("__init__")
         if init is not None:
             self._in_own_init = init.owner is not None and self.cls is not None and init.owner.node is self.cls.node
             self._enter(init)
             self._in_own_init = False
+
+    def run(self, methods: list[Function]) -> None:
+        """Read each of ``methods`` from the state that ``__init__`` and those before it leave."""
         self.allow_escape = False
         for function in methods:
             before = self.attributes
