@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modellint.rule import Feature, Rule
     from modellint.settings import Settings
     from modellint.source.engine.class_state import TooLarge
-    from modellint.source.engine.function_analysis import Flow
+    from modellint.source.facts.function_analysis import Reading
     from modellint.source.project.index import Project
     from modellint.source.syntax.text import SourceText
     from modellint.source.triggers.words import Wanted, Words
@@ -198,9 +198,9 @@ def _read(
     goal: Destination,
 ) -> list[Diagnostic]:
     """The findings of one reading: of a class, or of what stands outside of module classes."""
-    from modellint.source.engine.function_analysis import Flow
+    from modellint.source.facts.function_analysis import Reading
 
-    reading = Flow(project, ref, file)
+    reading = Reading(project, ref, file)
     # What methods do with the values that a class is built of comes behind the questions about these.
     of_class = _class_findings(ref, project, about_class, shown, reading) if about_class and ref is not None else []
     of_code = _code_findings(file, ref, project, about_code, shown, goal, reading) if about_code else []
@@ -215,10 +215,10 @@ def _code_findings(
     rules: list[Rule],
     shown: str,
     goal: Destination,
-    reading: Flow,
+    reading: Reading,
 ) -> list[Diagnostic]:
     from modellint.source.engine.class_state import TooLarge
-    from modellint.source.engine.function_facts import Code
+    from modellint.source.facts.function_facts import Code
 
     # What only asks for `forward` comes first: the same is known to it whatever else runs.
     ordered = sorted(rules, key=lambda rule: not rule.only_forward)
@@ -246,9 +246,11 @@ def _code_findings(
     return found
 
 
-def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: str, reading: Flow) -> list[Diagnostic]:
-    from modellint.source.engine.class_facts import ModuleClass
+def _class_findings(
+    ref: ClassRef, project: Project, rules: list[Rule], shown: str, reading: Reading
+) -> list[Diagnostic]:
     from modellint.source.engine.class_state import TooLarge
+    from modellint.source.facts.class_facts import ModuleClass
 
     try:
         cls = ModuleClass(project, ref, reading)

@@ -6,18 +6,13 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from modellint.data.torch_names import STATELESS
+from modellint.source.domains.operator_sets import may_build
 from modellint.source.project.symbols import Imported
 from modellint.source.syntax.ast_walk import Function, called_name, functions_in, of_kind, reached_from, walk
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile
 
-_OTHERS = (
-    *("Error", "Exception", "Warning", "Config", "Cache", "Generator", "Tensor", "Parameter"),
-    *("Output", "OutputWithPast"),
-)
-"""How the names of classes end that are no modules."""
 _NO_TENSOR = frozenset(
     {"device", "no_grad", "enable_grad", "inference_mode", "is_tensor", "save", "load", "compile", "finfo", "iinfo"}
     | {"get_default_dtype", "manual_seed", "set_grad_enabled", "is_grad_enabled", "is_floating_point", "autocast"}
@@ -119,8 +114,3 @@ def builds(nodes: Sequence[ast.stmt]) -> bool:
 def _builds_here(call: ast.Call) -> bool:
     name = called_name(call)
     return may_build(name) and bool(call.args or call.keywords or not name.endswith("Loss"))
-
-
-def may_build(name: str) -> bool:
-    """Whether a name may be that of a module class with state."""
-    return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS) and "ModelOutput" not in name

@@ -6,13 +6,11 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from modellint.source.domains.operator_sets import EITHER
 from modellint.source.syntax.ast_walk import Function, called_name, functions_in, given_to, of_kind, parameters_of, walk
 
 if TYPE_CHECKING:
     pass
-
-EITHER = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
-"""Operators that give a view where they can, and a copy where they cannot."""
 
 _ABOUT = frozenset({"shape", "dtype", "device", "ndim", "size", "dim", "numel", "item", "tolist", "len", "isinstance"})
 """Attributes and functions that give no tensor."""

@@ -9,8 +9,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from modellint.source.domains.parameter_kinds import shown_tensors
 from modellint.source.domains.tensors import SHOWING
-from modellint.source.engine.parameter_kinds import shown_tensors
 from modellint.source.project.annotations import holds_tensors, says_scalar, says_tensor
 from modellint.source.project.symbols import Imported
 from modellint.source.syntax.ast_walk import Function, called_name, functions_in, of_kind, once, parameters_of, walk

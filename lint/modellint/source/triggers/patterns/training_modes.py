@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.data.torch_names import MODULES
+from modellint.source.domains.operator_sets import OFF_BY_DEFAULT, ON_BY_DEFAULT
 from modellint.source.project.symbols import Imported
 from modellint.source.syntax.ast_walk import called_name, of_kind
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile
 
-ON_BY_DEFAULT = {"dropout": 2, "dropout1d": 2, "dropout2d": 2, "dropout3d": 2}
-"""Functions whose ``training`` is True unless told otherwise, and the place of that argument."""
-OFF_BY_DEFAULT = {"alpha_dropout": 2, "feature_alpha_dropout": 2, "batch_norm": 5, "rrelu": 3}
-"""Those whose ``training`` is False unless told otherwise."""
 _DROPOUTS = frozenset({*ON_BY_DEFAULT, *OFF_BY_DEFAULT})
 
 

@@ -6,16 +6,12 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from modellint.source.domains.operator_sets import PERMUTING
 from modellint.source.syntax.ast_walk import Function, functions_in, given_to, of_kind, parameters_of, walk
 
 if TYPE_CHECKING:
     pass
 
-PERMUTING = frozenset(
-    {"transpose", "permute", "t", "adjoint", "swapaxes", "swapdims", "movedim", "moveaxis", "einsum"}
-    | {"expand", "expand_as", "unfold", "select", "narrow", "unbind", "split", "diagonal"}
-)
-"""Operators whose result seldom lies in memory as a contiguous tensor does."""
 MOVING = PERMUTING | frozenset(
     {"chunk", "tensor_split", "split_with_sizes", "hsplit", "vsplit", "dsplit", "real", "imag", "as_strided"}
     | {"broadcast_to", "repeat", "flip", "rearrange", "scaled_dot_product_attention"}
