@@ -1,4 +1,4 @@
-"""What Python programs call: the same checks, in the caller's process."""
+"""The Python API: checks, fixes, verification and export in the caller's process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Report:
         from modellint.report import concise
 
         text = concise.render(self.diagnostics).rstrip("\n")
-        fixes = [f"fixed: {one}" for one in self.fixed] + [f"not fixed: {one}" for one in self.undone]
+        fixes = [f"fixed: {fix}" for fix in self.fixed] + [f"not fixed: {fix}" for fix in self.undone]
         return "\n".join([*fixes, text, *([self.verdict] if self.verdict else [])])
 
     def _repr_html_(self) -> str:
@@ -108,9 +108,9 @@ def check_model(
     """
     from modellint.session.in_process import Varying, examine
 
-    words = chosen(frontend, deployment_target, precision)
+    settings = chosen(frontend, deployment_target, precision)
     varying = Varying(flexible or {}, ranges or {})
-    return _report(*examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, words, varying))
+    return _report(*examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, settings, varying))
 
 
 def fix_model(
@@ -136,10 +136,10 @@ def fix_model(
 
     from modellint.session.in_process import examine, fixed
 
-    words = chosen(frontend, deployment_target, precision)
-    found, home = fixed(model, example_inputs, root, words)
-    left = _report(*examine(found.model, example_inputs, None, None, None, home, words))
-    return found.model, replace(left, fixed=found.applied, undone=found.undone)
+    settings = chosen(frontend, deployment_target, precision)
+    result, home = fixed(model, example_inputs, root, settings)
+    left = _report(*examine(result.model, example_inputs, None, None, None, home, settings))
+    return result.model, replace(left, fixed=result.applied, undone=result.undone)
 
 
 def _report(diagnostics: Sequence[Diagnostic], conversion: Conversion | None) -> Report:
@@ -155,24 +155,24 @@ def chosen(frontend: str | None, deployment_target: str | None, precision: str |
     """The settings that arguments stand for. Raises ``ValueError`` for unknown words."""
     from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
 
-    given = {
+    arguments = {
         "frontend": (frontend, FRONTENDS),
         "deployment-target": (deployment_target, tuple(TARGETS)),
         "precision": (precision, PRECISIONS),
     }
-    for name, (word, words) in given.items():
+    for name, (word, words) in arguments.items():
         if word is not None and word not in words:
             raise ValueError(f"{name.replace('-', '_')} must be one of {', '.join(words)}, not {word!r}")
-    return {name: word for name, (word, _) in given.items() if word is not None}
+    return {name: word for name, (word, _) in arguments.items() if word is not None}
 
 
-def _codes(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    words = [given] if isinstance(given, str) else given
-    if words is None:
+def _codes(codes: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    selectors = [codes] if isinstance(codes, str) else codes
+    if selectors is None:
         return None
-    if not all(isinstance(word, str) for word in words):
-        raise TypeError(f"select and ignore take codes, such as 'REG001', not {given!r}")
-    return tuple(code for word in words for code in word.replace(",", " ").split())
+    if not all(isinstance(word, str) for word in selectors):
+        raise TypeError(f"select and ignore take codes, such as 'REG001', not {codes!r}")
+    return tuple(code for word in selectors for code in word.replace(",", " ").split())
 
 
 def shapes(
@@ -238,8 +238,8 @@ def verify(
     """
     from modellint.session.in_process import Varying, verified
 
-    words = chosen(frontend, deployment_target, precision)
-    return verified(model, example_inputs, Varying(flexible or {}, ranges or {}), root, words, seed)
+    settings = chosen(frontend, deployment_target, precision)
+    return verified(model, example_inputs, Varying(flexible or {}, ranges or {}), root, settings, seed)
 
 
 def check_source(text: str, filename: str = "model.py") -> Report:
@@ -291,8 +291,8 @@ def _message(report: Report, summary: Exported, name: str) -> str:
     from modellint.report import concise
     from modellint.report import export as texts
 
-    found = concise.render(report.diagnostics) if report.diagnostics else ""
-    return (texts.render(summary, name, False) + found).rstrip("\n")
+    findings = concise.render(report.diagnostics) if report.diagnostics else ""
+    return (texts.render(summary, name, False) + findings).rstrip("\n")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -393,7 +393,7 @@ def export(
             raise FileExistsError(f"{path} exists: force=True replaces it")
     try:
         options = Options(
-            tuple(export_options.image(name, given or {}) for name, given in (images or {}).items()),
+            tuple(export_options.image(name, settings or {}) for name, settings in (images or {}).items()),
             _labels(labels),
             states,
             tuple(output_names),
@@ -426,24 +426,24 @@ def export(
 
 def _changes(summary: Exported, kind: str) -> tuple[Applied, ...]:
     return tuple(
-        Applied(one.code, one.what, one.where, one.exactness or BIT_EQUAL, one.note)
-        for one in summary.changes
-        if one.kind == kind
+        Applied(change.code, change.what, change.where, change.exactness or BIT_EQUAL, change.note)
+        for change in summary.changes
+        if change.kind == kind
     )
 
 
-def _labels(given: Sequence[str] | str | PathLike[str] | None) -> tuple[str, ...]:
+def _labels(labels: Sequence[str] | str | PathLike[str] | None) -> tuple[str, ...]:
     from modellint.destinations import export_options
 
-    if given is None:
+    if labels is None:
         return ()
-    if isinstance(given, (str, PathLike)):
-        return export_options.read_labels(Path(given))
-    return export_options.checked_labels([str(label) for label in given])
+    if isinstance(labels, (str, PathLike)):
+        return export_options.read_labels(Path(labels))
+    return export_options.checked_labels([str(label) for label in labels])
 
 
 def _register_displays() -> None:
-    """Let results read at a prompt as the command prints them, and in a notebook as tables; by themselves they are data."""
+    """Register displays of results: at a prompt the command's text, in a notebook tables; the results themselves are data."""
 
     def table_text(table: Table) -> str:
         from modellint.report import shapes

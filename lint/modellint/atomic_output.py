@@ -1,4 +1,4 @@
-"""A folder beside a target in which something is made, and from which it is moved into place when it is whole.
+"""Atomic output: a folder beside the target, in which a package is made and from which it is moved into place when it is whole.
 
 Whoever is killed meanwhile leaves nothing: a second process, which runs this file, waits for the end of the first one and clears
 up. What that one did not get to do, if it was killed too, the next run does.
@@ -52,7 +52,7 @@ def staged(target: Path) -> Iterator[Path]:
                 watch.communicate(b"done", 5.0)
 
 
-def place(made: Path, target: Path, replace: bool) -> None:
+def place(source: Path, target: Path, replace: bool) -> None:
     """Move what was made in a staged folder to its target; with ``replace`` something may be there, until it is exchanged.
 
     Raises ``NotPlaced``.
@@ -60,12 +60,12 @@ def place(made: Path, target: Path, replace: bool) -> None:
     try:
         if not replace or not os.path.lexists(target):
             # A folder takes the place of an empty one only, and of no file.
-            os.rename(made, target)  # noqa: PTH104
-        elif not _exchanged(made, target):
-            old = made.parent / _OLD
+            os.rename(source, target)  # noqa: PTH104
+        elif not _exchanged(source, target):
+            old = source.parent / _OLD
             os.rename(target, old)  # noqa: PTH104
             try:
-                os.rename(made, target)  # noqa: PTH104
+                os.rename(source, target)  # noqa: PTH104
             except OSError:
                 os.rename(old, target)  # noqa: PTH104
                 raise
@@ -96,7 +96,7 @@ def recover(folder: Path) -> None:
         time.sleep(0.05)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
+def _exchanged(first: Path, other: Path) -> bool:
     """Let two paths change places at once, so that at no time nothing is at either; False where the system cannot."""
     names = {"linux": "renameat2", "darwin": "renameatx_np"}
     name = next((name for system, name in names.items() if sys.platform.startswith(system)), None)
@@ -104,7 +104,7 @@ def _exchanged(one: Path, other: Path) -> bool:
         return False
     try:
         function = getattr(ctypes.CDLL(None, use_errno=True), name)
-        done = function(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_EXCHANGE))
+        done = function(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_EXCHANGE))
     except (OSError, AttributeError):
         return False
     return bool(done == 0)

@@ -1,4 +1,4 @@
-"""Put new bytes in the place of a file's old ones: all of them or, if anything goes wrong, none."""
+"""Atomic write: new bytes in the place of a file's old ones, all of them or, if anything goes wrong, none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule imports: the facts that it asks, the values and syntax that these are made of, and what it answers with.
+"""The API for rules: the facts that a rule asks, the values and syntax that these are made of, and what it answers with.
 
 Rules import this module, their own family and nothing else of the machine. Every name is defined and documented where ``_HOMES``
 says, and loaded from there when it is first asked for: a check of source never loads what only live rules need.

@@ -1,4 +1,4 @@
-"""Targets to the files to check: walks folders, keeps to .gitignore and ``exclude``, in a stable order."""
+"""Discovery of the files to check: walks folders, keeps to .gitignore and ``exclude``, in a stable order."""
 
 from __future__ import annotations
 
@@ -269,11 +269,11 @@ def _rules_above(top: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
     folder = top
     while True:
         if os.path.exists(os.path.join(folder, ".git")):  # noqa: PTH110, PTH118
-            found = _rules_of(os.path.join(folder, ".git", "info"), "exclude", folder, top)  # noqa: PTH118
+            rules = _rules_of(os.path.join(folder, ".git", "info"), "exclude", folder, top)  # noqa: PTH118
             for place in [folder, *reversed(chain)]:
                 if place != top:
-                    found.extend(_rules_of(place, ".gitignore", top=top))
-            return tuple(found)
+                    rules.extend(_rules_of(place, ".gitignore", top=top))
+            return tuple(rules)
         parent = os.path.dirname(folder)  # noqa: PTH120
         if parent == folder:
             return ()

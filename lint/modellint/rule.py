@@ -393,15 +393,25 @@ def load_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
 
     Raises ``RuleError`` for a malformed or doubled code, and for a rule that nothing would ever be asked of.
     """
-    knowledge = importlib.import_module("modellint_rules")
-    found: dict[str, Rule] = {}
-    for package in (knowledge, *plugins):
-        # Of the knowledge only files that are called after a code hold rules: what these share is loaded where it is needed.
-        called = _RULE_FILE if package is knowledge else _ANY_FILE
-        for module in _modules(package, called):
-            for rule in _rules_in(module):
-                _admit(rule, found)
-    return dict(sorted(found.items()))
+    rules = dict(_shipped())
+    for package in plugins:
+        _admit_all(package, _ANY_FILE, rules)
+    return dict(sorted(rules.items()))
+
+
+@cache
+def _shipped() -> dict[str, Rule]:
+    """The rules of ``modellint_rules``, found once in a process: rules hold nothing of what they are asked about."""
+    rules: dict[str, Rule] = {}
+    # Only files that are called after a code hold rules: what these share is loaded where it is needed.
+    _admit_all(importlib.import_module("modellint_rules"), _RULE_FILE, rules)
+    return rules
+
+
+def _admit_all(package: ModuleType, called: re.Pattern[str], rules: dict[str, Rule]) -> None:
+    for module in _modules(package, called):
+        for rule in _rules_in(module):
+            _admit(rule, rules)
 
 
 def _modules(package: ModuleType, called: re.Pattern[str]) -> Iterator[ModuleType]:
@@ -429,10 +439,10 @@ def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
             yield value
 
 
-def _admit(rule: type[Rule], found: dict[str, Rule]) -> None:
+def _admit(rule: type[Rule], rules: dict[str, Rule]) -> None:
     if not _CODE.match(rule.code):
         raise RuleError(f"{rule.__module__}: {rule.code!r} is no code: three capitals and three digits")
-    if rule.code in found:
-        raise RuleError(f"{rule.code} is defined twice: in {type(found[rule.code]).__module__} and {rule.__module__}")
-    found[rule.code] = rule()
-    _check_needs(rule, registration_of(found[rule.code]).fact == "CSTNode")
+    if rule.code in rules:
+        raise RuleError(f"{rule.code} is defined twice: in {type(rules[rule.code]).__module__} and {rule.__module__}")
+    rules[rule.code] = rule()
+    _check_needs(rule, registration_of(rules[rule.code]).fact == "CSTNode")

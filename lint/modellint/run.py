@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,12 +72,14 @@ def load_plugins(names: Iterable[str], base: Path) -> tuple[ModuleType, ...]:
 
 def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
     """Every rule there is: the knowledge's, the plug-ins', and the machine's own."""
+    return dict(sorted({**load_rules(plugins), **_linter_rules()}.items()))
+
+
+@cache
+def _linter_rules() -> dict[str, Rule]:
     from modellint.linter_rules import CannotParse, CannotRun, NotRead, RuleFailed, UnusedIgnore
 
-    rules = load_rules(plugins)
-    for own in (UnusedIgnore, CannotParse, CannotRun, RuleFailed, NotRead):
-        rules[own.code] = own()
-    return dict(sorted(rules.items()))
+    return {rule.code: rule() for rule in (UnusedIgnore, CannotParse, CannotRun, RuleFailed, NotRead)}
 
 
 class Change(NamedTuple):
@@ -181,15 +184,15 @@ class Checker:
             return self.kept([_unreadable(shown, str(error))], rules)
         checked = self.check_text(source, path, shown, rules, settings)
         silenced = len(self.unread)
-        found = self.kept(checked.diagnostics, rules)
+        findings = self.kept(checked.diagnostics, rules)
         if cache is not None and silenced == len(self.unread):
-            cache.put(path, data, variant, found, checked.consulted)
-        return found
+            cache.put(path, data, variant, findings, checked.consulted)
+        return findings
 
-    def kept(self, found: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
+    def kept(self, findings: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
         """The findings of rules that run; a file that nobody read is noted all the same."""
         kept: list[Diagnostic] = []
-        for finding in found:
+        for finding in findings:
             if finding.code in rules:
                 kept.append(finding)
             elif finding.code == "LNT002":
@@ -245,15 +248,15 @@ class Checker:
         ``known`` are the findings of the file as it is, if not those of source alone.
         """
         shown = self.job.shown(path)
-        found = self.check(path) if known is None else known
-        if not any(finding.fix for finding in found):
-            outcome.diagnostics.extend(found)
+        findings = self.check(path) if known is None else known
+        if not any(finding.fix for finding in findings):
+            outcome.diagnostics.extend(findings)
             return
         from modellint.source.fix import ReplaceError, replace_file
 
         if not self._may_change(path):
             outcome.problems.append(f"{shown}: not fixed: outside the project root, or in site-packages")
-            outcome.diagnostics.extend(found)
+            outcome.diagnostics.extend(findings)
             return
         data = path.read_bytes()
         source = SourceText.decode(data)
@@ -268,7 +271,7 @@ class Checker:
                 replace_file(path, data, source.encode(fixed.text))
             except (ReplaceError, OSError) as error:
                 outcome.problems.append(f"{shown}: not fixed: {error}")
-                outcome.diagnostics.extend(found)
+                outcome.diagnostics.extend(findings)
                 return
         else:
             outcome.changes.append(Change(shown, source.text, fixed.text))

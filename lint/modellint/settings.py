@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ALWAYS = frozenset({"LNT002", "LNT003", "LNT004", "LNT005"})
-"""What could not be parsed, run, judged or read in full: without these a file that nobody looked at would pass for a clean one."""
+"""Rules that no selection turns off: without them a file that was not parsed, run or read in full would pass for a clean one."""
 LEVELS = ("info", "warning", "error", "never")
 FRONTENDS = ("auto", "trace", "export")
 PRECISIONS = ("fp16", "fp32")
@@ -52,7 +52,7 @@ class SettingsError(Exception):
 
 
 class Destination(NamedTuple):
-    """Where a model is to go: what is wrong with it depends on that.
+    """The destination of a model, on which its findings depend.
 
     ``target`` is a key of ``TARGETS``, by default what `ct.convert` takes by itself; ``coremltools`` the version of it that
     converts, None for the newest that the operator table knows; ``precision`` is ``fp16`` or ``fp32``,
@@ -142,12 +142,12 @@ class Settings:
             relative = path.relative_to(self.base).as_posix()
         except ValueError:
             relative = path.as_posix()
-        found: list[str] = []
+        selectors: list[str] = []
         for pattern, codes in self.per_file_ignores:
             negated = pattern.startswith("!")
             if matches(pattern.removeprefix("!"), relative) != negated:
-                found.extend(codes)
-        return tuple(found)
+                selectors.extend(codes)
+        return tuple(selectors)
 
 
 def matches(pattern: str, relative: str) -> bool:
@@ -184,8 +184,8 @@ def check_version(version: str, where: str) -> None:
 def _nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    found = get_close_matches(word, list(known), 1, 0.5)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    near = get_close_matches(word, list(known), 1, 0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def find_config(folder: Path) -> Path | None:
@@ -284,7 +284,7 @@ def _models(path: Path, value: object) -> tuple[Model, ...]:
         raise SettingsError(
             f"{path}: models must be tables, each under [[tool.modellint.models]] with {', '.join(_MODEL_KEYS)}"
         )
-    found = []
+    models = []
     for number, table in enumerate(tables, 1):
         where = f"models, table {number}"
         for key in table:
@@ -297,8 +297,8 @@ def _models(path: Path, value: object) -> tuple[Model, ...]:
             if not isinstance(table.get(key, ""), str):
                 raise SettingsError(f"{path}: {where}: {key} must be a string")
         inputs = _words(path, f"{where}: inputs", table.get("inputs", []))
-        found.append(Model(target, inputs, checkpoint))
-    return tuple(found)
+        models.append(Model(target, inputs, checkpoint))
+    return tuple(models)
 
 
 def _is_name(word: str) -> bool:
@@ -340,13 +340,13 @@ class Resolver:
 
     def of_folder(self, folder: Path) -> Settings:
         """The settings for files in a folder."""
-        found = self._folders.get(folder)
-        if found is None:
+        settings = self._folders.get(folder)
+        if settings is None:
             config = self._fixed
             if config is None and not self._isolated:
                 config = find_config(folder)
-            found = self._folders[folder] = self._of_config(config)
-        return found
+            settings = self._folders[folder] = self._of_config(config)
+        return settings
 
     def _of_config(self, config: Path | None) -> Settings:
         if config not in self._files:

@@ -1,4 +1,4 @@
-"""For tests of models: that one stays fit for export.
+"""Assertions for tests of models: that a model stays fit for export.
 
 import torch
 from modellint.testing import assert_exportable

@@ -394,3 +394,60 @@ def test_attention_with_a_mask_of_truth_values_is_right_at_every_size(precision:
     found = exported(model, randn(2, 3, 4, 5), flexible={0: {0: (1, 4)}}, precision=precision)
     assert not isinstance(found, modellint.ExportError)
     assert found.verification.single == "agrees"
+
+
+def negative_places(x: torch.Tensor) -> torch.Tensor:
+    even = torch.index_select(x * 2, 1, torch.tensor([0, 2]))
+    return (x + 1)[torch.remainder(even, 1) - 1]
+
+
+def negative_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    even = torch.index_select(x * 2, 1, torch.tensor([0, 2]))
+    return even, (x - 9)[torch.remainder(x, 1)]
+
+
+@pytest.mark.parametrize("function", [negative_places, negative_rows])
+def test_integers_that_float16_makes_unsigned_differ(function: Any) -> None:
+    # coremltools 9.0 takes the type of constant indices for the integers that follow.
+    rows = torch.tensor([[7, 5, 3]], dtype=torch.int32)
+    plain = verified(Of(function), rows, precision="fp16", deployment_target="iOS17")
+    assert (plain.verdict, plain.single) == ("differs", "agrees")
+    for precision in ("fp16", "fp32"):
+        written = exported(Of(function), rows, precision=precision, deployment_target="iOS17")
+        assert written.verification.ok
+
+
+def test_scalar_is_not_reversed() -> None:
+    model = Of(lambda x: torch.stack([x[0].flip(0), x[1]]))
+    assert verified(model, randn(2), frontend="export").verdict == "differs"
+    assert exported(model, randn(2)).verification.ok
+
+
+@pytest.mark.parametrize("function", [torch.asinh, lambda x: torch.fmod(x, 2.0)], ids=["asinh", "fmod"])
+def test_zero_keeps_its_sign(function: Any) -> None:
+    model = Of(lambda x: torch.atan2(function(x), torch.full_like(x, -1.0)))
+    assert exported(model, torch.tensor([0.0, -0.0, 0.5, -0.5])).verification.ok
+
+
+class Largest(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+        self.register_buffer("largest", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x)
+        self.largest = torch.maximum(self.largest, x)
+        # Large enough for no example to reach.
+        return self.total + (self.largest > 1e6).float()
+
+
+def test_write_to_a_state_is_not_lost() -> None:
+    options = {"deployment_target": "iOS18", "states": True}
+    lost = exported(Largest(), randn(3), frontend="trace", **options)
+    assert isinstance(lost, modellint.ExportError)
+    assert lost.verification.verdict == "differs"
+    assert "largest" in lost.verification.reason
+    written = exported(Largest(), randn(3), **options)
+    assert written.verification.ok
+    assert written.frontend != "trace"

@@ -30,9 +30,16 @@ def said(text: str, code: str) -> list[str]:
     ]
 
 
+def codes(text: str, *wanted: str, filename: str = "model.py") -> list[str]:
+    """The codes of the findings of these rules, or families of rules, and of no other."""
+    findings = modellint.check_source(text, filename).diagnostics
+    return [finding.code for finding in findings if finding.code.startswith(wanted)]
+
+
 def fixed(text: str, code: str) -> str:
     def look(source: SourceText) -> tuple[modellint.results.diagnostic.Diagnostic, ...]:
-        return tuple(one for one in modellint.check_source(source.text).diagnostics if one.code == code)
+        findings = modellint.check_source(source.text).diagnostics
+        return tuple(finding for finding in findings if finding.code == code)
 
     done = fix_text(SourceText(text), look, unsafe=True)
     assert done.problem is None

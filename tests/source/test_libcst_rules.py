@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -149,18 +147,6 @@ def test_only_files_with_the_words_are_read() -> None:
     done = CliRunner().invoke(cli, ["check", "--no-cache", "--output-format", "concise", "awake.py", "other.py"])
     assert "awake.py:1:1: XYZ001 read" in done.output
     assert "other.py" not in done.output
-
-
-@pytest.mark.parametrize(("text", "loads"), [("import torch\n", False), ("import torch\n\ntorch.clip(1)\n", True)])
-def test_libcst_is_loaded_for_them_alone(text: str, loads: bool) -> None:
-    write_rule(CALLS.format(how="SAFE"))
-    Path("net.py").write_text(text, "utf-8")
-    program = (
-        "import sys\nfrom click.testing import CliRunner\nfrom modellint.cli import cli\n"
-        "CliRunner().invoke(cli, ['check', '--no-cache', 'net.py'])\nprint('libcst' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(loads)
 
 
 def test_rule_that_raises_is_told_once() -> None:

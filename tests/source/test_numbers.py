@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nets
 import pytest
 from nets import HEAD, fixed, net, said
 
@@ -81,9 +82,9 @@ def test_losses_are_clean() -> None:
 
 def test_a_class_without_forward_is_what_others_inherit_from() -> None:
     base = "\nclass Base(nn.Module):\n    def embed(self, x):\n        x = x.view(-1, 4)\n        return x - (1 - x) * 1e9\n"
-    assert [one.code for one in modellint.check_source(HEAD + base).diagnostics] == ["NUM001"]
-    assert not modellint.check_source(HEAD + base.replace("embed", "reset_weights")).diagnostics
-    assert not modellint.check_source(HEAD + base + "\n    def forward(self, x):\n        return x\n").diagnostics
+    assert nets.codes(HEAD + base, "NUM") == ["NUM001"]
+    assert nets.codes(HEAD + base.replace("embed", "reset_weights"), "NUM001") == []
+    assert nets.codes(HEAD + base + "\n    def forward(self, x):\n        return x\n", "NUM001") == []
 
 
 # NUM002

@@ -7,6 +7,7 @@ import gc
 import textwrap
 from pathlib import Path
 
+import nets
 import pytest
 
 import modellint
@@ -66,7 +67,7 @@ def codes(folder: Path, init: str, own: str, above: str) -> list[str]:
     init = "" if own == "pass" else "    def __init__(self):\n" + textwrap.indent(own, " " * 8)
     text = NET.format(above=above, body=init)
     (folder / "net.py").write_text(text, "utf-8")
-    return [finding.code for finding in modellint.check_source(text, filename=str(folder / "net.py")).diagnostics]
+    return nets.codes(text, "REG001", filename=str(folder / "net.py"))
 
 
 @pytest.mark.parametrize("name", CALLED)

@@ -29,7 +29,13 @@ def net(init: str, forward: str = "return x", arguments: str = "", extra: str = 
 
 
 def found(text: str) -> list[tuple[str, int]]:
-    return [(d.code, d.span.row if d.span else 0) for d in modellint.check_source(text).diagnostics]
+    """Code and row of the findings about what is registered, and of suppressions that suppress nothing."""
+    findings = modellint.check_source(text).diagnostics
+    return [
+        (finding.code, finding.span.row if finding.span else 0)
+        for finding in findings
+        if finding.code.startswith(("REG", "LNT"))
+    ]
 
 
 CLEAN = {

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
 import stat
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -146,65 +141,3 @@ def test_what_another_run_is_writing_is_not_a_leftover(tmp_path: Path) -> None:
     remove_leftovers(tmp_path)
     assert not (tmp_path / LEFTOVER).exists()
     assert (tmp_path / "precious").exists()
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from modellint.atomic_write import replace_file
-folder, size = Path(sys.argv[1]), int(sys.argv[2])
-paths = sorted(folder.glob("*.py"))
-print("ready", flush=True)
-turn = 0
-while True:
-    turn += 1
-    for path in paths:
-        old = path.read_bytes()
-        replace_file(path, old, (b"%08d\\n" % turn) * size)
-"""
-
-
-@posix
-def test_a_run_killed_at_any_moment_leaves_every_file_whole(tmp_path: Path) -> None:
-    size, kills = 3000, 20
-    paths = [tmp_path / f"net{number}.py" for number in range(3)]
-    for path in paths:
-        path.write_bytes(b"00000000\n" * size)
-    chance = random.Random(20)
-    before = ""
-    for _ in range(kills):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path), str(size)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        with process.stdout:
-            assert process.stdout.readline() == "ready\n"
-            time.sleep(chance.random() * 0.02)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        for path in paths:
-            lines = path.read_bytes().splitlines()
-            assert len(lines) == size
-            assert len(set(lines)) == 1
-        before += str(len(list(tmp_path.glob(".modellint-*"))))
-    # The next run takes away what the killed ones left.
-    assert set(before) <= {"0", "1"}
-    replace_file(paths[0], paths[0].read_bytes(), NEW)
-    assert sorted(tmp_path.iterdir()) == paths
-
-
-@posix
-def test_several_runs_at_once_do_not_take_each_others_files(tmp_path: Path) -> None:
-    for number in range(3):
-        (tmp_path / f"net{number}.py").write_bytes(OLD)
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom modellint.atomic_write import replace_file\n"
-        "path = Path(sys.argv[1])\n"
-        "for turn in range(150):\n"
-        "    replace_file(path, path.read_bytes(), b'%d' % turn)\n"
-    )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path / f"net{number}.py")]) for number in range(3)
-    ]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
-    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"149"] * 3

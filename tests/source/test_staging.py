@@ -3,34 +3,11 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from modellint import atomic_output as staging
-
-WORK = """
-import sys, time
-from pathlib import Path
-from modellint.atomic_output import place, staged
-
-target = Path(sys.argv[1])
-with staged(target) as folder:
-    print("began", flush=True)
-    made = folder / target.name
-    made.mkdir()
-    for count in range(30):
-        (made / str(count)).write_text("new")
-        time.sleep(0.01)
-    place(made, target, replace=True)
-    print("placed", flush=True)
-    time.sleep(0.2)
-"""
 
 
 def package(path: Path, text: str) -> Path:
@@ -41,15 +18,6 @@ def package(path: Path, text: str) -> Path:
 
 def names(folder: Path) -> set[str]:
     return {one.name for one in folder.iterdir()}
-
-
-def becomes(folder: Path, wanted: set[str]) -> bool:
-    """Whether a folder holds this alone, before long."""
-    for _ in range(200):
-        if names(folder) == wanted:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_what_is_made_is_moved(tmp_path: Path) -> None:
@@ -105,52 +73,6 @@ def test_systems_that_cannot_exchange_replace_too(tmp_path: Path, monkeypatch: p
         staging.place(package(folder / "made", "new"), target, replace=True)
     assert names(tmp_path) == {"Net.mlpackage"}
     assert (target / "0").read_text() == "new"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is of POSIX")
-@pytest.mark.parametrize("seed", range(4))
-def test_a_killed_process_leaves_the_old_or_the_new(tmp_path: Path, seed: int) -> None:
-    target = package(tmp_path / "Net.mlpackage", "old")
-    process = subprocess.Popen([sys.executable, "-c", WORK, str(target)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "began\n"
-    time.sleep(random.Random(seed).uniform(0, 0.5))
-    process.kill()
-    process.communicate()
-    assert becomes(tmp_path, {"Net.mlpackage"})
-    held = {one.name: one.read_text() for one in target.iterdir()}
-    assert held in ({"0": "old"}, {str(count): "new" for count in range(30)})
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds the one that waits in /proc")
-def test_the_next_run_clears_up_what_nobody_did(tmp_path: Path) -> None:
-    """Also where the one that waits is killed with it."""
-    target = tmp_path / "Net.mlpackage"
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORK, str(target)], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "began\n"
-    (folder,) = tmp_path.iterdir()
-    waiting = [
-        int(pid.name)
-        for pid in Path("/proc").iterdir()
-        if pid.name.isdigit() and str(folder).encode() in _command_line(pid).split(b"\0")
-    ]
-    for pid in (*waiting, process.pid):
-        os.kill(pid, signal.SIGKILL)
-    process.communicate()
-    assert names(tmp_path) == {folder.name} or not waiting
-    os.utime(folder / "lock", (0, 0))
-    staging.clear(tmp_path)
-    assert not names(tmp_path)
-
-
-def _command_line(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import subprocess
-import sys
 import tokenize
 from pathlib import Path
 
@@ -368,19 +366,6 @@ def test_comments_are_those_that_python_finds() -> None:
         tokens = tokenize.generate_tokens(io.StringIO(text, newline="").readline)
         expected = [starts[token.start[0]] + token.start[1] for token in tokens if token.type == tokenize.COMMENT]
         assert sorted(start for start, _ in comments_and_strings(text)[0]) == expected
-
-
-def test_a_file_without_directives_costs_nothing() -> None:
-    code = (
-        "import ast, sys\nfrom modellint.source.syntax.suppressions import Suppressions\n"
-        "from modellint.source.syntax.text import SourceText\n"
-        "text = 'x = 1  # a comment\\n'\n"
-        "found = Suppressions.of(SourceText(text), ast.parse(text))\n"
-        "assert found.apply(()) == ((), frozenset()) and not list(found.unused(frozenset(), ['LNT001'], ''))\n"
-        "print(sorted({'difflib', 'modellint.source.syntax.comments', 'modellint.linter_rules'} & set(sys.modules)))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("rule", [UnusedIgnore, CannotParse, RuleFailed, NotRead])

@@ -70,21 +70,22 @@ def _failed(error: Exception) -> int:
         return 128 + _BROKEN_PIPE
     if isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITTEN:
         _drop_output()
-        told = f"the output cannot be written: {error.strerror}"
+        message = f"the output cannot be written: {error.strerror}"
     elif isinstance(error, FileNotFoundError) and error.filename is None:
-        told = "the folder that you are in is gone"
+        message = "the folder that you are in is gone"
     elif isinstance(error, OSError) and error.filename is not None:
-        told = f"{os.fsdecode(error.filename)}: {error.strerror}"
+        message = f"{os.fsdecode(error.filename)}: {error.strerror}"
     else:
         from modellint.linter_rules import described, raised_at
 
-        told = f"modellint itself failed: {described(error)} ({raised_at(error)}); please report it, with what -v tells"
+        what = f"{described(error)} ({raised_at(error)})"
+        message = f"modellint itself failed: {what}; please report it, with what -v tells"
     with contextlib.suppress(OSError):
         if {"-v", "--verbose"} & {*sys.argv}:
             import traceback
 
             traceback.print_exception(error)
-        click.echo(f"error: {told}", err=True)
+        click.echo(f"error: {message}", err=True)
     return 2
 
 
@@ -94,7 +95,7 @@ def _drop_output() -> None:
 
 
 def _open_streams() -> None:
-    """Let what was closed when Python began be something: the next file that is opened would take its place."""
+    """Open the null device for standard streams that were closed at the start: the next file would take their descriptors."""
     for number, name, mode in ((0, "stdin", os.O_WRONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -128,7 +129,7 @@ def _obey_signals() -> None:
 
 
 def _leave(status: int) -> None:
-    """End the process, if all is said: taking every object apart, as Python does, costs a tenth of the check of a file."""
+    """End the process without Python's teardown of all objects, which costs a tenth of the check of a file."""
     if threading.active_count() > 1 and status < 128:
         return
     atexit._run_exitfuncs()
@@ -141,7 +142,7 @@ def _leave(status: int) -> None:
 
 
 class _ReaderGone(Exception):
-    """Whoever read the output has seen enough."""
+    """The output's reader closed the pipe."""
 
 
 @contextlib.contextmanager
@@ -177,8 +178,8 @@ class _Commands(click.Group):
         """The command of a name, imported now."""
         if cmd_name not in _COMMANDS:
             return None
-        found: click.Command = getattr(import_module(f"modellint.cli.{_COMMANDS[cmd_name]}"), f"{cmd_name}_command")
-        return found
+        command: click.Command = getattr(import_module(f"modellint.cli.{_COMMANDS[cmd_name]}"), f"{cmd_name}_command")
+        return command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

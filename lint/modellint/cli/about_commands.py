@@ -1,4 +1,4 @@
-"""``modellint rule``, ``ops`` and ``config``: what modellint knows, and which settings are in force."""
+"""``modellint rule``, ``ops`` and ``config``: pages of rules, operator support, and the settings in force."""
 
 from __future__ import annotations
 
@@ -88,14 +88,15 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
     try:
         if coreml_version is not None:
             check_version(coreml_version, "--coreml-version")
-        found = destinations.named("coreml").operators(
+        supports = destinations.named("coreml").operators(
             list(dict.fromkeys(names)),
             coreml_version,
             lambda operator: [hint for rule in rules for hint in rule.hints(operator)],
         )
     except (UnknownOperator, SettingsError) as error:
         fail(str(error))
-    shown = operators.render_json(found) if output_format == "json" else operators.render(found, colored(sys.stdout))
+    is_json = output_format == "json"
+    shown = operators.render_json(supports) if is_json else operators.render(supports, colored(sys.stdout))
     write(shown, {"output_file": None}, False)
 
 

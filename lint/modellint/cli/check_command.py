@@ -120,7 +120,7 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
         if top.config is None or not top.models:
             raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
         live += live_run.requests_of_settings(job, top.models, top.config, **session)
-    paths = [*map(Path, files), *(one.location.file for one in live if one.location.file is not None)]
+    paths = [*map(Path, files), *(request.location.file for request in live if request.location.file is not None)]
     return paths, live
 
 
@@ -169,9 +169,9 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
     # A model's code may change or delete its own file: what it was is what the findings show.
     texts = Texts(job.folder, None)
     if live:
-        for one in live:
-            if one.location.file is not None:
-                texts(job.shown(one.location.file))
+        for request in live:
+            if request.location.file is not None:
+                texts(job.shown(request.location.file))
         from modellint.cli import live_target_checks
 
         live_target_checks.check(job, files, live, outcome, options)
@@ -188,25 +188,25 @@ def _spare(output: Path | None, files: Sequence[Path]) -> None:
         raise click.UsageError(f"--output-file {output} is one of the files that are checked")
 
 
-def _notebooks(found: Sequence[str]) -> str:
-    count = "1 notebook was" if len(found) == 1 else f"{len(found)} notebooks were"
-    such = "" if len(found) == 1 else "such as "
-    return f"{count} not checked, as none is read yet: {such}{os.path.relpath(min(found))}"
+def _notebooks(notebooks: Sequence[str]) -> str:
+    count = "1 notebook was" if len(notebooks) == 1 else f"{len(notebooks)} notebooks were"
+    such = "" if len(notebooks) == 1 else "such as "
+    return f"{count} not checked, as none is read yet: {such}{os.path.relpath(min(notebooks))}"
 
 
-def _nothing(job: Job, targets: Sequence[Path], found: Found, options: Mapping[str, Any]) -> int:
+def _nothing(job: Job, targets: Sequence[Path], discovered: Found, options: Mapping[str, Any]) -> int:
     """Say that there is nothing to check, and why; a failure, unless somebody wanted it so."""
-    if found.problems:
-        for problem in found.problems:
+    if discovered.problems:
+        for problem in discovered.problems:
             click.echo(f"error: {problem}", err=True)
         return 2
-    if options["force_exclude"] and found.excluded:
+    if options["force_exclude"] and discovered.excluded:
         return _left_out(job, options)
     reason = f"there are no Python files in {', '.join(map(str, targets))}"
-    if found.excluded or found.ignored:
+    if discovered.excluded or discovered.ignored:
         reason += " but what `exclude` or .gitignore names"
-    if found.notebooks:
-        reason += f"; {_notebooks(found.notebooks)}"
+    if discovered.notebooks:
+        reason += f"; {_notebooks(discovered.notebooks)}"
     click.echo(f"error: nothing was checked: {reason}", err=True)
     return 2
 
@@ -263,19 +263,19 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
         outcome.unread = checker.unread
         return _finish(job, outcome, options, None)
 
-    def found(text: SourceText) -> tuple[Diagnostic, ...]:
+    def findings_of(text: SourceText) -> tuple[Diagnostic, ...]:
         checker.unread.clear()
         checked = checker.check_text(text, path, shown, rules, top)
         outcome.unread = checker.unread
         return tuple(checker.kept(checked.diagnostics, rules))
 
     if not (options["fix"] or options["show_diff"]):
-        outcome.diagnostics = list(found(source))
+        outcome.diagnostics = list(findings_of(source))
         return _finish(job, outcome, options, source)
     from modellint.run import Change
     from modellint.source.fix import fix_text
 
-    fixed = fix_text(source, found, options["unsafe_fixes"])
+    fixed = fix_text(source, findings_of, options["unsafe_fixes"])
     outcome.diagnostics = list(fixed.remaining)
     outcome.fixed.update(fixed.applied)
     if fixed.problem:
@@ -330,41 +330,41 @@ def _finish(
 
 def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Texts, err: bool) -> str:
     top = job.resolver.top
-    found = sorted(outcome.diagnostics, key=lambda finding: finding.sort_key)
+    findings = sorted(outcome.diagnostics, key=lambda finding: finding.sort_key)
     fixed = sum(outcome.fixed.values())
     color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
     if options["statistics"]:
         from modellint.report import statistics
 
         as_json = top.output_format in ("json", "report")
-        return statistics.render(found, color, as_json, unsafe=options["unsafe_fixes"])
+        return statistics.render(findings, color, as_json, unsafe=options["unsafe_fixes"])
     match top.output_format:
         case "json" | "report":
             from modellint.report import as_json as json_format
 
             if top.output_format == "report":
-                from modellint.report import live_findings as targets
+                from modellint.report.live_findings import verdict_of
 
-                verdicts = [targets.verdict_of(target, verdict, found, absolute) for target, verdict in outcome.targets]
-                return json_format.render_report(found, top.docs_url, absolute, __version__, verdicts)
-            return json_format.render(found, top.docs_url, absolute)
-        case _ if not found and not fixed and (outcome.unchecked or outcome.unread):
+                verdicts = [verdict_of(target, verdict, findings, absolute) for target, verdict in outcome.targets]
+                return json_format.render_report(findings, top.docs_url, absolute, __version__, verdicts)
+            return json_format.render(findings, top.docs_url, absolute)
+        case _ if not findings and not fixed and (outcome.unchecked or outcome.unread):
             text = "" if len(outcome.unread) == outcome.files else "Nothing found in what was checked.\n"
         case "concise":
             from modellint.report import concise
 
-            text = concise.render(found, color, unsafe=options["unsafe_fixes"], fixed=fixed)
+            text = concise.render(findings, color, unsafe=options["unsafe_fixes"], fixed=fixed)
         case _:
-            if not found:
+            if not findings:
                 # The common case is not worth importing the frames for.
                 from modellint.report import summary
 
-                text = summary.render(found, color, options["unsafe_fixes"], fixed)
+                text = summary.render(findings, color, options["unsafe_fixes"], fixed)
             else:
                 from modellint.report import full
 
-                text = full.render(found, texts, color, unsafe=options["unsafe_fixes"], fixed=fixed)
-    return "" if options["quiet"] and not found else text + ("" if options["quiet"] else _verdicts(outcome))
+                text = full.render(findings, texts, color, unsafe=options["unsafe_fixes"], fixed=fixed)
+    return "" if options["quiet"] and not findings else text + ("" if options["quiet"] else _verdicts(outcome))
 
 
 def _verdicts(outcome: Outcome) -> str:
@@ -375,6 +375,6 @@ def _verdicts(outcome: Outcome) -> str:
 
     lines = []
     for target, verdict in outcome.targets:
-        here = [one for one in outcome.diagnostics if one.target == target]
+        here = [finding for finding in outcome.diagnostics if finding.target == target]
         lines.append(targets.line_of(verdict, here, target if len(outcome.targets) > 1 else None))
     return "".join(f"{line}\n" for line in lines if line)

@@ -22,11 +22,11 @@ from modellint.cli.options import (
     with_inputs,
     with_settings,
 )
-from modellint.cli.output import Texts, Waiting, colored
+from modellint.cli.output import Texts, Waiting, colored, locators
 
 if TYPE_CHECKING:
     from modellint.destinations.export_options import Options
-    from modellint.results.diagnostic import Diagnostic, Place
+    from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job
     from modellint.session.messages import Answer
 
@@ -105,10 +105,10 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
     advice: list[str] = []
     try:
         with staged(output) as folder:
-            made = folder / output.name
+            package = folder / output.name
             began = time.monotonic()
             try:
-                action = Export(wanted, made)
+                action = Export(wanted, package)
                 answer = live_targets.answer(job, request._replace(action=action), allowed, waiting)
                 exported = answer.exported
                 written = exported is not None and (exported.writable or (exported.converts and options["force"]))
@@ -119,7 +119,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
             finally:
                 waiting.close()
             if written:
-                place(made, output, options["force"])
+                place(package, output, options["force"])
     except NotPlaced as error:
         raise UsageError(str(error)) from None
     except OSError as error:
@@ -168,28 +168,21 @@ def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -
 
     color = colored(sys.stdout)
     texts = Texts(job.folder, None)
-
-    def name(path: str) -> str:
-        return job.shown(Path(path))
-
-    def line(place: Place) -> str:
-        text = texts(name(place.path))
-        return "" if text is None or place.span.row > len(text.line_starts) else text.line(place.span.row)
-
-    found = answer.exported
-    findings = [one for one in answer.diagnostics if one.severity >= Severity.WARNING]
-    if found is None:
+    name, line = locators(job, texts)
+    exported = answer.exported
+    findings = [finding for finding in answer.diagnostics if finding.severity >= Severity.WARNING]
+    if exported is None:
         return full.render(findings, texts, color) + f"\n{output}: not exported\n"
-    told = export.render(found, str(output), written, color, shown=name, line=line)
-    if found.writable:
-        return told + _findings(findings, target)
-    return (full.render(findings, texts, color) + "\n" if findings else "") + told
+    summary = export.render(exported, str(output), written, color, shown=name, line=line)
+    if exported.writable:
+        return summary + _findings(findings, target)
+    return (full.render(findings, texts, color) + "\n" if findings else "") + summary
 
 
 def _findings(findings: Sequence[Diagnostic], target: str) -> str:
     """What the check of the model as it is has found, in a line."""
     if not findings:
         return ""
-    codes = ", ".join(dict.fromkeys(one.code for one in sorted(findings, key=lambda one: one.sort_key)))
+    codes = ", ".join(dict.fromkeys(finding.code for finding in sorted(findings, key=lambda finding: finding.sort_key)))
     noun = "finding" if len(findings) == 1 else "findings"
     return f"note: {len(findings)} {noun} in the model as it is ({codes}): modellint check {target}\n"

@@ -1,4 +1,4 @@
-"""The live targets of ``modellint check``: run, put together with what source says, and what they prove written to source."""
+"""Live targets on the command line: run, merged with source findings, and their proven fixes written to source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job
     from modellint.session.merge import LiveResult
-    from modellint.session.messages import Request
+    from modellint.session.messages import Answer, Request
 
 _FAILED = ("LNT002", "LNT003", "LNT004", "SHP008")
 """Codes of the findings that stand for a target that does not run, or a file that cannot be read."""
@@ -29,8 +29,20 @@ _ROUNDS = 5
 """How often what live checks prove is written to source and checked again."""
 
 
+def answered(job: Job, request: Request, options: Mapping[str, Any]) -> Answer:
+    """The worker's answer to a request, waited for on the terminal, with its notes printed."""
+    waiting = Waiting()
+    try:
+        answer = live_targets.answer(job, request, limits(options), waiting)
+    finally:
+        waiting.close()
+    for note in answer.notes:
+        click.echo(f"note: {note}", err=True)
+    return answer
+
+
 def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> None:
-    """Run the live targets, and put what they show together with what source says."""
+    """Run the live targets, and merge their findings with those of source."""
     waiting = Waiting()
     results = []
     proves_fixes = bool(options["fix"] or options["show_diff"])
@@ -39,8 +51,8 @@ def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, op
         for note in checked.notes:
             click.echo(f"note: {note}", err=True)
         if options["verbose"]:
-            told = f"{checked.result.target}: {checked.seconds:.1f} s; it printed"
-            click.echo(f"{told}\n{checked.output}" if checked.output else f"{told} nothing", err=True)
+            head = f"{checked.result.target}: {checked.seconds:.1f} s; it printed"
+            click.echo(f"{head}\n{checked.output}" if checked.output else f"{head} nothing", err=True)
         if checked.result.failed and not job.resolver.top.enables("LNT003"):
             click.echo(
                 f"warning: {checked.result.target} was not checked: {checked.result.diagnostics[0].message}", err=True
@@ -50,11 +62,11 @@ def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, op
     outcome.targets = [(result.target, _conversion(job, result, outcome.diagnostics)) for result in results]
 
 
-def _conversion(job: Job, result: LiveResult, found: Sequence[Diagnostic]) -> Conversion | None:
+def _conversion(job: Job, result: LiveResult, findings: Sequence[Diagnostic]) -> Conversion | None:
     """What is said of a target's conversion, with the findings by which it converts to something else."""
     if result.conversion is None:
         return None
-    return result.conversion._replace(miscompilations=miscompilations(about(found, result), job.rules))
+    return result.conversion._replace(miscompilations=miscompilations(about(findings, result), job.rules))
 
 
 def fix_proven(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> bool:
@@ -72,10 +84,11 @@ def _fix_once(job: Job, files: list[Path], live: list[Request], outcome: Outcome
     before: dict[Path, bytes] = {}
     for path in files:
         shown = job.shown(path)
-        found = [one for one in _each_once(outcome.diagnostics) if one.path == shown and one.evidence != "source"]
-        if any(one.fix is not None for one in found):
+        here = [finding for finding in _each_once(outcome.diagnostics) if finding.path == shown]
+        findings = [finding for finding in here if finding.evidence != "source"]
+        if any(finding.fix is not None for finding in findings):
             data = path.read_bytes()
-            if checker.fix_proven(path, found, fixed):
+            if checker.fix_proven(path, findings, fixed):
                 before[path] = data
     if not before:
         return False
@@ -99,26 +112,27 @@ def _fix_once(job: Job, files: list[Path], live: list[Request], outcome: Outcome
 def show_fixes(job: Job, files: list[Path], outcome: Outcome, unsafe: bool) -> None:
     """Put into ``outcome`` the changes that fixes of its findings would make, those that live checks proved among them."""
     checker = Checker(job)
-    found = _each_once(outcome.diagnostics)
-    for one in found:
-        if one.target is not None and one.code in _FAILED:
-            click.echo(f"warning: nothing is proven on {one.target}, which does not run: {one.message}", err=True)
+    findings = _each_once(outcome.diagnostics)
+    for finding in findings:
+        if finding.target is not None and finding.code in _FAILED:
+            reason = f"which does not run: {finding.message}"
+            click.echo(f"warning: nothing is proven on {finding.target}, {reason}", err=True)
     outcome.diagnostics = []
     for path in files:
         shown = job.shown(path)
-        checker.fix(path, unsafe, False, outcome, [one for one in found if one.path == shown])
+        checker.fix(path, unsafe, False, outcome, [finding for finding in findings if finding.path == shown])
 
 
-def _each_once(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+def _each_once(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Findings stand once for each target; what one of these does not prove is not proven."""
     kept: dict[tuple[object, ...], Diagnostic] = {}
-    for one in found:
-        key = (one.code, one.path, one.span, one.class_name, one.attribute)
-        known = kept.setdefault(key, one)
-        if known.fix is not None and (one.fix is None or one.fix.applicability is not Applicability.SAFE):
-            kept[key] = one
+    for finding in findings:
+        key = (finding.code, finding.path, finding.span, finding.class_name, finding.attribute)
+        known = kept.setdefault(key, finding)
+        if known.fix is not None and (finding.fix is None or finding.fix.applicability is not Applicability.SAFE):
+            kept[key] = finding
     return list(kept.values())
 
 
 def _failures(outcome: Outcome) -> int:
-    return sum(one.code in _FAILED for one in outcome.diagnostics)
+    return sum(finding.code in _FAILED for finding in outcome.diagnostics)

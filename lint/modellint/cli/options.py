@@ -23,10 +23,10 @@ _MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
 
 
 def _codes(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
-    words = tuple(word.strip() for item in value for word in item.split(",") if word.strip())
-    if value and not words and parameter.name == "select":
+    codes = tuple(word.strip() for item in value for word in item.split(",") if word.strip())
+    if value and not codes and parameter.name == "select":
         raise click.BadParameter("no rule is named")
-    return words if value else None
+    return codes if value else None
 
 
 def _number(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
@@ -148,7 +148,7 @@ def fail(message: str) -> NoReturn:
 
 
 def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    found: dict[str, tuple[Any, str]] = {}
+    overrides: dict[str, tuple[Any, str]] = {}
     for key in (
         "select",
         "ignore",
@@ -162,10 +162,10 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     ):
         value = options.get(key.replace("-", "_"))
         if value is not None:
-            found[key] = (value, f"--{key}")
+            overrides[key] = (value, f"--{key}")
     if options.get("plugin"):
-        found["plugins"] = (tuple(options["plugin"]), "--plugin")
-    return found
+        overrides["plugins"] = (tuple(options["plugin"]), "--plugin")
+    return overrides
 
 
 def resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, dict[str, Rule]]:
@@ -177,14 +177,14 @@ def resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, d
     config = options.get("config")
     if config is not None and not config.is_file():
         raise SettingsError(f"{config}: no such settings file")
-    given = _overrides(options)
+    overrides = _overrides(options)
     if options.get("coreml_version") is not None:
         check_version(options["coreml_version"], "--coreml-version")
-    resolver = Resolver(root, config and config.absolute(), bool(options.get("isolated")), given, None)
+    resolver = Resolver(root, config and config.absolute(), bool(options.get("isolated")), overrides, None)
     rules = all_rules(load_plugins(resolver.top.plugins, Path.cwd() if options.get("plugin") else root))
     for key in ("select", "ignore", "extend-select"):
-        if key in given:
-            check_codes(given[key][0], rules, given[key][1])
+        if key in overrides:
+            check_codes(overrides[key][0], rules, overrides[key][1])
     resolver.use_codes(rules)
     return root, resolver, rules
 

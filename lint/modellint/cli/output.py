@@ -1,16 +1,18 @@
-"""What commands print with, and where: texts of files, colours, how far a long run has come."""
+"""Output of commands: where reports go, texts of files for them, colours, and progress on a terminal."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from modellint.results.diagnostic import Place
+    from modellint.run import Job
     from modellint.source.syntax.text import SourceText
 
 
@@ -34,6 +36,19 @@ class Texts:
             except (Unreadable, Undecodable):
                 self._known[shown] = None
         return self._known[shown]
+
+
+def locators(job: Job, texts: Texts) -> tuple[Callable[[str], str], Callable[[Place], str]]:
+    """How reports name a file by its path, and the text of the first row of a statement, empty where there is none."""
+
+    def name(path: str) -> str:
+        return job.shown(Path(path))
+
+    def line(place: Place) -> str:
+        text = texts(name(place.path))
+        return "" if text is None or place.span.row > len(text.line_starts) else text.line(place.span.row)
+
+    return name, line
 
 
 def absolute(shown: str) -> str:
@@ -72,7 +87,7 @@ def colored(stream: Any) -> bool:
 
 
 class Progress:
-    """How far a long run has come, on a terminal only."""
+    """Progress of a long run, on a terminal only."""
 
     def __init__(self, total: int) -> None:
         self._shown = total > 200 and sys.stderr.isatty()
@@ -90,7 +105,7 @@ class Progress:
 
 
 class Waiting:
-    """What a worker does that takes long, on a terminal only."""
+    """Status line of a worker that takes long, on a terminal only."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from modellint.cli.options import NamedPath, exit_with, file_of, limits, resolve, with_inputs
-from modellint.cli.output import Texts, Waiting, absolute, colored, expect_output, write
+from modellint.cli.options import NamedPath, exit_with, file_of, resolve, with_inputs
+from modellint.cli.output import Texts, absolute, colored, expect_output, write
 
 
 @click.command("shapes")
@@ -33,6 +33,7 @@ def shapes_command(target: str, **options: Any) -> None:
 
 
 def _shapes(text: str, options: Mapping[str, Any]) -> int:
+    from modellint.cli.live_target_checks import answered
     from modellint.report import shapes
     from modellint.run import Job
     from modellint.session import live_targets
@@ -46,19 +47,13 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
     root, resolver, rules = resolve(Path(file_of(text)), options)
     job = Job(root, resolver, rules, None, Path.cwd())
     request = live_targets.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
-    waiting = Waiting()
-    try:
-        answer = live_targets.answer(job, request._replace(action=Shapes()), limits(options), waiting)
-    finally:
-        waiting.close()
-    for note in answer.notes:
-        click.echo(f"note: {note}", err=True)
-    found = answer.diagnostics
+    answer = answered(job, request._replace(action=Shapes()), options)
+    findings = answer.diagnostics
     nested = not options["flat"]
     if options["output_format"] == "json":
         from modellint.report import as_json
 
-        entries = as_json.objects(found, resolver.top.docs_url, absolute)
+        entries = as_json.objects(findings, resolver.top.docs_url, absolute)
         shown = shapes.to_json(answer.table, text, entries, nested=nested, depth=options["depth"]) + "\n"
     else:
         color = options["output_file"] is None and colored(sys.stdout)
@@ -66,9 +61,9 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
         if answer.table is not None:
             table, depth = answer.table, options["depth"]
             shown = shapes.render(table, color, nested=nested, depth=depth, shown=lambda path: job.shown(Path(path)))
-        if found:
+        if findings:
             from modellint.report import full
 
-            shown += "\n" + full.render(found, Texts(job.folder, None), color)
+            shown += "\n" + full.render(findings, Texts(job.folder, None), color)
     write(shown, options, False)
-    return int(bool(found))
+    return int(bool(findings))

@@ -16,16 +16,15 @@ from modellint.cli.options import (
     deployment_target,
     exit_with,
     file_of,
-    limits,
     resolve,
     with_capture,
     with_inputs,
     with_settings,
 )
-from modellint.cli.output import Texts, Waiting, absolute, colored, expect_output, write
+from modellint.cli.output import Texts, absolute, colored, expect_output, locators, write
 
 if TYPE_CHECKING:
-    from modellint.results.diagnostic import Diagnostic, Place
+    from modellint.results.diagnostic import Diagnostic
     from modellint.results.verification import Verification
     from modellint.run import Job
 
@@ -58,6 +57,7 @@ def verify_command(target: str, **options: Any) -> None:
 
 def _verify(text: str, options: Mapping[str, Any]) -> int:
     from modellint import destinations
+    from modellint.cli.live_target_checks import answered
     from modellint.destinations.destination import PackageError
     from modellint.run import Job, UsageError
     from modellint.session import live_targets
@@ -75,10 +75,10 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
             destinations.named("coreml").check_package(text)
         except PackageError as error:
             raise UsageError(str(error)) from None
-        given = [name for name in ("frontend", "precision", "deployment_target") if options[name] is not None]
-        if given:
+        unfit = [name for name in ("frontend", "precision", "deployment_target") if options[name] is not None]
+        if unfit:
             raise click.UsageError(
-                f"--{given[0].replace('_', '-')} does not go with --reference: the package is converted"
+                f"--{unfit[0].replace('_', '-')} does not go with --reference: the package is converted"
             )
     target = parse(live)
     if target is None:
@@ -94,41 +94,28 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     request = live_targets.request_for(
         job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
     )._replace(action=action)
-    waiting = Waiting()
-    try:
-        answer = live_targets.answer(job, request, limits(options), waiting)
-    finally:
-        waiting.close()
-    for note in answer.notes:
-        click.echo(f"note: {note}", err=True)
-    found, findings = answer.verification, answer.diagnostics
-    write(_verification(job, text, found, findings, options), options, False)
-    return 0 if found is not None and found.ok else 1
+    answer = answered(job, request, options)
+    result, findings = answer.verification, answer.diagnostics
+    write(_verification(job, text, result, findings, options), options, False)
+    return 0 if result is not None and result.ok else 1
 
 
 def _verification(
-    job: Job, target: str, found: Verification | None, findings: Sequence[Diagnostic], options: Mapping[str, Any]
+    job: Job, target: str, result: Verification | None, findings: Sequence[Diagnostic], options: Mapping[str, Any]
 ) -> str:
     from modellint.report import as_json, full, verification, verification_html
     from modellint.results.verification import UNDECIDED, Verification
 
-    def name(path: str) -> str:
-        return job.shown(Path(path))
-
-    shown = found or Verification(UNDECIDED, findings[0].message if findings else "")
+    shown = result or Verification(UNDECIDED, findings[0].message if findings else "")
     if options["output_format"] == "json":
         entries = as_json.objects(findings, job.resolver.top.docs_url, absolute)
         return verification.render_json(shown, target, __version__, entries) + "\n"
     color = options["output_file"] is None and colored(sys.stdout)
     texts = Texts(job.folder, None)
-
-    def line(place: Place) -> str:
-        text = texts(name(place.path))
-        return "" if text is None or place.span.row > len(text.line_starts) else text.line(place.span.row)
-
+    name, line = locators(job, texts)
     if options["output_format"] == "html":
         return verification_html.page(shown, target, name, findings, line)
     shown_text = full.render(findings, texts, color) + "\n" if findings else ""
-    if found is None:
+    if result is None:
         return shown_text
-    return shown_text + verification.render(found, color, target=target, shown=name, line=line)
+    return shown_text + verification.render(result, color, target=target, shown=name, line=line)

@@ -1,4 +1,4 @@
-"""Which of PyTorch's operators coremltools converts: what rules ask the operator table."""
+"""Conversion of PyTorch's operators by coremltools: the questions that rules ask the operator table."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def operator(name: str, version: str | None = None) -> Operator | None:
 
 @lru_cache
 def words_of_missing(version: str | None) -> frozenset[str]:
-    """The words of which code holds one where it names something that some route has no converter for."""
+    """Trigger words: code that names an operator without a converter, by any route, holds one of them."""
     at = table_version(version)
     return _words(name for name, since in SINCE.items() if since.trace > at or min(since.export, since.core) > at)
 
 
 @lru_cache
 def words_of_newer(ios: int) -> frozenset[str]:
-    """The words of which code holds one where it names something that needs a newer system."""
+    """Trigger words: code that names an operator which needs a newer system holds one of them."""
     return _words(name for name, since in SINCE.items() if since.ios > ios)
 
 

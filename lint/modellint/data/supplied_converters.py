@@ -23,14 +23,14 @@ def _names(operator: str) -> Iterator[str]:
     """What coremltools may look an operator up by, the most specific first."""
     name = operator.removeprefix("aten::").lower()
     base = name.partition(".")[0]
-    for one in dict.fromkeys((name, base)):
-        yield one
+    for spelling in dict.fromkeys((name, base)):
+        yield spelling
         # In place.
-        if not one.endswith("__"):
-            yield one.rstrip("_")
+        if not spelling.endswith("__"):
+            yield spelling.rstrip("_")
 
 
 @lru_cache
 def _known() -> Mapping[str, str]:
-    found: dict[str, str] = json.loads(Path(__file__).with_name(FILE).read_text("utf-8"))
-    return found
+    table: dict[str, str] = json.loads(Path(__file__).with_name(FILE).read_text("utf-8"))
+    return table

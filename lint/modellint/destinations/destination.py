@@ -47,7 +47,7 @@ class Fault(NamedTuple):
 
 
 class VerifyOptions(TypedDict, total=False):
-    """How a verification goes about it."""
+    """Options of a verification."""
 
     specs: Sequence[InputSpec]
     """What the example was made from, for the ranges of integers."""

@@ -84,14 +84,13 @@ def parse_image(text: str) -> Image:
             values[list(values)[-1]].append(part)
         else:
             raise _wrong(text, f"{part!r} is neither scale=… nor bias=…")
-    return image(
-        match["name"], {key: [_number(text, one) for one in given] for key, given in values.items()}, match["layout"]
-    )
+    settings = {key: [_number(text, number) for number in numbers] for key, numbers in values.items()}
+    return image(match["name"], settings, match["layout"])
 
 
-def image(name: str, given: Mapping[str, Any], layout: str | None = None) -> Image:
+def image(name: str, settings: Mapping[str, Any], layout: str | None = None) -> Image:
     """The image input of some values: ``layout``, ``scale`` and ``bias``, each a number or several. Raises ``OptionError``."""
-    values = dict(given)
+    values = dict(settings)
     layout = str(values.pop("layout", layout) or "rgb").lower()
     if layout not in LAYOUTS:
         raise _wrong(name, f"unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
@@ -128,8 +127,8 @@ def _number(text: str, written: str) -> float:
     raise _wrong(text, f"{written.strip()!r} is no number, such as 0.5 or 1/255")
 
 
-def _numbers(given: Any) -> list[float]:
-    return [float(one) for one in given] if isinstance(given, Iterable) else [float(given)]
+def _numbers(numbers: Any) -> list[float]:
+    return [float(number) for number in numbers] if isinstance(numbers, Iterable) else [float(numbers)]
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
@@ -161,15 +160,15 @@ def checked_labels(labels: Sequence[str], name: str = "labels") -> tuple[str, ..
 
 def parse_described(texts: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
     """What ``NAME=TEXT`` says, several times. Raises ``OptionError``."""
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for text in texts:
         name, equals, described = text.partition("=")
         if not equals or not name:
             raise OptionError(f"{option} {text}: is written as NAME=TEXT")
-        if name in found:
+        if name in descriptions:
             raise OptionError(f"{option} {text}: {name} is described twice")
-        found[name] = described
-    return tuple(found.items())
+        descriptions[name] = described
+    return tuple(descriptions.items())
 
 
 def check(options: Options, destination: Destination) -> None:
@@ -180,7 +179,7 @@ def check(options: Options, destination: Destination) -> None:
             "add --deployment-target iOS18"
         )
     for option, names in (
-        ("--image", [one.name for one in options.images]),
+        ("--image", [image.name for image in options.images]),
         ("--output-name", list(options.output_names)),
     ):
         twice = next((name for name in names if names.count(name) > 1), None)

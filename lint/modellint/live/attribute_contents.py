@@ -24,7 +24,7 @@ _PLAIN = r"\w+(\[(\"[^\"]*\"|[^\]\"]*)\])*"
 class HeldAttribute(NamedTuple):
     """What one attribute of one module holds."""
 
-    held: tuple[Held, ...]
+    parts: tuple[Held, ...]
     class_name: str
     """The class that binds the attribute."""
     place: Place | None
@@ -32,64 +32,64 @@ class HeldAttribute(NamedTuple):
     @property
     def attribute(self) -> str:
         """The attribute's name."""
-        return self.held[0].attribute
+        return self.parts[0].attribute
 
     @property
     def owner(self) -> object:
         """The module."""
-        return self.held[0].owner
+        return self.parts[0].owner
 
     @property
     def value(self) -> object:
         """What the attribute is."""
-        first = self.held[0]
+        first = self.parts[0]
         return getattr(type(first.owner), first.attribute) if first.on_class else vars(first.owner)[first.attribute]
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of all modules whose attribute of this name holds it."""
-        first = self.held[0]
+        first = self.parts[0]
         also = (
             other
-            for one in self.held
-            for other in one.others
+            for part in self.parts
+            for other in part.others
             if other.attribute == first.attribute and type(other.owner) is type(first.owner)
         )
-        return tuple(dict.fromkeys(path for one in (first, *also) for path in one.paths))
+        return tuple(dict.fromkeys(path for value in (first, *also) for path in value.paths))
 
     @property
     def kind(self) -> str:
         """How a message calls the container; empty where the attribute is the value itself."""
-        if not self.held[0].container:
+        if not self.parts[0].container:
             return ""
         value = self.value
         for kind in (list, tuple, dict, set):
             if type(value) is kind:
                 return f"plain {kind.__name__}"
-        word = self.held[0].container
+        word = self.parts[0].container
         return word if word == "function" else f"`{word}`"
 
     @property
     def is_keyed(self) -> bool:
         """Whether what holds the values goes by name, like a dict, and not by position, like a list."""
         value = self.value
-        if issubclass(type(value), SEQUENCES) or not self.held[0].container:
+        if issubclass(type(value), SEQUENCES) or not self.parts[0].container:
             return False
-        return issubclass(type(value), MAPPINGS) or not self.held[0].route.rstrip("]}")[-1:].isdigit()
+        return issubclass(type(value), MAPPINGS) or not self.parts[0].route.rstrip("]}")[-1:].isdigit()
 
     @property
     def is_plain(self) -> bool:
         """Whether the attribute is the value itself, or leads to it through lists, tuples and dicts alone."""
-        if self.held[0].container and not issubclass(type(self.value), (list, tuple, dict)):
+        if self.parts[0].container and not issubclass(type(self.value), (list, tuple, dict)):
             return False
-        return all(re.fullmatch(_PLAIN, held.route) is not None for held in self.held)
+        return all(re.fullmatch(_PLAIN, part.route) is not None for part in self.parts)
 
     @property
     def is_on_purpose(self) -> bool:
-        """Whether the author must have seen that PyTorch does not: `object.__setattr__`, or an object with a life of its own."""
+        """Whether the author keeps the value from PyTorch on purpose: by `object.__setattr__`, or inside an object of another class."""
         value = self.value
-        if not self.held[0].container:
-            return not self.held[0].on_class
+        if not self.parts[0].container:
+            return not self.parts[0].on_class
         kind = type(value)
         if issubclass(kind, (*SEQUENCES, *MAPPINGS)) or hasattr(kind, "__dataclass_fields__"):
             return False
@@ -117,11 +117,11 @@ class HeldAttribute(NamedTuple):
 
 
 def held_attributes(subject: Subject, *kinds: str) -> Iterator[HeldAttribute]:
-    """What attributes hold of some kinds (``module``, ``parameter``, ``tensor``, ``alias``), by attribute."""
-    found: dict[tuple[int, str], list[Held]] = {}
-    for held in reachable_state(subject):
-        if held.kind in kinds:
-            found.setdefault((id(held.owner), held.attribute), []).append(held)
-    for parts in found.values():
+    """Unregistered values of some kinds (``module``, ``parameter``, ``tensor``, ``alias``), grouped by attribute."""
+    by_attribute: dict[tuple[int, str], list[Held]] = {}
+    for value in reachable_state(subject):
+        if value.kind in kinds:
+            by_attribute.setdefault((id(value.owner), value.attribute), []).append(value)
+    for parts in by_attribute.values():
         class_name, place = subject.attribute_place(parts[0].owner, parts[0].attribute)
         yield HeldAttribute(tuple(parts), class_name, place)

@@ -51,7 +51,7 @@ def check_subject(subject: Subject, rules: Mapping[str, Rule]) -> list[Diagnosti
 
 
 def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
-    """The same, with the rules whose silence means that there is nothing to find."""
+    """Check a subject, and name the rules whose silence means that there is nothing to find."""
     met = {"environment", "structure"}
     if subject.has_values:
         met.add("values")

@@ -39,7 +39,7 @@ class Comparison(NamedTuple):
 
     wanted: Mapping[str, Shape | None]
     """The model's keys; None for what has no shape."""
-    given: Mapping[str, Shape | None]
+    saved: Mapping[str, Shape | None]
     """The checkpoint's keys; None for what is no tensor."""
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
@@ -54,19 +54,19 @@ def compare(subject: Subject) -> Comparison | None:
         return None
     state = subject.model.state_dict()
     wanted = {key: _shape(value) for key, value in state.items()}
-    held = weights(subject.checkpoint, wanted)
-    given = {key: _shape(value) for key, value in held.items() if isinstance(key, str)}
-    names, renamings = _renamed(wanted, given)
-    given = {names[key]: shape for key, shape in given.items()}
-    missing = [key for key in wanted if key not in given]
-    unexpected = [key for key in given if key not in wanted]
-    misshapen = [key for key in wanted if key in given and not _fits(wanted[key], given[key])]
+    tensors = weights(subject.checkpoint, wanted)
+    saved = {key: _shape(value) for key, value in tensors.items() if isinstance(key, str)}
+    names, renamings = _renamed(wanted, saved)
+    saved = {names[key]: shape for key, shape in saved.items()}
+    missing = [key for key in wanted if key not in saved]
+    unexpected = [key for key in saved if key not in wanted]
+    misshapen = [key for key in wanted if key in saved and not _fits(wanted[key], saved[key])]
     if (missing or unexpected or misshapen) and _loads_its_own_way(subject.model):
-        offered = {names[key]: value for key, value in held.items() if key in names}
-        seen = _tried(subject, offered, getattr(held, "_metadata", None))
+        offered = {names[key]: value for key, value in tensors.items() if key in names}
+        seen = _tried(subject, offered, getattr(tensors, "_metadata", None))
         if seen is not None:
             missing, unexpected, misshapen = seen
-    return Comparison(wanted, given, tuple(missing), tuple(unexpected), tuple(misshapen), renamings)
+    return Comparison(wanted, saved, tuple(missing), tuple(unexpected), tuple(misshapen), renamings)
 
 
 def _shape(value: Any) -> Shape | None:
@@ -75,16 +75,16 @@ def _shape(value: Any) -> Shape | None:
     return tuple(value.shape)
 
 
-def _fits(wanted: Shape | None, given: Shape | None) -> bool:
+def _fits(wanted: Shape | None, saved: Shape | None) -> bool:
     # load_state_dict takes a tensor of one element for a scalar, as torch before 0.4 saved them.
-    return wanted is None or wanted == given or (wanted == () and given == (1,))
+    return wanted is None or wanted == saved or (wanted == () and saved == (1,))
 
 
 def _renamed(
-    wanted: Mapping[str, Shape | None], given: Mapping[str, Shape | None]
+    wanted: Mapping[str, Shape | None], saved: Mapping[str, Shape | None]
 ) -> tuple[dict[str, str], tuple[Renaming, ...]]:
     """The checkpoint's keys to the names that fit the model best, and what was changed."""
-    names, found = _unwrapped(wanted, given)
+    names, renamings = _unwrapped(wanted, saved)
     for in_model in (False, True):
         ours, theirs = set(wanted), set(names.values())
         open_keys = (ours - theirs) if in_model else (theirs - ours)
@@ -92,19 +92,19 @@ def _renamed(
             changed = _mapped(names, wanted, part, in_model)
             if changed is not None:
                 names, count = changed
-                found.append(Renaming(part, in_model, count))
+                renamings.append(Renaming(part, in_model, count))
                 break
-    return names, tuple(found)
+    return names, tuple(renamings)
 
 
 def _unwrapped(
-    wanted: Mapping[str, Shape | None], given: Mapping[str, Shape | None]
+    wanted: Mapping[str, Shape | None], saved: Mapping[str, Shape | None]
 ) -> tuple[dict[str, str], list[Renaming]]:
-    """The same for what wrappers put into the names of the module within."""
-    bare = {without_wrappers(key): key for key in wanted if key not in given}
+    """The checkpoint's keys without what wrappers such as `DataParallel` put into them, where that is a key of the model."""
+    bare = {without_wrappers(key): key for key in wanted if key not in saved}
     counts: Counter[tuple[str, bool]] = Counter()
     names: dict[str, str] = {}
-    for key in given:
+    for key in saved:
         name = key if key in wanted else bare.get(without_wrappers(key), key)
         names[key] = name
         for part in WRAPPERS if name != key else ():
@@ -164,10 +164,10 @@ def _tried(
         return None
 
 
-def _loaded(clone: nn.Module, given: dict[str, Any], metadata: Any) -> tuple[list[str], list[str], list[str]] | None:
+def _loaded(clone: nn.Module, entries: dict[str, Any], metadata: Any) -> tuple[list[str], list[str], list[str]] | None:
     misshapen: list[str] = []
     for _ in range(2):
-        attempt: Any = _Entries(given)
+        attempt: Any = _Entries(entries)
         if metadata is not None:
             attempt._metadata = metadata
         try:
@@ -178,7 +178,7 @@ def _loaded(clone: nn.Module, given: dict[str, Any], metadata: Any) -> tuple[lis
                 return None
             # Once more without them, as torch tells the other keys only where all shapes fit.
             state = clone.state_dict()
-            given.update((key, _on_meta(state[key])) for key in misshapen)
+            entries.update((key, _on_meta(state[key])) for key in misshapen)
         else:
             return list(result.missing_keys), list(result.unexpected_keys), misshapen
     return None
@@ -197,11 +197,11 @@ def _on_meta(value: Any) -> Any:
 def _stand_ins(subject: Subject) -> Iterator[tuple[int, torch.Tensor]]:
     """For each of the model's tensors, by identity, one on the meta device, so that a copy costs no memory."""
     tensors = [state.tensor for state in subject.state]
-    for held in reachable_state(subject):
-        if isinstance(held.value, torch.Tensor):
-            tensors.append(held.value)
+    for part in reachable_state(subject):
+        if isinstance(part.value, torch.Tensor):
+            tensors.append(part.value)
         else:
-            tensors += [*held.value.parameters(), *held.value.buffers()]
+            tensors += [*part.value.parameters(), *part.value.buffers()]
     for tensor in tensors:
         if is_lazy(tensor):
             continue

@@ -45,12 +45,12 @@ def load(path: Path, values: bool = False) -> Mapping[str, Any]:
         pass
     if values and path.suffix == ".safetensors":
         return _safetensors_with_values(path)
-    found = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
-    if not isinstance(found, Mapping):
+    content = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
+    if not isinstance(content, Mapping):
         raise CheckpointError(
-            f"{path} holds a {type(found).__name__}, not a dict of tensors: save `model.state_dict()`"
+            f"{path} holds a {type(content).__name__}, not a dict of tensors: save `model.state_dict()`"
         )
-    return found
+    return content
 
 
 def _safetensors_with_values(path: Path) -> Mapping[str, Any]:
@@ -60,10 +60,10 @@ def _safetensors_with_values(path: Path) -> Mapping[str, Any]:
     except ImportError:
         raise CheckpointError(f"reading {path} needs safetensors: pip install safetensors") from None
     try:
-        found: Mapping[str, Any] = load_file(path)
+        tensors: Mapping[str, Any] = load_file(path)
     except SafetensorError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
-    return found
+    return tensors
 
 
 def _pickled(path: Path) -> Any:
@@ -79,9 +79,9 @@ def _pickled(path: Path) -> Any:
                 return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         name = re.search(r"GLOBAL (\S+)", str(error))
-        held = f"it holds `{name[1]}`" if name is not None else "it is no checkpoint of plain tensors"
+        reason = f"it holds `{name[1]}`" if name is not None else "it is no checkpoint of plain tensors"
         raise CheckpointError(
-            f"{path} is refused, and nothing in it was run: {held}; save `model.state_dict()` alone"
+            f"{path} is refused, and nothing in it was run: {reason}; save `model.state_dict()` alone"
         ) from None
     except Exception as error:
         if "TorchScript" in str(error):
@@ -118,19 +118,19 @@ def weights(checkpoint: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[
         return checkpoint
     plain = {without_wrappers(key) for key in known}
 
-    def fitness(found: Mapping[str, Any]) -> tuple[int, int]:
-        keys = {without_wrappers(key) for key in found}
+    def fitness(candidate: Mapping[str, Any]) -> tuple[int, int]:
+        keys = {without_wrappers(key) for key in candidate}
         common = len(keys & plain) or len({_tail(key) for key in keys} & {_tail(key) for key in plain})
-        return common, sum(isinstance(value, torch.Tensor) for value in found.values())
+        return common, sum(isinstance(value, torch.Tensor) for value in candidate.values())
 
     return max(candidates, key=fitness)
 
 
-def _candidates(found: Mapping[Any, Any], depth: int) -> Iterator[Mapping[str, Any]]:
-    if any(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in found.items()):
-        yield found
+def _candidates(mapping: Mapping[Any, Any], depth: int) -> Iterator[Mapping[str, Any]]:
+    if any(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in mapping.items()):
+        yield mapping
     if depth < 3:
-        for value in found.values():
+        for value in mapping.values():
             if isinstance(value, Mapping):
                 yield from _candidates(value, depth + 1)
 

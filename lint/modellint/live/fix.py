@@ -65,7 +65,7 @@ def fixed_copy(
 
 
 class _Fixer:
-    """One model on its way."""
+    """One fix in progress: the copy of the model, the changes that hold, and those that were undone."""
 
     def __init__(
         self, model: nn.Module, inputs: Inputs | None, destination: Destination, project: Project, judge: Judge
@@ -116,7 +116,7 @@ class _Fixer:
         """Copy the model without wrappers; in shells of their names where the model asks for those."""
         before = self._subject_of(self._original)
         wrapped = evaluation_mode.by_path(before)
-        unwrapped = list(wrappers.told(wrapped, in_shells=False))
+        unwrapped = list(wrappers.removals(wrapped, in_shells=False))
         self._take(self._copied(before, wrappers.inside))
         if self._inputs is not None and self._subject().has_values:
             expected, observed = self._ran(before), self._ran(self._subject())
@@ -127,7 +127,7 @@ class _Fixer:
                 if again.error:
                     self._take(bare)
                 else:
-                    observed, unwrapped = again, list(wrappers.told(wrapped, in_shells=True))
+                    observed, unwrapped = again, list(wrappers.removals(wrapped, in_shells=True))
             self._runs = not observed.error
             if observed.error:
                 self.left.append(f"the model does not run: {observed.error}")
@@ -150,7 +150,7 @@ class _Fixer:
         return copy
 
     def _take_from_class(self, copier: Copier, reachable: Held) -> None:
-        """What a class holds would be the model's and the copy's at once."""
+        """Copy a value that a class holds into the object: model and copy would share it through their class."""
         owner = copier.memo.get(id(reachable.owner))
         if owner is not None and reachable.attribute not in vars(owner):
             vars(owner)[reachable.attribute] = copier.copy(getattr(type(reachable.owner), reachable.attribute))
@@ -166,12 +166,12 @@ class _Fixer:
     # Changes
 
     def _begin_proof(self) -> None:
-        """See what the model shows before the first change."""
+        """Record the reference: the outputs and gradients before the first change."""
         assert self._inputs is not None
-        found = [reachable.value for reachable in reachable_state(self._subject())]
-        found += evaluation_mode.by_path(self._subject()).values()
+        values = [reachable.value for reachable in reachable_state(self._subject())]
+        values += evaluation_mode.by_path(self._subject()).values()
         tensors: dict[int, Tensor] = {}
-        for value in found:
+        for value in values:
             for tensor in value.parameters() if isinstance(value, nn.Module) else (value,):
                 if not is_lazy(tensor):
                     tensors.setdefault(id(tensor), tensor)
@@ -180,7 +180,7 @@ class _Fixer:
         self._runs = not self._proof.reference[0].error
 
     def _work(self, find: Callable[[Subject], Iterable[Change]]) -> None:
-        """Try what is found until nothing new is."""
+        """Search for changes and try them, until a search gives no new one."""
         for _ in range(_ROUNDS):
             new = [change for change in find(self._subject()) if _name(change) not in self._refuted]
             if not new:
@@ -188,7 +188,7 @@ class _Fixer:
             self._try(new)
 
     def _try(self, changes: Sequence[Change]) -> None:
-        """All at once, or else one by one."""
+        """Try changes all at once; where they do not hold together, by halves or one by one."""
         if self._runs and self._proof is None:
             self._begin_proof()
         if not self._runs:
@@ -199,7 +199,7 @@ class _Fixer:
             return
         exactness, why = self._attempt(changes)
         if exactness:
-            self.applied.extend(change.told(exactness) for change in changes)
+            self.applied.extend(change.applied(exactness) for change in changes)
         elif len(changes) > 1:
             middle = len(changes) // 2 if len(changes) > _TRIED else 1
             for part in (changes[:middle], changes[middle:]):
@@ -211,10 +211,10 @@ class _Fixer:
 
     def _refuse(self, change: Change, why: str) -> None:
         self._refuted.add(_name(change))
-        self.undone.append(change.told(note=why))
+        self.undone.append(change.applied(note=why))
 
     def _attempt(self, changes: Sequence[Change]) -> tuple[str, str]:
-        """Make changes and prove them; otherwise everything is as it was, and the word for how equal the model is, empty."""
+        """Make changes and prove them: how equal the model is, or an empty word and the reason, with everything restored."""
         assert self._proof is not None
         restore = remembered(self._model)
         self._current = None
@@ -250,7 +250,7 @@ class _Fixer:
                 for change in some if len(some) == 1 else ():
                     self._refuse(change, f"perhaps the model is not captured with them, but {why}")
             elif self._uncaptured() < before:
-                self.applied.extend(change.told(note="the model is not captured with them") for change in some)
+                self.applied.extend(change.applied(note="the model is not captured with them") for change in some)
                 return
             else:
                 restore()

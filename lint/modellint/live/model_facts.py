@@ -97,7 +97,7 @@ class LiveModel:
 
     @property
     def reachable_state(self) -> tuple[Held, ...]:
-        """Those, and what stands in plain attributes and is registered, too."""
+        """Unregistered state, and the registered state that plain attributes lead to as well."""
         from modellint.live.unregistered_state import reachable_state
 
         return reachable_state(self._subject)
@@ -210,11 +210,11 @@ class LiveModel:
         return iter(()) if self.run is None else scalar_operands(self.run)
 
     @staticmethod
-    def hangs_on(operand: ScalarOperand, data: Reach) -> bool:
-        """Whether what a number meets hangs on data."""
-        from modellint.live.capture.scalar_operands import is_of_data
+    def depends_on(operand: ScalarOperand, data: Reach) -> bool:
+        """Whether a tensor that a number is combined with depends on data."""
+        from modellint.live.capture.scalar_operands import depends_on_data
 
-        return is_of_data(operand, data)
+        return depends_on_data(operand, data)
 
     @property
     def concretizations(self) -> tuple[Concretization, ...]:
@@ -267,14 +267,14 @@ class LiveModel:
 
     def flexible_calls(self, names: frozenset[str]) -> Iterator[Call]:
         """The calls of some functions whose input has a flexible size in its last dimensions."""
-        from modellint.live.inputs.size_trials import flexible_calls
+        from modellint.live.capture.resized_runs import flexible_calls
 
         return flexible_calls(self._subject, names)
 
     @property
     def resized_failures(self) -> Iterator[Failure]:
         """How runs ended that were given inputs of other sizes."""
-        from modellint.live.inputs.size_trials import failures
+        from modellint.live.capture.resized_runs import failures
 
         return failures(self._subject)
 

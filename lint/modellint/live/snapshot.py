@@ -183,11 +183,11 @@ class Snapshot:
         yield function.__kwdefaults__
         for cell in function.__closure__ or ():
             try:
-                held = cell.cell_contents
+                content = cell.cell_contents
             except ValueError:
                 continue
-            self._undos.append(functools.partial(_restore_cell, cell, held))
-            yield held
+            self._undos.append(functools.partial(_restore_cell, cell, content))
+            yield content
 
     def _object(self, value: Any) -> Iterator[object]:
         """The attributes of an object, in ``__dict__`` and in slots."""
@@ -204,12 +204,12 @@ class Snapshot:
             yield from self._scripted(value)
         for name, slot in _slots(cls):
             try:
-                held = slot.__get__(value, cls)
+                content = slot.__get__(value, cls)
             except AttributeError:
-                held = _NOTHING
-            self._undos.append(functools.partial(_restore_slot, value, slot, held))
-            if held is not _NOTHING and name != "__weakref__":
-                yield held
+                content = _NOTHING
+            self._undos.append(functools.partial(_restore_slot, value, slot, content))
+            if content is not _NOTHING and name != "__weakref__":
+                yield content
 
     def _class(self, cls: type) -> Iterator[object]:
         """The attributes of a module's class and its bases: counters and caches live there too."""
@@ -218,9 +218,9 @@ class Snapshot:
         for base in cls.__mro__:
             if base.__module__.partition(".")[0] in ("torch", "builtins", "abc", "typing"):
                 continue
-            saved = {name: held for name, held in vars(base).items() if name not in ("__dict__", "__weakref__")}
+            saved = {name: value for name, value in vars(base).items() if name not in ("__dict__", "__weakref__")}
             self._undos.append(functools.partial(_restore_attributes, base, saved))
-            yield from (held for held in saved.values() if not isinstance(held, (*_ATOMS, type, property)))
+            yield from (value for value in saved.values() if not isinstance(value, (*_ATOMS, type, property)))
 
     def _scripted(self, module: Any) -> Iterator[object]:
         """State that TorchScript keeps in C++."""
@@ -283,10 +283,10 @@ _NOTHING = object()
 def _dict_of(value: object) -> dict[str, Any] | None:
     """The real ``__dict__`` of an object, whatever its class says."""
     try:
-        found = object.__getattribute__(value, "__dict__")
+        attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
-    return found if isinstance(found, dict) else None
+    return attributes if isinstance(attributes, dict) else None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -300,7 +300,7 @@ def _slots(cls: type) -> tuple[tuple[str, Any], ...]:
 
 
 def _same(left: Any, right: Any) -> bool:
-    return len(left) == len(right) and all(one is other for one, other in zip(left, right, strict=True))
+    return len(left) == len(right) and all(first is other for first, other in zip(left, right, strict=True))
 
 
 def _restore_list(value: list[Any], saved: tuple[Any, ...]) -> None:
@@ -337,8 +337,8 @@ def _restore_dict(value: dict[Any, Any], saved: tuple[tuple[Any, Any], ...]) -> 
         kind.__setitem__(value, key, item)
 
 
-def _restore_cell(cell: types.CellType, held: object) -> None:
-    cell.cell_contents = held
+def _restore_cell(cell: types.CellType, content: object) -> None:
+    cell.cell_contents = content
 
 
 def _restore_class(value: object, cls: type) -> None:
@@ -347,10 +347,10 @@ def _restore_class(value: object, cls: type) -> None:
         object.__setattr__(value, "__class__", cls)
 
 
-def _restore_slot(value: object, slot: Any, held: object) -> None:
+def _restore_slot(value: object, slot: Any, content: object) -> None:
     try:
-        if held is not _NOTHING:
-            slot.__set__(value, held)
+        if content is not _NOTHING:
+            slot.__set__(value, content)
         else:
             slot.__delete__(value)
     except (AttributeError, TypeError):
@@ -362,9 +362,9 @@ def _restore_attributes(cls: type, saved: dict[str, Any]) -> None:
     now = vars(cls)
     for name in [name for name in now if name not in saved and name not in ("__dict__", "__weakref__")]:
         type.__delattr__(cls, name)
-    for name, held in saved.items():
-        if vars(cls).get(name, _NOTHING) is not held:
-            type.__setattr__(cls, name, held)
+    for name, value in saved.items():
+        if vars(cls).get(name, _NOTHING) is not value:
+            type.__setattr__(cls, name, value)
 
 
 def _restore_training(module: nn.Module, training: bool) -> None:
@@ -383,7 +383,7 @@ def _restore_storage(storage: torch.UntypedStorage, saved: torch.UntypedStorage)
     # Words compare several times as fast as bytes.
     whole = storage.nbytes() % 8 == 0 and storage.data_ptr() % 8 == 0
     dtype = torch.int64 if whole else torch.uint8
-    now, before = (torch.empty(0, dtype=dtype, device=one.device).set_(one) for one in (storage, saved))
+    now, before = (torch.empty(0, dtype=dtype, device=memory.device).set_(memory) for memory in (storage, saved))
     if not torch.equal(now, before):
         now.copy_(before)
 

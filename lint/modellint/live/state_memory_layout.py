@@ -62,10 +62,10 @@ def _share(first: State, second: State) -> bool:
     (start, end), (other_start, other_end) = _extent(first), _extent(second)
     if end <= other_start or other_end <= start:
         return False
-    one, other = first.tensor, second.tensor
-    if one.is_contiguous() and other.is_contiguous():
+    tensor, other = first.tensor, second.tensor
+    if tensor.is_contiguous() and other.is_contiguous():
         return True
-    if one.dtype != other.dtype or end - start > _MOST or other_end - other_start > _MOST:
+    if tensor.dtype != other.dtype or end - start > _MOST or other_end - other_start > _MOST:
         return False
     return not _elements(first).isdisjoint(_elements(second))
 
@@ -79,8 +79,8 @@ def _extent(state: State) -> tuple[int, int]:
 
 
 def _elements(state: State) -> set[int]:
-    found = {int(state.tensor.storage_offset())}
+    positions = {int(state.tensor.storage_offset())}
     for size, stride in zip(state.tensor.shape, state.tensor.stride(), strict=True):
         if stride:
-            found = {position + step * stride for position in found for step in range(size)}
-    return found
+            positions = {position + step * stride for position in positions for step in range(size)}
+    return positions

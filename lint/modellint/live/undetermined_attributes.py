@@ -28,12 +28,12 @@ def undecided(subject: Subject) -> dict[str, frozenset[str]]:
     each of the user's classes that it inherits from.
     """
     hidden = (
-        part
-        for held in unregistered_state(subject)
-        if isinstance(held.value, nn.Module)
-        for part in held.value.modules()
+        module
+        for part in unregistered_state(subject)
+        if isinstance(part.value, nn.Module)
+        for module in part.value.modules()
     )
-    found: dict[str, dict[str, bool]] = {}
+    by_class: dict[str, dict[str, bool]] = {}
     for module in (*(entry.module for entry in subject.modules), *hidden):
         kind = type(module)
         if kind.__module__.partition(".")[0] == "torch":
@@ -41,14 +41,14 @@ def undecided(subject: Subject) -> dict[str, frozenset[str]]:
         classes = [
             base.__name__ for base in kind.__mro__ if base.__module__.partition(".")[0] not in ("torch", "builtins")
         ]
-        for name, value in _held(module):
+        for name, value in _attributes(module):
             tells_nothing = _tells_nothing(module, name, value)
             for cls in classes:
-                found.setdefault(cls, {})[name] = tells_nothing and found.get(cls, {}).get(name, True)
-    return {cls: frozenset(name for name, one in names.items() if one) for cls, names in found.items()}
+                by_class.setdefault(cls, {})[name] = tells_nothing and by_class.get(cls, {}).get(name, True)
+    return {cls: frozenset(name for name, is_silent in names.items() if is_silent) for cls, names in by_class.items()}
 
 
-def _held(module: nn.Module) -> Iterator[tuple[str, Any]]:
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     for name, value in vars(module).items():
         if name not in BOOKKEEPING:
             yield name, value

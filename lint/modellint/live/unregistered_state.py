@@ -54,7 +54,7 @@ class Held(NamedTuple):
 @analysis
 def reachable_state(subject: Subject) -> tuple[Held, ...]:
     """Everything that attributes lead to and that is not registered there: what is hidden, and the aliases of registered state."""
-    return tuple(_Walk(subject).found())
+    return tuple(_Walk(subject).values())
 
 
 @analysis
@@ -159,7 +159,7 @@ class _Walk:
         self.inner: set[int] = set()
         """Modules and state registered in a hidden module, that module itself excepted."""
 
-    def found(self) -> list[Held]:
+    def values(self) -> list[Held]:
         for entry in self.subject.modules:
             self._open(entry.module, entry.paths, 0)
         while self.pending and self.budget > 0:
@@ -172,7 +172,7 @@ class _Walk:
         ]
         hits.sort(key=lambda hit: (hit[0].owner.order, hit[0].order))
         return [
-            _told(step, kind)._replace(others=tuple(_told(other, kind) for other, _ in others))
+            _value_of(step, kind)._replace(others=tuple(_value_of(other, kind) for other, _ in others))
             for step, kind, others in hits
         ]
 
@@ -267,7 +267,7 @@ class _Walk:
 _ON_CLASSES = frozenset({list, tuple, set, dict, nn.Parameter, torch.Tensor})
 
 
-def _told(step: _Step, kind: str) -> Held:
+def _value_of(step: _Step, kind: str) -> Held:
     return Held(
         step.value,
         kind,
@@ -311,7 +311,7 @@ def _is_lone(step: _Step) -> bool:
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[int, int, int] | None:
-    """The same for two tensors that are the same elements of one storage; None where there is no storage to compare."""
+    """Key of a tensor's elements in memory: equal keys are the same elements of one storage; None without a storage."""
     try:
         return tensor.untyped_storage()._cdata, int(tensor.storage_offset()), tensor.numel()
     except (RuntimeError, NotImplementedError, TypeError, ValueError):

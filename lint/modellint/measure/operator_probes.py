@@ -1,4 +1,4 @@
-"""Every operator and layer in PyTorch's own database of them, each as small modules with sample inputs."""
+"""Probes: small modules with sample inputs for every operator and layer in PyTorch's own databases of them."""
 
 from __future__ import annotations
 
@@ -81,27 +81,27 @@ class Probe(nn.Module):
         if self._made:
             self.inputs = [torch.ones(2, 3)]
 
-    def forward(self, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Make the call; give back the tensors among its results, complex ones by their real part."""
         leaves: list[Any] = [self._fixed.get(at) for at in range(self._count)]
         for at in range(self._count):
             if hasattr(self, f"fixed_{at}"):
                 leaves[at] = getattr(self, f"fixed_{at}")
         if not self._made:
-            for tensor, (at, boolean) in zip(given, self._places, strict=True):
+            for tensor, (at, boolean) in zip(tensors, self._places, strict=True):
                 leaves[at] = tensor != 0 if boolean else tensor
         if self._inplace and isinstance(leaves[0], torch.Tensor):
             leaves[0] = leaves[0].clone()
         args, kwargs = pytree.tree_unflatten(leaves, self._spec)
         result = self._call(*args, **kwargs)
-        found = [part for part in pytree.tree_leaves(result) if isinstance(part, torch.Tensor)]
-        if not found:
+        outputs = [part for part in pytree.tree_leaves(result) if isinstance(part, torch.Tensor)]
+        if not outputs:
             raise TypeError("the result holds no tensor")
         # An output that is an input as it came, or that hangs on no input, is refused for what it is.
-        found = [torch.real(part) if part.is_complex() else part for part in found]
+        outputs = [torch.real(part) if part.is_complex() else part for part in outputs]
         if self._made:
-            found = [given[0].sum() + part.sum() for part in found]
-        return tuple(found)
+            outputs = [tensors[0].sum() + part.sum() for part in outputs]
+        return tuple(outputs)
 
 
 def _resolve(name: str) -> Any:
@@ -112,15 +112,15 @@ def _resolve(name: str) -> Any:
 
 
 def apis() -> dict[str, Api]:
-    """All APIs by name, functions before the methods that are their twins."""
+    """All APIs by name, functions before the methods that stand for them."""
     # By name: a type checker that follows these reads for minutes.
     op_db = import_module("torch.testing._internal.common_methods_invocations").op_db
     module_db = import_module("torch.testing._internal.common_modules").module_db
-    found: dict[str, Api] = {}
+    by_name: dict[str, Api] = {}
 
     def add(name: str, call: Any, info: Any, twin: str | None) -> None:
         if callable(call) and not isinstance(call, torch.dtype):
-            api = found.setdefault(name, Api(name, twin=twin if twin != name else None))
+            api = by_name.setdefault(name, Api(name, twin=twin if twin != name else None))
             api.sources.append(lambda most: _op_samples(info, call, most))
 
     for info in op_db:
@@ -146,12 +146,12 @@ def apis() -> dict[str, Api]:
     for module in module_db:
         name = f"torch.nn.{module.module_cls.__name__}"
         if not name.startswith("torch.nn.Lazy") and getattr(nn, module.module_cls.__name__, None) is module.module_cls:
-            api = found.setdefault(name, Api(name))
+            api = by_name.setdefault(name, Api(name))
             api.sources.append(lambda most, module=module: _module_samples(module, 2 * most))  # type: ignore[misc]
     for name, sample in _more():
-        api = found.setdefault(name, Api(name))
+        api = by_name.setdefault(name, Api(name))
         api.sources.append(lambda most, sample=sample: iter((sample,)))  # type: ignore[misc]
-    return {name: api for name, api in found.items() if "__" not in name and "._" not in name}
+    return {name: api for name, api in by_name.items() if "__" not in name and "._" not in name}
 
 
 def _first_dtypes(supported: Iterable[torch.dtype]) -> list[torch.dtype]:
@@ -163,7 +163,7 @@ def _op_samples(info: Any, call: Callable[..., Any], most: int) -> Iterator[Samp
     for dtype in _first_dtypes(info.dtypes):
         torch.manual_seed(0)
         try:
-            samples = (((one.input, *one.args), one.kwargs) for one in info.sample_inputs("cpu", dtype))
+            samples = (((sample.input, *sample.args), sample.kwargs) for sample in info.sample_inputs("cpu", dtype))
             for values in islice(filter(_holds_numbers, samples), most):
                 yield Sample(call, values)
         except Exception:
@@ -182,16 +182,16 @@ def _module_samples(module: Any, most: int) -> Iterator[Sample]:
     except Exception:
         return
     for sample in islice(samples, most):
-        made, given = sample.constructor_input, sample.forward_input
-        if given is None:
+        construction, call = sample.constructor_input, sample.forward_input
+        if call is None:
             continue
         try:
-            layer = module.module_cls(*made.args, **made.kwargs).eval()
+            layer = module.module_cls(*construction.args, **construction.kwargs).eval()
         except Exception:
             continue
         for parameter in layer.parameters():
             parameter.requires_grad_(False)
-        yield Sample(layer, (given.args, given.kwargs), (layer,))
+        yield Sample(layer, (call.args, call.kwargs), (layer,))
 
 
 def _more() -> Iterator[tuple[str, Sample]]:

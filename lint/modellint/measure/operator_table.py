@@ -1,4 +1,4 @@
-"""Asks PyTorch which operators its API is made of, and coremltools which of them convert; writes the table of source checks.
+"""Measurement of the operator table: which operators PyTorch's API consists of, and which of them coremltools converts.
 
 ``python -m modellint.measure.operator_table measure FOLDER [SHARE]`` captures and converts samples of every API, which takes an hour;
 two processes share the work with ``0/2`` and ``1/2``. ``… write FOLDER`` writes ``data/coreml_operators.json``. It needs
@@ -147,37 +147,37 @@ def _captures(api: Api, route: str, most: int | None = None) -> Iterator[tuple[S
 
 def measure(api: Api, route: str, names: frozenset[str], oldest: frozenset[str]) -> Measured:
     """Capture and convert samples until one converts for the oldest target and was captured as the oldest operators."""
-    found = Measured()
+    measured = Measured()
     sets: dict[frozenset[str], bool] = {}
     late: list[Captured] = []
     for sample, captured in _captures(api, route):
-        found.captured += 1
+        measured.captured += 1
         operators = captured.operators
         known = operators <= names
-        if found.target != "iOS15" and (known or operators not in sets):
+        if measured.target != "iOS15" and (known or operators not in sets):
             reason = captured.refusal("iOS15")
             if reason is None:
-                found.target = "iOS15"
+                measured.target = "iOS15"
             elif known:
                 late.append(captured)
                 with_constants = _with_constants(api, sample, route)
                 if with_constants is not None:
                     if with_constants.refusal("iOS15") is None:
-                        found.target = "iOS15"
+                        measured.target = "iOS15"
                     late.append(with_constants)
-            if reason is not None and reason not in found.refused and len(found.refused) < 6:
-                found.refused.append(reason)
+            if reason is not None and reason not in measured.refused and len(measured.refused) < 6:
+                measured.refused.append(reason)
         sets[operators] = known
-        if found.target == "iOS15" and any(one <= oldest for one in sets):
+        if measured.target == "iOS15" and any(operators <= oldest for operators in sets):
             break
-    found.operators = sorted(sorted(one) for one in sets)
-    if found.target is None:
+    measured.operators = sorted(sorted(operators) for operators in sets)
+    if measured.target is None:
         for target in ("iOS18", "iOS17", "iOS16"):
             late = [captured for captured in late if captured.refusal(target) is None]
             if not late:
                 break
-            found.target = target
-    return found
+            measured.target = target
+    return measured
 
 
 def _with_constants(api: Api, sample: Sample, route: str) -> Captured | None:
@@ -198,7 +198,7 @@ def _twin(api: Api, route: str, done: dict[str, Any]) -> Measured | None:
     twin = done.get(api.twin or "", {}).get(route)
     if twin is None or not twin["operators"]:
         return None
-    known = {frozenset(one) for one in twin["operators"]}
+    known = {frozenset(operators) for operators in twin["operators"]}
     alike = [captured for _, captured in _captures(api, route, 2)]
     if not alike or any(
         captured.operators not in known and captured.operators - {"clone"} not in known for captured in alike
@@ -241,20 +241,20 @@ def measure_all(wanted: Iterable[Api], place: Path, say: Callable[[str], None]) 
                 def work(route: str = route, oldest: frozenset[str] = oldest, api: Api = api) -> Measured | None:
                     return _twin(api, route, done) or measure(api, route, names, oldest)
 
-                found = _timed(work)
-                if found is not None:
-                    entry[route] = asdict(found)
+                measured = _timed(work)
+                if measured is not None:
+                    entry[route] = asdict(measured)
             done[api.name] = entry
             stream.write(json.dumps(entry) + "\n")
             stream.flush()
             say(f"{api.name} " + " ".join(f"{route}:{entry[route]['target']}" for route in ROUTES if route in entry))
 
 
-def _shard(found: dict[str, Api], number: int, count: int) -> list[Api]:
-    """A share of the APIs; twins stay together."""
-    heads = sorted({api.twin or api.name for api in found.values()})
+def _shard(by_name: dict[str, Api], number: int, count: int) -> list[Api]:
+    """A share of the APIs; a function and its methods stay together."""
+    heads = sorted({api.twin or api.name for api in by_name.values()})
     mine = set(heads[number::count])
-    return [api for api in found.values() if (api.twin or api.name) in mine]
+    return [api for api in by_name.values() if (api.twin or api.name) in mine]
 
 
 def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, Since]]:
@@ -265,7 +265,7 @@ def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, Since]]:
     order, _, _ = versions()
     known = [names_of(version) for version in order]
     released = order.index(NEWEST)
-    found: dict[str, tuple[str, Since]] = {}
+    limits: dict[str, tuple[str, Since]] = {}
 
     def first(route: dict[str, Any]) -> int:
         if not route["captured"]:
@@ -305,25 +305,25 @@ def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, Since]]:
             lacking = "export" if since["trace"] <= released < exports or not (since["trace"] or ios > 15) else "trace"
             kind = _lacking(routes[lacking]["operators"], known[released if since[lacking] > released else 0])
             if kind:
-                found[entry["name"]] = kind, Since(since["trace"], since["export"], since["core"], ios)
-    return dict(sorted(found.items()))
+                limits[entry["name"]] = kind, Since(since["trace"], since["export"], since["core"], ios)
+    return dict(sorted(limits.items()))
 
 
 def _lacking(sets: Iterable[Iterable[str]], known: frozenset[str]) -> str:
     """The operator without a converter, in the sample that has the fewest of them."""
-    lists = [sorted(set(one) - known) for one in sets]
+    lists = [sorted(set(operators) - known) for operators in sets]
     if not any(lists):
         # Registered all the same, or held back by its target only.
-        lists = [sorted(set(one) - _PLUMBING) for one in sets]
-    return min((one for one in lists if one), key=lambda one: (len(one), one), default=[""])[0]
+        lists = [sorted(set(operators) - _PLUMBING) for operators in sets]
+    return min(filter(None, lists), key=lambda operators: (len(operators), operators), default=[""])[0]
 
 
-def table(found: Mapping[str, tuple[str, Since]]) -> str:
+def table(rows_by_name: Mapping[str, tuple[str, Since]]) -> str:
     """The text of ``coreml_operators.json``."""
     order, _, _ = versions()
     places = [*order, None]
     groups: dict[Since, dict[str, str]] = {}
-    for name, (kind, since) in sorted(found.items()):
+    for name, (kind, since) in sorted(rows_by_name.items()):
         groups.setdefault(since, {})[name] = kind
     data = {
         "coremltools": ct.__version__,
@@ -360,9 +360,9 @@ def main(arguments: Sequence[str]) -> None:
         written.write_text(table(rows(read(place))), "utf-8")
     if what == "measure":
         number, count = (int(part) for part in (rest[0] if rest else "0/1").split("/"))
-        found = apis()
+        by_name = apis()
         measure_all(
-            _shard(found, number, count), place / f"measured-{number}.jsonl", lambda line: print(line, flush=True)
+            _shard(by_name, number, count), place / f"measured-{number}.jsonl", lambda line: print(line, flush=True)
         )
 
 

@@ -40,11 +40,11 @@ def _is_stateless(cls: type[nn.Module]) -> bool:
 def modules() -> dict[str, bool]:
     """Public name of every ``nn.Module`` of ``torch.nn`` to whether it is stateless."""
     containers = {"Module", "Container", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"}
-    found: dict[str, bool] = {}
+    stateless: dict[str, bool] = {}
     for name, value in sorted(vars(nn).items()):
         if inspect.isclass(value) and issubclass(value, nn.Module):
-            found[name] = name not in containers and _is_stateless(value)
-    return found
+            stateless[name] = name not in containers and _is_stateless(value)
+    return stateless
 
 
 def refused_keys(container: nn.Module) -> list[str]:
@@ -54,11 +54,11 @@ def refused_keys(container: nn.Module) -> list[str]:
 
 def table() -> str:
     """The text of ``torch_names.json``."""
-    found = modules()
+    stateless_by_name = modules()
     data = {
         "torch": torch.__version__.partition("+")[0],
-        "modules": sorted(found),
-        "stateless": sorted(name for name, stateless in found.items() if stateless),
+        "modules": sorted(stateless_by_name),
+        "stateless": sorted(name for name, stateless in stateless_by_name.items() if stateless),
         "module_dict_attributes": refused_keys(nn.ModuleDict()),
         "parameter_dict_attributes": refused_keys(nn.ParameterDict()),
     }

@@ -22,8 +22,8 @@ def render_report(
     targets: Sequence[dict[str, Any]] = (),
 ) -> str:
     """The findings with modellint's version and the verdict on every live target."""
-    found = objects(diagnostics, docs_url, absolute)
-    return _dump({"version": version, "diagnostics": found, "targets": list(targets)})
+    entries = objects(diagnostics, docs_url, absolute)
+    return _dump({"version": version, "diagnostics": entries, "targets": list(targets)})
 
 
 def objects(

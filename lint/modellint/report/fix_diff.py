@@ -1,4 +1,4 @@
-"""What a fix changes, line by line, as it is shown below a finding."""
+"""Diff of a fix, line by line, as it is shown below a finding."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ _MOST = 3
 def by_defect(diagnostics: Iterable[Diagnostic]) -> list[tuple[Diagnostic, ...]]:
     """The findings in order, those together that differ in nothing but target and modules."""
     groups: dict[object, list[Diagnostic]] = {}
-    for one in sorted(diagnostics, key=lambda finding: finding.sort_key):
+    for finding in sorted(diagnostics, key=lambda finding: finding.sort_key):
         # Without a place in source the target is the place.
-        alone = one.target is None or one.path is None
-        groups.setdefault(len(groups) if alone else one._replace(target=None, modules=()), []).append(one)
+        alone = finding.target is None or finding.path is None
+        groups.setdefault(len(groups) if alone else finding._replace(target=None, modules=()), []).append(finding)
     return [tuple(group) for group in groups.values()]
 
 
@@ -52,10 +52,10 @@ def fix_of_model(fix: Applied) -> str:
 def notes(group: Sequence[Diagnostic]) -> list[str]:
     """What stands below a finding's source about the live models that show it."""
     lines: list[str] = []
-    for one in group:
-        if one.target is not None and one.path is not None:
-            lines.append(f"{'confirmed by' if one.evidence == 'both' else 'found in'}: {visible(one.target)}")
-        if modules := modules_of(one):
+    for finding in group:
+        if finding.target is not None and finding.path is not None:
+            lines.append(f"{'confirmed by' if finding.evidence == 'both' else 'found in'}: {visible(finding.target)}")
+        if modules := modules_of(finding):
             lines.append(f"modules: {modules}")
     return lines
 
@@ -132,7 +132,7 @@ def line_of(conversion: Conversion | None, diagnostics: Iterable[Diagnostic], ta
     else:
         refused = _counted(chosen.blockers)
         parts += ["will not convert", refused]
-        if fixable := sum(one.fix is not None and one.evidence != "source" for one in diagnostics):
+        if fixable := sum(finding.fix is not None and finding.evidence != "source" for finding in diagnostics):
             parts.append(f"{fixable} fixable")
         if EXPORT in conversion.ways.options:
             parts[:2] = [by_export(conversion.ways), f"ct.convert refuses {refused}"]
@@ -141,7 +141,7 @@ def line_of(conversion: Conversion | None, diagnostics: Iterable[Diagnostic], ta
 
 
 def line_of_export(exported: Exported, conversion: Conversion | None) -> str:
-    """What became of an export, in a line; ``conversion`` is what is said of the converter by itself."""
+    """The outcome of an export in a line; ``conversion`` is the verdict on `ct.convert` alone."""
     if not exported.converts:
         return "Core ML: will not convert"
     by = f" with {EXPORT}{_needed(exported, conversion)}" if conversion and conversion.convertible is False else ""
@@ -161,10 +161,10 @@ def _needed(exported: Exported, conversion: Conversion) -> str:
     refused = {blocker.operator for blocker in chosen.blockers} if chosen is not None else set()
     parts = []
     for kind, verb in (("supplied", "supplies"), ("mended", "mends")):
-        told = [
+        converters = [
             (change.what.partition(" at ")[0], change.exactness) for change in exported.changes if change.kind == kind
         ]
-        needed = [f"{what}, {exact}" for what, exact in told if kind == "supplied" or what in refused]
+        needed = [f"{what}, {exact}" for what, exact in converters if kind == "supplied" or what in refused]
         if needed:
             parts.append(f"{verb} {'; '.join(needed)}")
     codes = dict.fromkeys(change.code for change in exported.changes if change.kind == "fixed" and change.code)
@@ -174,7 +174,7 @@ def _needed(exported: Exported, conversion: Conversion) -> str:
 
 
 def _lies(wrong: Sequence[Miscompilation]) -> str:
-    """What is said of a route that converts, beside that."""
+    """The remark on a route that converts, and computes something else."""
     return f", and computes something else: {_places(wrong)}" if wrong else ""
 
 

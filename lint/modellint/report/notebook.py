@@ -41,9 +41,9 @@ def render(
     return f"<div>{fixes}{table}{last}</div>"
 
 
-def _fixes(title: str, found: Sequence[Applied]) -> str:
+def _fixes(title: str, fixes: Sequence[Applied]) -> str:
     """A table of fixes; nothing where there are none."""
-    if not found:
+    if not fixes:
         return ""
     head = "".join(f'<th style="{_CELL}">{word}</th>' for word in (title, "what", "modules", "exactness", "note"))
     rows = "".join(
@@ -51,15 +51,15 @@ def _fixes(title: str, found: Sequence[Applied]) -> str:
         + "".join(
             f'<td style="{_CELL}">{_escaped(text)}</td>'
             for text in (
-                one.code,
-                one.title,
-                ", ".join(path or "the model" for path in one.modules),
-                one.exactness,
-                one.note,
+                fix.code,
+                fix.title,
+                ", ".join(path or "the model" for path in fix.modules),
+                fix.exactness,
+                fix.note,
             )
         )
         + "</tr>"
-        for one in found
+        for fix in fixes
     )
     return (
         '<table style="border-collapse:collapse;background:transparent;color:inherit">'
@@ -68,20 +68,20 @@ def _fixes(title: str, found: Sequence[Applied]) -> str:
 
 
 def _row(group: Sequence[Diagnostic]) -> str:
-    one = group[0]
+    finding = group[0]
     badge = (
-        f'<span style="background:{_BADGES[one.severity]};color:#fff;border-radius:3px;padding:1px 6px">'
-        f"{one.severity.label}</span>"
+        f'<span style="background:{_BADGES[finding.severity]};color:#fff;border-radius:3px;padding:1px 6px">'
+        f"{finding.severity.label}</span>"
     )
-    name = _escaped(f"{one.code} {one.name}")
-    message = f'<span title="{name}">{_escaped(one.message)}</span>'
-    for line in (one.help or "").splitlines():
+    name = _escaped(f"{finding.code} {finding.name}")
+    message = f'<span title="{name}">{_escaped(finding.message)}</span>'
+    for line in (finding.help or "").splitlines():
         message += f'<br><span style="opacity:.75">{_escaped(line)}</span>'
     cells = (
         (badge, ""),
-        (_escaped(one.code), _MONO),
+        (_escaped(finding.code), _MONO),
         (message, "white-space:normal"),
-        (_escaped(_place(one)), _MONO),
+        (_escaped(_place(finding)), _MONO),
         ("<br>".join(filter(None, (_modules(each) for each in group))), "font-family:monospace"),
     )
     return (
@@ -91,15 +91,15 @@ def _row(group: Sequence[Diagnostic]) -> str:
     )  # fmt: skip
 
 
-def _place(one: Diagnostic) -> str:
-    if one.path is None:
-        return one.target or ""
-    return one.path if one.span is None else f"{one.path}:{one.span.row}"
+def _place(finding: Diagnostic) -> str:
+    if finding.path is None:
+        return finding.target or ""
+    return finding.path if finding.span is None else f"{finding.path}:{finding.span.row}"
 
 
-def _modules(one: Diagnostic) -> str:
-    shown = live_findings.modules_of(one)
-    every = ", ".join(one.modules)
+def _modules(finding: Diagnostic) -> str:
+    shown = live_findings.modules_of(finding)
+    every = ", ".join(finding.modules)
     return f'<span title="{_escaped(every)}">{_escaped(shown)}</span>' if shown else ""
 
 

@@ -60,9 +60,9 @@ def _cells(table: Table, row: Row, nested: bool, shown: Shown) -> tuple[str, ...
     )
 
 
-def shapes(given: Iterable[Shape]) -> str:
+def shapes(several: Iterable[Shape]) -> str:
     """Shapes as in ``[1,3,224,224]``, separated by commas; a dash where there are none."""
-    return ", ".join(f"[{','.join(shape)}]" for shape in given) or "-"
+    return ", ".join(f"[{','.join(shape)}]" for shape in several) or "-"
 
 
 def _totals(table: Table) -> list[str]:
@@ -95,10 +95,10 @@ def to_json(
 
     Sizes are numbers, or text where they are formulas; memory is in bytes, paths of files are absolute.
     """
-    found = None
+    layers = None
     if table is not None:
         rows = table.within(depth) if nested else tuple(table.leaves(depth))
-        found = {
+        layers = {
             "model": table.model,
             "layers": [_entry(row) for row in rows],
             "parameters": table.parameters,
@@ -110,7 +110,7 @@ def to_json(
             "failure": table.failure,
         }
     return json.dumps(
-        {"target": target, "table": found, "diagnostics": list(diagnostics)}, indent=2, ensure_ascii=False
+        {"target": target, "table": layers, "diagnostics": list(diagnostics)}, indent=2, ensure_ascii=False
     )
 
 

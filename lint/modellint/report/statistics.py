@@ -1,4 +1,4 @@
-"""How often each rule fired."""
+"""Statistics: how often each rule fired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The closing lines: how much was found, and how much of it can be fixed."""
+"""Summary at the end of a report: how many findings, and how many of them can be fixed."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def _counts(diagnostics: Sequence[Diagnostic]) -> str:
     return ", ".join(parts)
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+def _count(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular if number == 1 else plural}"

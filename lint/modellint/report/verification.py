@@ -28,7 +28,7 @@ ROUTES = {
 
 
 def render(
-    found: Verification,
+    verification: Verification,
     color: bool = False,
     *,
     target: str = "",
@@ -37,26 +37,22 @@ def render(
 ) -> str:
     """The verdict, a table for each precision, and where the programs first depart."""
     lines: list[str] = []
-    if found.outputs:
-        lines += _table("float32", found.outputs, color)
-    if found.half:
-        lines += _table("float16", found.half, color)
-    if found.runtime:
-        lines += _table("Core ML", found.runtime, color)
-    if found.first_difference is not None:
-        lines += [*_first(found.first_difference, shown, line), ""]
-    lines += [f"note: {visible(note)}" for note in found.notes]
-    return "\n".join([*lines, _verdict(found, target, color)]) + "\n"
+    for precision, outputs in by_precision(verification):
+        lines += _table(precision, outputs, color)
+    if verification.first_difference is not None:
+        lines += [*_first(verification.first_difference, shown, line), ""]
+    lines += [f"note: {visible(note)}" for note in verification.notes]
+    return "\n".join([*lines, _verdict(verification, target, color)]) + "\n"
 
 
-def judgement(found: Verification) -> tuple[str, str]:
+def judgement(verification: Verification) -> tuple[str, str]:
     """The verdict in words, and how it looks."""
-    match found.verdict:
+    match verification.verdict:
         case "agrees":
             return "agrees with PyTorch", "good"
-        case "differs" if found.single == "agrees":
+        case "differs" if verification.single == "agrees":
             return "agrees in float32, and differs in float16", "error"
-        case "undecided" if found.single == "agrees":
+        case "undecided" if verification.single == "agrees":
             return "agrees in float32, undecided in float16", "warning"
         case "differs":
             return "differs from PyTorch", "error"
@@ -66,17 +62,17 @@ def judgement(found: Verification) -> tuple[str, str]:
             return "undecided", "warning"
 
 
-def _verdict(found: Verification, target: str, color: bool) -> str:
+def _verdict(verification: Verification, target: str, color: bool) -> str:
     name = f"{visible(target)}: " if target else ""
-    words, look = judgement(found)
+    words, look = judgement(verification)
     verdict = paint(words, look, color)
-    if found.verdict == "not converted":
-        return "\n".join([f"{name}{verdict}", *(f"  {visible(why)}" for why in reasons(found.reason))])
-    said = f" ({visible(found.reason)})" if found.reason and found.verdict != "agrees" else ""
-    count = sum(one.error is not None for one in found.cases)
-    how = [f"converted by {ROUTES[found.route]}"] if found.route in ROUTES else []
+    if verification.verdict == "not converted":
+        return "\n".join([f"{name}{verdict}", *(f"  {visible(why)}" for why in reasons(verification.reason))])
+    reason = f" ({visible(verification.reason)})" if verification.reason and verification.verdict != "agrees" else ""
+    count = sum(case.error is not None for case in verification.cases)
+    how = [f"converted by {ROUTES[verification.route]}"] if verification.route in ROUTES else []
     how += [f"{count} sets of inputs" if count > 1 else "one set of inputs"] if count else []
-    return f"{name}{verdict}{said}" + (f": {', '.join(how)}" if how else "")
+    return f"{name}{verdict}{reason}" + (f": {', '.join(how)}" if how else "")
 
 
 _REASON = re.compile(rf"(?:^|; )({'|'.join(ROUTES)}): ")
@@ -89,14 +85,17 @@ def reasons(text: str) -> list[str]:
     return [first, *lines] if first else lines
 
 
-def _table(title: str, outputs: Sequence[Output], color: bool) -> list[str]:
-    rows = [_cells(one) for one in outputs]
-    heads = (title, *_HEADS[1:])
+def _table(precision: str, outputs: Sequence[Output], color: bool) -> list[str]:
+    rows = [
+        (visible(title(output)), *measures(output), "ok" if output.ok else f"differs on {output.case}")
+        for output in outputs
+    ]
+    heads = (precision, *_HEADS[1:])
     wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     lines = [paint(_line(heads, wide), "bold", color)]
     lines += [
-        paint(_line(row, wide), "error", color) if not one.ok else _line(row, wide)
-        for row, one in zip(rows, outputs, strict=True)
+        paint(_line(row, wide), "error", color) if not output.ok else _line(row, wide)
+        for row, output in zip(rows, outputs, strict=True)
     ]
     return [*lines, ""]
 
@@ -109,24 +108,26 @@ def _line(texts: Sequence[str], wide: Sequence[int]) -> str:
     return "  ".join(parts).rstrip()
 
 
-def _cells(one: Output) -> tuple[str, ...]:
-    shape = sizes(one.shape) if one.got is None else f"{sizes(one.shape)}, got {sizes(one.got)}"
+def by_precision(verification: Verification) -> Iterator[tuple[str, Sequence[Output]]]:
+    """The outputs of each program that was executed, by the program's precision or runtime."""
+    groups = (("float32", verification.outputs), ("float16", verification.half), ("Core ML", verification.runtime))
+    yield from (group for group in groups if group[1])
+
+
+def measures(output: Output) -> tuple[str, ...]:
+    """An output's shape and error measures, as both tables show them."""
     return (
-        visible(title(one)),
-        shape,
-        number(one.max_abs_error),
-        number(one.max_rel_error),
-        number(one.error),
-        decibels(one.snr),
-        cosine(one.cosine),
-        "/".join(map(str, one.non_finite)) if any(one.non_finite) else "-",
-        "ok" if one.ok else f"differs on {one.case}",
+        sizes(output.shape) if output.got is None else f"{sizes(output.shape)}, got {sizes(output.got)}",
+        *map(number, (output.max_abs_error, output.max_rel_error, output.error)),
+        decibels(output.snr),
+        cosine(output.cosine),
+        "/".join(map(str, output.non_finite)) if any(output.non_finite) else "-",
     )
 
 
-def title(one: Output) -> str:
+def title(output: Output) -> str:
     """An output by its place in what the model returns, and its name in the program."""
-    return f"{one.path} {one.name}" if one.path else one.name
+    return f"{output.path} {output.name}" if output.path else output.name
 
 
 def sizes(shape: Sequence[int]) -> str:
@@ -149,21 +150,21 @@ def cosine(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.6f}"
 
 
-def where(place: Place | None, shown: Shown) -> str:
-    """A place as an editor takes it."""
+def location(place: Place | None, shown: Shown) -> str:
+    """A place as ``path:row``, the form that editors take."""
     return "" if place is None else f"{shown(place.path)}:{place.span.row}"
 
 
 def _first(first: FirstDifference, shown: Shown, line: Line | None) -> Iterator[str]:
     title = "float16 first fails" if first.kind == "precision" else "first difference"
     yield f"{title}: {visible(first.message)}"
-    at = where(first.place, shown)
+    at = location(first.place, shown)
     inside = f" in {visible(first.module)}" if first.module else ""
     if at:
         yield f"  at {visible(at)}{inside}, on {visible(first.case)}"
         yield from _source(first.place, line)
     for lost in missing(first):
-        said = where(lost.place, shown)
+        said = location(lost.place, shown)
         yield f"  not in the program: {visible(lost.operator)}" + (f" at {visible(said)}" if said else "")
         yield from _source(lost.place, line)
 
@@ -171,9 +172,9 @@ def _first(first: FirstDifference, shown: Shown, line: Line | None) -> Iterator[
 def missing(first: FirstDifference) -> list[Lost]:
     """What the program lacks, but for what the first difference itself tells."""
     return [
-        one
-        for one in first.lost
-        if one.place != first.place or (one.operator != first.operator and first.kind != "capture")
+        lost
+        for lost in first.lost
+        if lost.place != first.place or (lost.operator != first.operator and first.kind != "capture")
     ]
 
 

@@ -12,16 +12,16 @@ from modellint.report.verification import (
     ROUTES,
     Line,
     Shown,
-    cosine,
-    decibels,
+    by_precision,
     judgement,
+    location,
+    measures,
     missing,
     number,
     reasons,
     sizes,
     source_line,
     title,
-    where,
 )
 from modellint.results.diagnostic import Severity
 
@@ -45,45 +45,44 @@ _SINGLE, _HALF = "#0b5cad", "#c2570c"
 
 
 def page(
-    found: Verification,
+    verification: Verification,
     target: str,
     shown: Shown = str,
     findings: Sequence[Diagnostic] = (),
     line: Line | None = None,
 ) -> str:
     """A whole file; ``findings`` are those that belong to the verification."""
-    title = _text(f"{target}: {judgement(found)[0]}")
+    title = _text(f"{target}: {judgement(verification)[0]}")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"</head>\n<body>\n{fragment(found, target, shown, findings, line)}\n</body>\n</html>\n"
+        f"</head>\n<body>\n{fragment(verification, target, shown, findings, line)}\n</body>\n</html>\n"
     )
 
 
 def fragment(
-    found: Verification,
+    verification: Verification,
     target: str = "",
     shown: Shown = str,
     findings: Sequence[Diagnostic] = (),
     line: Line | None = None,
 ) -> str:
     """What stands on the page, also for a notebook's cell."""
-    parts = [f"<style>{_STYLE}</style>", _heading(found, target)]
-    if found.first_difference is not None:
-        parts.append(_first(found.first_difference, shown, line))
-    parts += [f"<p>Note: {_text(note)}.</p>" for note in found.notes]
+    parts = [f"<style>{_STYLE}</style>", _heading(verification, target)]
+    if verification.first_difference is not None:
+        parts.append(_first(verification.first_difference, shown, line))
+    parts += [f"<p>Note: {_text(note)}.</p>" for note in verification.notes]
     if findings:
         parts.append(_findings(findings, shown))
-    for precision, outputs in (("float32", found.outputs), ("float16", found.half), ("Core ML", found.runtime)):
-        if outputs:
-            parts.append(_outputs(precision, outputs))
-    if found.layers:
-        parts.append(_plot(found.layers, found.first_difference))
-    parts.append(_cases(found))
-    if found.overflows:
-        parts.append(_layers("Beyond float16", found.overflows, shown))
-    if found.layers:
-        parts.append(_layers("Operations", found.layers, shown))
+    for precision, outputs in by_precision(verification):
+        parts.append(_outputs(precision, outputs))
+    if verification.layers:
+        parts.append(_plot(verification.layers, verification.first_difference))
+    parts.append(_cases(verification))
+    if verification.overflows:
+        parts.append(_layers("Beyond float16", verification.overflows, shown))
+    if verification.layers:
+        parts.append(_layers("Operations", verification.layers, shown))
     return f'<div class="modellint">{"".join(filter(None, parts))}</div>'
 
 
@@ -91,23 +90,23 @@ def _text(text: str) -> str:
     return escape(visible(text))
 
 
-def _heading(found: Verification, target: str) -> str:
-    words, color = judgement(found)
+def _heading(verification: Verification, target: str) -> str:
+    words, color = judgement(verification)
     look = {"good": "good", "warning": "weak"}.get(color, "bad")
-    by = f"<p>Captured by {_text(ROUTES[found.route])}.</p>" if found.route in ROUTES else ""
-    why = reasons(found.reason) if found.verdict == "not converted" else [found.reason]
-    reason = "".join(f"<p>{_text(one)}</p>" for one in why if one)
+    by = f"<p>Captured by {_text(ROUTES[verification.route])}.</p>" if verification.route in ROUTES else ""
+    why = reasons(verification.reason) if verification.verdict == "not converted" else [verification.reason]
+    reason = "".join(f"<p>{_text(line)}</p>" for line in why if line)
     name = f"{_text(target)}: " if target else ""
     return f'<h1>{name}<span class="{look}">{_text(words)}</span></h1>{reason}{by}'
 
 
 def _first(first: FirstDifference, shown: Shown, line: Line | None) -> str:
-    rows = [("what", first.message), ("where", where(first.place, shown)), ("", source_line(first.place, line))]
+    rows = [("what", first.message), ("where", location(first.place, shown)), ("", source_line(first.place, line))]
     rows += [("module", first.module), ("PyTorch's operator", first.operator or "")]
     rows += [("MIL's operation", first.operation or ""), ("variable", first.variable or "")]
     rows += [("shape", sizes(first.shape) if first.shape else ""), ("on", first.case)]
     for lost in missing(first):
-        rows.append(("not in the program", f"{lost.operator} {where(lost.place, shown)}"))
+        rows.append(("not in the program", f"{lost.operator} {location(lost.place, shown)}"))
         rows.append(("", source_line(lost.place, line)))
     cells = "".join(f'<tr><th>{_text(name)}</th><td class="m">{_text(text)}</td></tr>' for name, text in rows if text)
     heading = "Where float16 first fails" if first.kind == "precision" else "First difference"
@@ -116,69 +115,56 @@ def _first(first: FirstDifference, shown: Shown, line: Line | None) -> str:
 
 def _findings(findings: Sequence[Diagnostic], shown: Shown) -> str:
     rows = []
-    for one in findings:
-        at = "" if one.path is None or one.span is None else f"{shown(one.path)}:{one.span.row}"
-        rows.append(_row((one.code, at, one.message, one.help or ""), one.severity is Severity.ERROR))
+    for finding in findings:
+        at = "" if finding.path is None or finding.span is None else f"{shown(finding.path)}:{finding.span.row}"
+        rows.append(_row((finding.code, at, finding.message, finding.help or ""), finding.severity is Severity.ERROR))
     return f"<h2>Findings</h2>{_table(('rule', 'line', 'what', ''), rows)}"
 
 
 def _table(heads: Iterable[str], rows: Iterable[str]) -> str:
-    head = "".join(f"<th>{_text(one)}</th>" for one in heads)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    cells = "".join(f"<th>{_text(head)}</th>" for head in heads)
+    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def _row(cells: Sequence[str], bad: bool = False, numbers: frozenset[int] = frozenset()) -> str:
-    held = "".join(f'<td class="{"n" if at in numbers else "m"}">{_text(text)}</td>' for at, text in enumerate(cells))
-    return f'<tr class="bad">{held}</tr>' if bad else f"<tr>{held}</tr>"
+    tags = ('<td class="n">' if at in numbers else '<td class="m">' for at in range(len(cells)))
+    content = "".join(f"{tag}{_text(text)}</td>" for tag, text in zip(tags, cells, strict=True))
+    return f'<tr class="bad">{content}</tr>' if bad else f"<tr>{content}</tr>"
 
 
 def _outputs(precision: str, outputs: Sequence[Output]) -> str:
     heads = ("output", "shape", "max abs error", "max rel error", "error/scale", "SNR", "cosine", "non-finite", "on")
     rows = []
-    for one in outputs:
-        shape = sizes(one.shape) if one.got is None else f"{sizes(one.shape)}, got {sizes(one.got)}"
-        cells: tuple[str, ...] = (
-            title(one),
-            shape,
-            number(one.max_abs_error),
-            number(one.max_rel_error),
-            number(one.error),
-        )
-        cells += (
-            decibels(one.snr),
-            cosine(one.cosine),
-            "/".join(map(str, one.non_finite)) if any(one.non_finite) else "-",
-            one.case if one.ok else f"differs on {one.case}",
-        )
-        rows.append(_row(cells, not one.ok, frozenset(range(2, 8))))
+    for output in outputs:
+        case = output.case if output.ok else f"differs on {output.case}"
+        rows.append(_row((title(output), *measures(output), case), not output.ok, frozenset(range(2, 8))))
     return f"<h2>Outputs in {precision}</h2>{_table(heads, rows)}"
 
 
-def _cases(found: Verification) -> str:
-    if not found.cases:
+def _cases(verification: Verification) -> str:
+    if not verification.cases:
         return ""
     rows = []
-    for one in found.cases:
-        single = "-" if one.error is None else number(one.error)
-        rows.append(
-            _row((one.label, single, "-" if one.half is None else number(one.half), one.note), False, frozenset({1, 2}))
-        )
+    for case in verification.cases:
+        single = "-" if case.error is None else number(case.error)
+        half = "-" if case.half is None else number(case.half)
+        rows.append(_row((case.label, single, half, case.note), False, frozenset({1, 2})))
     return f"<h2>Inputs</h2>{_table(('inputs', 'float32 error/scale', 'float16 error/scale', ''), rows)}"
 
 
 def _layers(title: str, layers: Sequence[Layer], shown: Shown) -> str:
     rows = []
-    for one in layers:
-        half = "-" if one.half is None else number(one.half)
+    for layer in layers:
+        half = "-" if layer.half is None else number(layer.half)
         cells: tuple[str, ...] = (
-            one.variable,
-            one.operation,
-            one.operator,
-            one.module,
-            where(one.place, shown),
-            sizes(one.shape),
+            layer.variable,
+            layer.operation,
+            layer.operator,
+            layer.module,
+            location(layer.place, shown),
+            sizes(layer.shape),
         )
-        cells += (number(one.largest), number(one.error), half)
+        cells += (number(layer.largest), number(layer.error), half)
         rows.append(_row(cells, False, frozenset({6, 7, 8})))
     heads = (
         "variable",
@@ -210,16 +196,16 @@ def _plot(layers: Sequence[Layer], first: FirstDifference | None) -> str:
             f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}" stroke="currentColor" stroke-opacity=".15"/>'
             f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">1e{level}</text>'
         )
-    for at, one in enumerate(layers):
+    for at, layer in enumerate(layers):
         x = round(_LEFT + step * (at + 0.5), 1)
-        about = _text(f"{one.variable}: {one.operation} of {one.operator} {one.module}, {sizes(one.shape)}")
-        for error, color in ((one.half, _HALF), (one.error, _SINGLE)):
+        about = _text(f"{layer.variable}: {layer.operation} of {layer.operator} {layer.module}, {sizes(layer.shape)}")
+        for error, color in ((layer.half, _HALF), (layer.error, _SINGLE)):
             if error is not None:
                 said = f"{about}, {number(error)} of its scale"
                 marks.append(
                     f'<circle cx="{x}" cy="{high(error)}" r="2.6" fill="{color}"><title>{said}</title></circle>'
                 )
-        if first is not None and one.variable == first.variable:
+        if first is not None and layer.variable == first.variable:
             marks.append(
                 f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="#b42318" stroke-dasharray="4 3"/>'
             )

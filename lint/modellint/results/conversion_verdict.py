@@ -65,7 +65,7 @@ def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:
     """
     allowed = [verdict for verdict in verdicts if frontend in ("auto", verdict.route)]
     order = {True: 0, False: 1, None: 2}
-    return min(allowed, key=lambda one: (order[one.convertible], len(one.blockers)), default=None)
+    return min(allowed, key=lambda verdict: (order[verdict.convertible], len(verdict.blockers)), default=None)
 
 
 class Supply(NamedTuple):
@@ -78,7 +78,7 @@ class Supply(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """What else converts a model; each was tried."""
+    """Alternatives that convert a model; each was tried."""
 
     options: tuple[str, ...] = ()
     """Commands and options, as in ``modellint export`` and ``--deployment-target iOS18``."""
@@ -131,5 +131,5 @@ class Conversion(NamedTuple):
 
     def withheld(self, diagnostics: Iterable[Diagnostic]) -> bool | None:
         """Whether the model converts, or None where it does not and no error stands for that: it was not asked for, or is excused."""
-        is_refused = self.convertible is False
-        return None if is_refused and all(one.severity < Severity.ERROR for one in diagnostics) else self.convertible
+        has_error = any(finding.severity >= Severity.ERROR for finding in diagnostics)
+        return None if self.convertible is False and not has_error else self.convertible

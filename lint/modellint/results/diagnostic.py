@@ -1,4 +1,4 @@
-"""What every part of modellint says to every other: severities, places, edits, fixes, findings.
+"""Diagnostics, and what they are made of: severities, places, spans, edits, fixes.
 
 Named tuples, as a dataclass takes ten times as long to define; no I/O, and no import of anything else in this package.
 """

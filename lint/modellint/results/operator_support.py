@@ -16,7 +16,7 @@ class Hint(NamedTuple):
 
 
 class Route(NamedTuple):
-    """One way to the destination: a kind of capture."""
+    """Support by one route: a kind of capture, and since when it converts."""
 
     since: str | None
     """The version of the converter since which it converts; None: none does."""

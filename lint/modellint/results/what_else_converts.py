@@ -31,9 +31,9 @@ def others(conversion: Conversion, lies: Callable[[str], str] = lambda route: ""
     for verdict in conversion.verdicts:
         if verdict.route != conversion.route and verdict.convertible:
             yield f"converts with --frontend {verdict.route}{lies(verdict.route)}"
-    told = (EXPORT, *(f"--frontend {verdict.route}" for verdict in conversion.verdicts))
+    named = (EXPORT, *(f"--frontend {verdict.route}" for verdict in conversion.verdicts))
     for way in conversion.ways.options:
-        if way not in told:
+        if way not in named:
             yield f"converts with {way}"
 
 

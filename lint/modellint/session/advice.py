@@ -1,4 +1,4 @@
-"""How to go on where an export leads to no package: fixes of the source, tried before they are told."""
+"""Advice on an export that leads to no package: fixes of the source, each tried before it is advised."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Refused(NamedTuple):
     limits: Limits
     answer: Answer
     seconds: float
-    """What it took."""
+    """The time that it took."""
 
 
 def ways_on(refused: Refused, folder: Path, progress: Callable[[str, str, float], None] | None = None) -> Iterator[str]:
-    """What leads to a package, each in a line, or what is left to be written in another way.
+    """Advice in lines: commands that lead to a package, or what is left to be written in another way.
 
     ``folder`` is where packages may be made; what is in it afterwards is of no use.
     """
-    found = refused.answer.exported
-    if found is None or found.writable or found.advice:
+    exported = refused.answer.exported
+    if exported is None or exported.writable or exported.advice:
         return
     if (way := _fixed_in_source(refused, folder, progress)) is not None:
         yield way
@@ -48,7 +48,7 @@ def _fixed_in_source(refused: Refused, folder: Path, progress: Callable[[str, st
     if file is None:
         return None
     began = time.monotonic()
-    here = {one.code for one in refused.answer.diagnostics}
+    here = {finding.code for finding in refused.answer.diagnostics}
     done = ""
     for count, (flags, unsafe) in enumerate((("--fix", False), ("--fix --unsafe-fixes", True))):
         fixed = Checker(refused.job).tried(file, unsafe)
@@ -56,17 +56,19 @@ def _fixed_in_source(refused: Refused, folder: Path, progress: Callable[[str, st
         if fixed is None or fixed.text == done or here.isdisjoint(fixed.applied) or rest < refused.seconds:
             continue
         rules = refused.job.rules
-        if any(one.code in here and one.code in rules and rules[one.code].silent_by(one) for one in fixed.remaining):
+        left = [finding for finding in fixed.remaining if finding.code in here and finding.code in rules]
+        if any(rules[finding.code].silent_by(finding) for finding in left):
             # It would still be converted to something else.
             continue
         done = fixed.text
-        made = folder / f"fixed{count}" / "model.mlpackage"
-        made.parent.mkdir()
-        words = f"modellint check {flags} {shlex.quote(refused.job.shown(file))}"
+        package = folder / f"fixed{count}" / "model.mlpackage"
+        package.parent.mkdir()
+        action = refused.action._replace(package=package)
+        command = f"modellint check {flags} {shlex.quote(refused.job.shown(file))}"
         try:
             answer = live_targets.answer(
                 refused.job,
-                refused.request._replace(action=refused.action._replace(package=made), texts={str(file): fixed.text}),
+                refused.request._replace(action=action, texts={str(file): fixed.text}),
                 refused.limits._replace(timeout=rest),
                 progress,
             )
@@ -75,22 +77,24 @@ def _fixed_in_source(refused: Refused, folder: Path, progress: Callable[[str, st
         if answer.exported is not None and answer.exported.writable:
             outcome = "it agrees" if answer.exported.ok else "it agrees in float32, and is undecided in float16"
             codes = ", ".join(sorted(fixed.applied))
-            return f"{words} ({codes}), then export again: tried, {outcome}"
+            return f"{command} ({codes}), then export again: tried, {outcome}"
     return None
 
 
 def _left(refused: Refused) -> str:
     """What no fix and no option answers: the errors of the model, or else what first computes something else."""
-    fixed = (
-        {one.code for one in refused.answer.exported.changes if one.kind == "fixed"} if refused.answer.exported else ()
-    )
-    errors = [one for one in refused.answer.diagnostics if one.severity is Severity.ERROR and one.code not in fixed]
+    exported = refused.answer.exported
+    fixed = {change.code for change in exported.changes if change.kind == "fixed"} if exported else set()
+    left = [finding for finding in refused.answer.diagnostics if finding.code not in fixed]
+    errors = [finding for finding in left if finding.severity is Severity.ERROR]
     if not errors:
-        first = refused.answer.exported.verification.first_difference if refused.answer.exported else None
+        first = exported.verification.first_difference if exported else None
         if first is None or first.place is None:
             return ""
         at = f"{refused.job.shown(Path(first.place.path))}:{first.place.span.row}"
         return f"another way to write {at}, as no option that was tried leads to a package that agrees"
-    places = [one.code + (f" at {one.path}:{one.span.row}" if one.path and one.span else "") for one in errors]
-    rules = " · ".join(f"modellint rule {code}" for code in dict.fromkeys(one.code for one in errors))
+    places = [
+        error.code + (f" at {error.path}:{error.span.row}" if error.path and error.span else "") for error in errors
+    ]
+    rules = " · ".join(f"modellint rule {code}" for code in dict.fromkeys(finding.code for finding in errors))
     return f"another way to write it, as no fix and no option answers {', '.join(places)}: {rules}"

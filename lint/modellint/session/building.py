@@ -1,4 +1,4 @@
-"""The stages of a request in the worker up to a model that stands: what is read, imported, built and loaded."""
+"""Building of a target's model in the worker, in stages: plug-ins, inputs, import, construction, checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AT_ONCE = LARGEST // 4
 
 
 class Built(NamedTuple):
-    """A model that stands, and what to call it with."""
+    """A built model, and its example inputs."""
 
     model: nn.Module
     inputs: Inputs | None
@@ -53,7 +53,7 @@ def seed_generators(seed: int) -> None:
 
 
 class Builder:
-    """What a request names on its way through the stages."""
+    """The builder of what one request names, stage by stage."""
 
     def __init__(self, session: Session, on_meta: bool) -> None:
         self._session = session
@@ -82,7 +82,7 @@ class Builder:
         return built.model, built.inputs
 
     def without_inputs(self, built: Built) -> inputs.InputError:
-        """That there is nothing to call the model with, and what to give."""
+        """The error for a model without inputs, with the ``--input`` to give."""
         from modellint.live.inputs.required_inputs import wanted
 
         return inputs.InputError(f"{self._request.target.text}: {wanted(built.model)}")
@@ -146,28 +146,28 @@ class Builder:
         on_meta = "meta" in devices
         # Inputs of any size have a shape.
         without_values = on_meta or (only_shapes and inputs.total(self.specs) > LARGEST)
-        given = self._inputs(example, "meta" if without_values else next(iter(sorted(devices)), "cpu"))
-        self._give_shapes(model, given)
-        return Built(model, given, not on_meta)
+        given_inputs = self._inputs(example, "meta" if without_values else next(iter(sorted(devices)), "cpu"))
+        self._give_shapes(model, given_inputs)
+        return Built(model, given_inputs, not on_meta)
 
-    def _give_shapes(self, model: nn.Module, given: Inputs | None) -> None:
+    def _give_shapes(self, model: nn.Module, inputs: Inputs | None) -> None:
         """Call a model once whose lazy modules wait for that. Raises ``lazy.Unshaped`` where that is not possible."""
         from modellint.live.inputs import lazy_parameters
 
         if not lazy_parameters.is_unshaped(model):
             return
-        if given is None:
-            raise lazy_parameters.Unshaped(f"left {lazy_parameters.told(model)}", lazy_parameters.ADVICE)
+        if inputs is None:
+            raise lazy_parameters.Unshaped(f"left {lazy_parameters.unshaped_text(model)}", lazy_parameters.ADVICE)
         self._session.enter("running forward of")
         try:
-            lazy_parameters.shape(model, given)
+            lazy_parameters.shape(model, inputs)
         except BaseException as error:
             if self._on_meta:
                 # Only a run on real tensors tells whose fault it is.
                 raise Again from error
             raise Failed from error
         if lazy_parameters.is_unshaped(model):
-            raise lazy_parameters.Unshaped(f"left {lazy_parameters.told(model)}", lazy_parameters.UNREACHED)
+            raise lazy_parameters.Unshaped(f"left {lazy_parameters.unshaped_text(model)}", lazy_parameters.UNREACHED)
 
     def _inputs(self, example: Any, device: str) -> Inputs | None:
         from modellint.live.inputs.model_inputs import Inputs
@@ -177,8 +177,8 @@ class Builder:
             return inputs.build(self.specs, self._request.seed, device)
         if example is None:
             return None
-        given = Inputs.of(example)
-        return given if device != "meta" else Inputs(*inputs.moved((given.args, given.kwargs), device))
+        wrapped = Inputs.of(example)
+        return wrapped if device != "meta" else Inputs(*inputs.moved((wrapped.args, wrapped.kwargs), device))
 
     def _made(self, named: Any, needs_values: bool) -> tuple[nn.Module, Any]:
         """Call a class or function: on the CPU where values are wanted and fit, else on the meta device where that works."""
@@ -231,12 +231,12 @@ def _size(subject: Subject) -> int:
 
     from modellint.live.unregistered_state import unregistered_state
 
-    tensors = {id(one.tensor): one.tensor for one in subject.state}
-    for held in unregistered_state(subject):
-        if isinstance(held.value, nn.Module):
-            tensors |= {id(one): one for one in (*held.value.parameters(), *held.value.buffers())}
-        elif held.kind == "parameter":
-            tensors[id(held.value)] = held.value
+    tensors = {id(state.tensor): state.tensor for state in subject.state}
+    for hidden in unregistered_state(subject):
+        if isinstance(hidden.value, nn.Module):
+            tensors |= {id(tensor): tensor for tensor in (*hidden.value.parameters(), *hidden.value.buffers())}
+        elif hidden.kind == "parameter":
+            tensors[id(hidden.value)] = hidden.value
     # A lazy module's have no size before the first call.
     sized = (tensor for tensor in tensors.values() if not is_lazy(tensor))
     return sum(tensor.numel() * tensor.element_size() for tensor in sized)

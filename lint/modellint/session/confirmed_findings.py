@@ -1,4 +1,4 @@
-"""Findings of rules that belong to a verification: what the executed program confirms, and what keeps a model from converting."""
+"""Confirmed findings of a verification: those that the executed program bears out, and those that keep a model from converting."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _FRONTENDS = {"decomposed": "export"}
 """What `--frontend` calls a route, where that is another word."""
 
 
-def findings(subject: Subject, rules: Mapping[str, Rule], found: Verification) -> list[Diagnostic]:
-    """What rules about the execution find, what says that the route taken leads to something else, and of the others what stands where
-    the program first departs.
+def findings(subject: Subject, rules: Mapping[str, Rule], verification: Verification) -> list[Diagnostic]:
+    """The findings that a verification shows: of rules about the execution, of rules by which its route miscompiles the model, and of
+    all others those at the statement where the program first departs.
 
-    Of a model that does not convert, or does not run, it is the errors, which say why.
+    For a model that does not convert or run these are the errors, which say why.
     """
     about = {rule.code for rule in live_rules(rules) if "execution" in rule.live_needs.split()}
-    refused = found.verdict == NOT_CONVERTED or (found.verdict == UNDECIDED and not found.cases)
-    route = _FRONTENDS.get(found.route, found.route)
+    refused = verification.verdict == NOT_CONVERTED or (verification.verdict == UNDECIDED and not verification.cases)
+    route = _FRONTENDS.get(verification.route, verification.route)
     silent = {code for code, rule in rules.items() if route in rule.silent}
-    departs = refused or found.first_difference is not None
+    departs = refused or verification.first_difference is not None
     wanted = rules if departs else {code: rule for code, rule in rules.items() if code in about | silent}
     shown = []
-    for one in examine(subject, wanted).diagnostics:
-        at = None if one.path is None or one.span is None else Place(one.path, one.span)
-        if one.code in about or (refused and one.severity is Severity.ERROR):
-            shown.append(one)
+    for finding in examine(subject, wanted).diagnostics:
+        at = None if finding.path is None or finding.span is None else Place(finding.path, finding.span)
+        if finding.code in about or (refused and finding.severity is Severity.ERROR):
+            shown.append(finding)
         elif is_confirmed(subject, at):
-            shown.append(one._replace(help=f"{one.help}\n{CONFIRMED}" if one.help else CONFIRMED))
-        elif one.code in rules and route in rules[one.code].silent_by(one):
-            shown.append(one)
+            shown.append(finding._replace(help=f"{finding.help}\n{CONFIRMED}" if finding.help else CONFIRMED))
+        elif finding.code in rules and route in rules[finding.code].silent_by(finding):
+            shown.append(finding)
     return shown

@@ -1,4 +1,4 @@
-"""Verdicts of a target's destination on its conversion: the dry run, the execution, and what is told of both."""
+"""Verdicts of a target's destination on its conversion: dry run, execution, and alternatives to a refused conversion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def destination_of(subject: Subject) -> Destination:
-    """Where a model is to go."""
+    """The destination of a subject's model."""
     return destinations.named(subject.destination.name)
 
 
@@ -39,15 +39,15 @@ def execute(subject: Subject) -> Verification:
     return destination_of(subject).execute(subject)
 
 
-def told(
+def conversion_of(
     subject: Subject,
     rules: Mapping[str, Rule],
-    found: Sequence[Diagnostic],
+    findings: Sequence[Diagnostic],
     *,
     asks: Callable[[nn.Module], str] = wanted,
     end: float = math.inf,
 ) -> Conversion | None:
-    """What a check says of a model's conversion; None where no rule asks about it.
+    """The conversion as a check reports it; None where no rule asks about it.
 
     ``found`` are its findings; ``asks`` says in words what to give where the model has no inputs. Whatever else may convert the
     model is tried unless it might take longer than ``end``.
@@ -56,35 +56,35 @@ def told(
         return None
     frontend = subject.destination.frontend
     if not subject.may_convert or not verdicts(subject):
-        return Conversion((Verdict(ROUTES[0], None, reason=_not_tried(subject, found, asks)),), frontend)
-    ways = destination_of(subject).alternatives(subject, _faults(subject, rules, found), end)
+        return Conversion((Verdict(ROUTES[0], None, reason=_not_tried(subject, findings, asks)),), frontend)
+    ways = destination_of(subject).alternatives(subject, _faults(subject, rules, findings), end)
     return Conversion(verdicts(subject), frontend, ways)
 
 
-def noted(subject: Subject, found: Verification, end: float) -> Verification:
+def noted(subject: Subject, verification: Verification, end: float) -> Verification:
     """A verification of a model that does not convert, with a note on what converts it."""
-    if found.verdict != NOT_CONVERTED or not verdicts(subject):
-        return found
+    if verification.verdict != NOT_CONVERTED or not verdicts(subject):
+        return verification
     ways = destination_of(subject).alternatives(subject, end=end)
     notes = alternatives(Conversion(verdicts(subject), subject.destination.frontend, ways))
-    return replace(found, notes=(*found.notes, *notes))
+    return replace(verification, notes=(*verification.notes, *notes))
 
 
-def _faults(subject: Subject, rules: Mapping[str, Rule], found: Sequence[Diagnostic]) -> list[Fault]:
+def _faults(subject: Subject, rules: Mapping[str, Rule], findings: Sequence[Diagnostic]) -> list[Fault]:
     """The findings by which the destination converts a model into something else."""
     destination = destination_of(subject)
     faults = [
         Fault(finding.code, finding.operator, destination.faults(finding, rules[finding.code].silent_by(finding)))
-        for finding in found
+        for finding in findings
         if finding.code in rules
     ]
     return [fault for fault in faults if fault.routes]
 
 
-def _not_tried(subject: Subject, found: Sequence[Diagnostic], asks: Callable[[nn.Module], str]) -> str:
+def _not_tried(subject: Subject, findings: Sequence[Diagnostic], asks: Callable[[nn.Module], str]) -> str:
     if subject.inputs is None:
         return asks(subject.model)
     if not subject.has_values:
         return "its parameters have no values"
-    codes = ", ".join(dict.fromkeys(finding.code for finding in found if finding.code in ("SHP008", "LNT003")))
+    codes = ", ".join(dict.fromkeys(finding.code for finding in findings if finding.code in ("SHP008", "LNT003")))
     return "the model does not run" + (f": {codes}" if codes else "")

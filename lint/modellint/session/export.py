@@ -1,4 +1,4 @@
-"""A model in the caller's process to a package."""
+"""Export of a model in the caller's process to a package."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _IN_MEMORY = "model.mlpackage"
 
 
 class Outcome(NamedTuple):
-    """What an export came to."""
+    """The result of an export in the caller's process."""
 
     mlmodel: Any
     """None where there is no package, or none that agrees."""
     summary: Exported
     diagnostics: Sequence[Diagnostic]
     conversion: Conversion | None
-    """What is said of the converter by itself."""
+    """The verdict on a conversion without modellint's help."""
 
 
 def exported(

@@ -1,4 +1,4 @@
-"""A model in the caller's process to its findings."""
+"""Check, fix and verification of a model in the caller's process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SPARE = 60.0
 
 
 class Varying(NamedTuple):
-    """What inputs like an example may be, for arguments by position or name."""
+    """How inputs may vary from the example, for arguments by position or name."""
 
     flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] = {}
     """The dimensions whose size may vary, each with its bounds; both count."""
@@ -231,17 +231,17 @@ def _inputs(example: Any) -> Inputs | None:
     return inputs
 
 
-def _checkpoint(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if given is None or isinstance(given, Mapping):
-        return given
-    if not isinstance(given, (str, os.PathLike)):
-        raise TypeError(f"checkpoint must be a file or a dict of tensors, not {_described(given)}")
-    return checkpoint_file.load(Path(given))
+def _checkpoint(checkpoint: str | os.PathLike[str] | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if checkpoint is None or isinstance(checkpoint, Mapping):
+        return checkpoint
+    if not isinstance(checkpoint, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be a file or a dict of tensors, not {_described(checkpoint)}")
+    return checkpoint_file.load(Path(checkpoint))
 
 
-def _root(model: nn.Module, given: str | os.PathLike[str] | None) -> Path:
-    if given is not None:
-        root = Path(given).absolute()
+def _root(model: nn.Module, folder: str | os.PathLike[str] | None) -> Path:
+    if folder is not None:
+        root = Path(folder).absolute()
         if not root.is_dir():
             raise ValueError(f"root must be a folder: {root} is none")
         return root

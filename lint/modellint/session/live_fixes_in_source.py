@@ -1,4 +1,4 @@
-"""Fixes of a live model that hold, as fixes of the source that binds what they are about."""
+"""Proven fixes of a live model as fixes of source: at the statement that binds the attribute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modellint.rule import Rule
 
 
-def with_twins(
+def with_proven_fixes(
     findings: Iterable[Diagnostic], applied: Sequence[Applied], rules: Mapping[str, Rule]
 ) -> Iterator[Diagnostic]:
     """The findings of a live check; of those that a fix of the model answers, to the bit, the fix says so.
@@ -31,7 +31,7 @@ def with_twins(
     """
     files: dict[str, IndexedFile | None] = {}
     for finding in findings:
-        answers = [one for one in applied if one.code == finding.code and one.exactness == BIT_EQUAL]
+        answers = [change for change in applied if change.code == finding.code and change.exactness == BIT_EQUAL]
         if finding.path is None or finding.fix is not None or not _is_answered(finding, answers):
             yield finding
             continue
@@ -42,11 +42,11 @@ def with_twins(
                 files[finding.path] = _indexed(finding.path)
             file = files[finding.path]
             fitting = [
-                one
-                for one in answers
+                change
+                for change in answers
                 # What is nested is not to be wrapped at one place.
-                if _MADE.get(container, f"`{container}`") in one.title
-                and not any("][" in place for place in one.modules)
+                if _MADE.get(container, f"`{container}`") in change.title
+                and not any("][" in place for place in change.modules)
             ]
             if not _is_answered(finding, fitting):
                 yield finding
@@ -57,11 +57,11 @@ def with_twins(
 
 def _is_answered(finding: Diagnostic, applied: Sequence[Applied]) -> bool:
     """Whether every instance that shows the finding was fixed."""
-    places = [place for one in applied for place in one.modules]
+    places = [place for fix in applied for place in fix.modules]
 
     def is_fixed(module: str) -> bool:
-        held = f"{module}.{finding.attribute}" if module else str(finding.attribute)
-        return any(place in (module, held) or place.startswith((f"{held}[", f"{held}.")) for place in places)
+        whole = f"{module}.{finding.attribute}" if module else str(finding.attribute)
+        return any(place in (module, whole) or place.startswith((f"{whole}[", f"{whole}.")) for place in places)
 
     return bool(places) and all(map(is_fixed, finding.modules))
 
@@ -80,10 +80,10 @@ _MADE = {"register_buffer": "made a buffer of the tensor, which is not saved"}
 
 def _written(file: IndexedFile, finding: Diagnostic, container: str) -> Fix | None:
     """The value that a statement binds to ``self.attribute``, in ``nn.<container>``; None where the class needs a plain one."""
-    found = _bound(file, finding)
-    if found is None or finding.attribute is None:
+    bound = _bound(file, finding)
+    if bound is None or finding.attribute is None:
         return None
-    function, statement, cls = found
+    function, statement, cls = bound
     value = statement.value
     if container == "register_buffer":
         if function.name != "__init__":

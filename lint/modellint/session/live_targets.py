@@ -1,4 +1,4 @@
-"""The live targets of one run: from what the user typed to findings as those of source look."""
+"""The live targets of one run: from the command line or settings to requests, and from answers to findings."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ def answer(job: Job, request: Request, limits: Limits, progress: Progress | None
         if importlib.util.find_spec(module) is None:
             raise UsageError(f"a live target needs {name}: pip install 'modellint[{extra}]'")
 
-    def told(stage: str, seconds: float) -> None:
+    def report(stage: str, seconds: float) -> None:
         if progress is not None:
             progress(request.target.text, stage, seconds)
 
-    shown = _shown(job, check_target(_under_settings(job, request), limits, told))
+    shown = _shown(job, check_target(_under_settings(job, request), limits, report))
     if isinstance(request.action, (Verify, Export)):
         return shown._replace(diagnostics=_with_source(job, request, shown.diagnostics))
     return shown

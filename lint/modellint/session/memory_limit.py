@@ -23,24 +23,24 @@ class Budget(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Let an operator run if what it makes still fits."""
-        given: Mapping[str, Any] = kwargs or {}
-        self._left -= _made(func, args, given)
+        keywords: Mapping[str, Any] = kwargs or {}
+        self._left -= _made(func, args, keywords)
         if self._left < 0:
             raise OverBudget
-        return func(*args, **given)
+        return func(*args, **keywords)
 
 
-def _made(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> int:
+def _made(func: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> int:
     name = func.overloadpacket.__name__
     first = args[0] if args else None
     if isinstance(first, Tensor):
         is_copy = name == "clone" or name.endswith("_like")
         return first.numel() * first.element_size() if is_copy else 0
-    if "device" not in given or given.get("layout") not in (None, torch.strided):
+    if "device" not in keywords or keywords.get("layout") not in (None, torch.strided):
         return 0
     try:
-        made = func(*args, **{**given, "device": torch.device("meta"), "pin_memory": None})
+        result = func(*args, **{**keywords, "device": torch.device("meta"), "pin_memory": None})
     except Exception:
         # What it cannot do there, it will say itself.
         return 0
-    return made.numel() * made.element_size() if isinstance(made, Tensor) else 0
+    return result.numel() * result.element_size() if isinstance(result, Tensor) else 0

@@ -1,4 +1,4 @@
-"""What source says and what live checks saw, as one list: each finding once, guesses that a run disproved gone."""
+"""Merge of source findings and live findings: each once, without the source findings that a run disproved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LiveResult(NamedTuple):
-    """What the check of one live target gave. Files are named as findings name them."""
+    """The result of one live target's check. Files are named as findings name them."""
 
     target: str
     """As the user wrote it: ``model.py:Net``."""
@@ -48,31 +48,31 @@ def merge(source: Sequence[Diagnostic], live: Sequence[LiveResult], rules: Mappi
         for code in (guess.code, *(rule.supersedes if rule is not None else ())):
             by_code.setdefault(code, []).append(index)
     confirmed: dict[int, dict[str, list[Diagnostic]]] = {}
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     for result in live:
         for seen in result.diagnostics:
-            twins = _worst([index for index in by_code.get(seen.code, ()) if is_same(source[index], seen)], source)
-            for index in twins:
+            same = _worst([index for index in by_code.get(seen.code, ()) if is_same(source[index], seen)], source)
+            for index in same:
                 confirmed.setdefault(index, {}).setdefault(result.target, []).append(seen)
-            if not twins:
+            if not same:
                 # A fix without edits only says that one of source would hold.
                 fix = seen.fix if seen.fix is not None and seen.fix.edits else None
-                found.append(seen._replace(target=result.target, fix=fix))
+                findings.append(seen._replace(target=result.target, fix=fix))
     for index, guess in enumerate(source):
         if index in confirmed:
             for target, seen_there in confirmed[index].items():
-                found.append(_both(guess, seen_there, rules)._replace(target=target))
+                findings.append(_both(guess, seen_there, rules)._replace(target=target))
         elif not _is_withdrawn(guess, live, rules):
-            found.append(guess)
-    return sorted(_most_specific(found, rules), key=lambda one: (one.sort_key, one.target or ""))
+            findings.append(guess)
+    return sorted(_most_specific(findings, rules), key=lambda finding: (finding.sort_key, finding.target or ""))
 
 
-def _worst(twins: list[int], source: Sequence[Diagnostic]) -> list[int]:
-    """Of several guesses about one statement those that say the most: what a run shows there, it shows once."""
-    if len(twins) < 2 or any(source[index].attribute is not None for index in twins):
-        return twins
-    worst = max(source[index].severity for index in twins)
-    return [index for index in twins if source[index].severity is worst]
+def _worst(same: list[int], source: Sequence[Diagnostic]) -> list[int]:
+    """Of several source findings about one statement, the most severe: a live finding confirms one of them."""
+    if len(same) < 2 or any(source[index].attribute is not None for index in same):
+        return same
+    worst = max(source[index].severity for index in same)
+    return [index for index in same if source[index].severity is worst]
 
 
 def miscompilations(diagnostics: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> tuple[Miscompilation, ...]:
@@ -84,12 +84,13 @@ def miscompilations(diagnostics: Iterable[Diagnostic], rules: Mapping[str, Rule]
     )
 
 
-def about(found: Iterable[Diagnostic], result: LiveResult) -> Iterator[Diagnostic]:
+def about(findings: Iterable[Diagnostic], result: LiveResult) -> Iterator[Diagnostic]:
     """The findings that are about a live target: its own, and those of source about lines that it ran."""
-    for one in found:
-        ran = result.executed.get(one.path, frozenset()) if one.target is None and one.path is not None else frozenset()
-        if one.target == result.target or not ran.isdisjoint(_rows(one)):
-            yield one
+    for finding in findings:
+        is_of_source = finding.target is None and finding.path is not None
+        ran = result.executed.get(finding.path or "", frozenset()) if is_of_source else frozenset()
+        if finding.target == result.target or not ran.isdisjoint(_rows(finding)):
+            yield finding
 
 
 def is_same(guess: Diagnostic, seen: Diagnostic) -> bool:
@@ -125,7 +126,7 @@ def _rows(finding: Diagnostic) -> range:
 
 
 def _both(guess: Diagnostic, seen: Sequence[Diagnostic], rules: Mapping[str, Rule]) -> Diagnostic:
-    worst = max(seen, key=lambda one: one.severity)
+    worst = max(seen, key=lambda finding: finding.severity)
     exact = guess.code in rules and rules[guess.code].withdraws
     severity = worst.severity if exact and worst.code == guess.code else max(guess.severity, worst.severity)
     return guess._replace(
@@ -135,14 +136,14 @@ def _both(guess: Diagnostic, seen: Sequence[Diagnostic], rules: Mapping[str, Rul
         message=guess.message if severity == guess.severity else worst.message,
         help=guess.help or worst.help,
         evidence="both",
-        modules=tuple(dict.fromkeys(path for one in seen for path in one.modules)),
+        modules=tuple(dict.fromkeys(path for finding in seen for path in finding.modules)),
         operator=guess.operator or worst.operator,
     )
 
 
 def _proven(guess: Diagnostic, seen: Sequence[Diagnostic]) -> Fix | None:
     """The fix of a finding of source: safe where every live one is proven, and theirs where it has none."""
-    proofs = [one.fix for one in seen if one.code == guess.code]
+    proofs = [finding.fix for finding in seen if finding.code == guess.code]
     if not proofs or any(fix is None or fix.applicability is not Applicability.SAFE for fix in proofs):
         return guess.fix
     if guess.fix is None:
@@ -173,7 +174,7 @@ def _decides(result: LiveResult, guess: Diagnostic) -> bool:
     return undecided is not None and guess.attribute not in undecided
 
 
-def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
+def _most_specific(findings: list[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
     """Drop what a more specific finding of the other side says too; each side has done so for its own."""
 
     def subject(finding: Diagnostic, code: str) -> tuple[object, ...]:
@@ -183,10 +184,10 @@ def _most_specific(found: list[Diagnostic], rules: Mapping[str, Rule]) -> list[D
 
     beaten = {
         subject(finding, code)
-        for finding in found
+        for finding in findings
         for code in (rules[finding.code].supersedes if finding.code in rules else ())
     }
-    return [finding for finding in found if subject(finding, finding.code) not in beaten]
+    return [finding for finding in findings if subject(finding, finding.code) not in beaten]
 
 
 def settled(
@@ -206,7 +207,7 @@ def settled(
         if shown in checked:
             bare.extend(_without_comments(checker, checked[shown], shown, text))
     allowed = [
-        result._replace(diagnostics=tuple(one for one in result.diagnostics if _is_enabled(job, one)))
+        result._replace(diagnostics=tuple(finding for finding in result.diagnostics if _is_enabled(job, finding)))
         for result in live
     ]
     merged = merge(bare, allowed, job.rules)
@@ -218,7 +219,7 @@ def settled(
             # A guess that is withdrawn here needs its comment where nothing runs.
             _, used = suppressions.apply([*here, *(guess for guess in bare if guess.path == shown)])
             kept.extend(_unused(checker, suppressions, used, checked[shown], shown, live))
-    return sorted(kept, key=lambda one: (one.sort_key, one.target or ""))
+    return sorted(kept, key=lambda finding: (finding.sort_key, finding.target or ""))
 
 
 def _commented(
@@ -229,7 +230,7 @@ def _commented(
     from modellint.source.syntax.suppressions import Suppressions, may_hold_directives
     from modellint.source.syntax.text import SourceText, Undecodable
 
-    spoken = {one.path for result in live for one in result.diagnostics if one.path is not None}
+    spoken = {finding.path for result in live for finding in result.diagnostics if finding.path is not None}
     spoken |= {shown for result in live for shown in result.executed if shown in checked}
     for shown in sorted(spoken):
         try:
@@ -243,8 +244,8 @@ def _commented(
 def _without_comments(checker: Checker, path: Path, shown: str, text: SourceText) -> Iterator[Diagnostic]:
     settings = checker.job.resolver.of_folder(path.parent)
     rules = checker.job.rules_for(path, settings)
-    found = checker.check_text(text, path, shown, rules, settings, suppress=False)
-    return (finding for finding in found.diagnostics if finding.code in rules)
+    checked = checker.check_text(text, path, shown, rules, settings, suppress=False)
+    return (finding for finding in checked.diagnostics if finding.code in rules)
 
 
 def _is_enabled(job: Job, finding: Diagnostic) -> bool:

@@ -83,7 +83,7 @@ class Limits(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was found out about one target; files are named by absolute paths."""
+    """The answer to a request about one target; files are named by absolute paths."""
 
     diagnostics: tuple[Diagnostic, ...]
     executed: Mapping[str, frozenset[int]] = {}

@@ -232,7 +232,7 @@ class _Watch:
         return f"used more memory than there is, {limit // 1024**2} MB"
 
     def _ask_where(self) -> None:
-        """Let the worker write down where it is."""
+        """Make the worker dump its stack."""
         if sys.platform == "win32":
             return
         self._family.signal_worker(signal.SIGUSR2)
@@ -284,13 +284,13 @@ class _Watch:
     def _with_output(self, result: Answer) -> Answer:
         text = b"".join(self._output)[-_MOST_OUTPUT:].decode("utf-8", "replace")
         tail = [line[:200] for line in text.strip().splitlines()[-6:]]
-        found = []
+        findings = []
         for finding in result.diagnostics:
             if finding.code == "LNT003" and tail:
                 lines = [*filter(None, (finding.help,)), "the last that it printed:", *(f"  {line}" for line in tail)]
                 finding = finding._replace(help="\n".join(lines))
-            found.append(finding)
-        return result._replace(diagnostics=tuple(found), output=text)
+            findings.append(finding)
+        return result._replace(diagnostics=tuple(findings), output=text)
 
 
 def _parsed(line: bytes) -> Message | None:

@@ -1,4 +1,4 @@
-"""Actions on a model that stands: check, shapes, verify and export, the same in a worker and in the caller's process."""
+"""Actions on a built model: check, shapes, verify and export, the same in a worker and in the caller's process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from modellint.live.subject import Subject
 from modellint.results.verification import UNDECIDED
 from modellint.session import target_failure
 from modellint.session.confirmed_findings import findings
-from modellint.session.destination_verdicts import destination_of, execute, judge, noted, told
+from modellint.session.destination_verdicts import conversion_of, destination_of, execute, judge, noted
 from modellint.session.messages import Answer, Check, Request, Verify
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Session:
         if tries:
             self.enter("trying what else converts")
         end = self._end() if tries else -math.inf
-        conversion = told(subject, rules, [*known, *examined.diagnostics], asks=asks, end=end)
+        conversion = conversion_of(subject, rules, [*known, *examined.diagnostics], asks=asks, end=end)
         return self.answer([*known, *diagnostics], asked=examined.asked, conversion=conversion)
 
     def shapes(self, subject: Subject, rules: Mapping[str, Rule]) -> Answer:
@@ -186,7 +186,7 @@ class Session:
         action = self.request.action
         if not (isinstance(action, Check) and action.proves_fixes) or subject.inputs is None or not subject.has_values:
             return diagnostics
-        from modellint.session.live_fixes_in_source import with_twins
+        from modellint.session.live_fixes_in_source import with_proven_fixes
 
         self.enter("fixing")
         try:
@@ -194,7 +194,7 @@ class Session:
         except Exception:
             # What cannot even be copied is reported as it is.
             return diagnostics
-        return with_twins(diagnostics, fixed.applied, rules)
+        return with_proven_fixes(diagnostics, fixed.applied, rules)
 
     # Failures
 

@@ -91,11 +91,11 @@ def _of_module(target: Target, root: Path, folder: Path) -> Location:
     # Only the folders are looked up: to import a parent package would run the user's code here.
     spec = importlib.util.find_spec(parts[0])
     for count in range(2, len(parts) + 1):
-        where = None if spec is None else spec.submodule_search_locations
-        if where is None:
+        search_path = None if spec is None else spec.submodule_search_locations
+        if search_path is None:
             spec = None
             break
-        spec = importlib.machinery.PathFinder.find_spec(".".join(parts[:count]), where)
+        spec = importlib.machinery.PathFinder.find_spec(".".join(parts[:count]), search_path)
     if spec is None:
         raise TargetError(
             f"{target.text}: no module named {target.place!r} in {root}, its src, or the installed packages"
@@ -104,7 +104,7 @@ def _of_module(target: Target, root: Path, folder: Path) -> Location:
 
 
 def replace_texts(texts: Mapping[str, str]) -> None:
-    """From now on import files, named by their paths, as if they held these texts."""
+    """Make imports of files, by their paths, use these texts instead of what the files hold."""
     if not texts:
         return
     instead = {os.path.realpath(path): text for path, text in texts.items()}
@@ -130,9 +130,9 @@ def load(location: Location) -> ModuleType:
         sys.path.insert(0, folder)
     if not location.is_script:
         module = importlib.import_module(location.module)
-        found = getattr(module, "__file__", None)
-        if location.file is not None and found is not None and not Path(found).samefile(location.file):
-            raise TargetError(f"{location.file}: importing {location.module!r} gives another file, {found}")
+        imported = getattr(module, "__file__", None)
+        if location.file is not None and imported is not None and not Path(imported).samefile(location.file):
+            raise TargetError(f"{location.file}: importing {location.module!r} gives another file, {imported}")
         return module
     # A file called like a module that is already imported must not take its place.
     name = location.module if location.module not in sys.modules else f"_{location.module}_target"
@@ -170,9 +170,9 @@ def find(module: ModuleType, target: Target) -> Any:
 def _nearest(name: str, owner: object) -> str:
     known = list(_candidates(owner))
     near = get_close_matches(name, known, 3, 0.5)
-    by_case = [one for one in known if one.lower() == name.lower()]
-    if found := list(dict.fromkeys((*by_case, *near))):
-        return f"; did you mean {' or '.join(map(repr, found))}?"
+    by_case = [candidate for candidate in known if candidate.lower() == name.lower()]
+    if suggestions := list(dict.fromkeys((*by_case, *near))):
+        return f"; did you mean {' or '.join(map(repr, suggestions))}?"
     return f"; it has {', '.join(known[:8])}" if known else ""
 
 
@@ -193,17 +193,17 @@ def _candidates(owner: object) -> Iterator[str]:
     yield from later
 
 
-def pair(target: Target, made: Any) -> tuple[nn.Module, Any]:
+def pair(target: Target, result: Any) -> tuple[nn.Module, Any]:
     """A function's result as a module and its example inputs, None where it gave none. Raises ``TargetError``."""
     from torch import nn
 
-    match made:
+    match result:
         case nn.Module():
-            return made, None
+            return result, None
         case (nn.Module() as model, inputs):
             return model, inputs
         case tuple() | list():
-            what = f"({', '.join(type(part).__name__ for part in made)})"
+            what = f"({', '.join(type(part).__name__ for part in result)})"
         case _:
-            what = f"a value of type {type(made).__name__}"
+            what = f"a value of type {type(result).__name__}"
     raise TargetError(f"{target.text}: {target.name}() returned {what}, not a module or (module, example_inputs)")

@@ -98,13 +98,13 @@ def definition(path: str, name: str) -> Place | None:
     tree = tree_of(path)
     if tree is None:
         return None
-    body, found = tree.body, None
+    body, node = tree.body, None
     for part in name.split("."):
-        found = next((node for node in body if part in _names(node)), None)
-        if found is None:
+        node = next((candidate for candidate in body if part in _names(candidate)), None)
+        if node is None:
             return None
-        body = found.body if isinstance(found, ast.ClassDef) else []
-    return None if found is None else Place(path, span_of(path, found))
+        body = node.body if isinstance(node, ast.ClassDef) else []
+    return None if node is None else Place(path, span_of(path, node))
 
 
 def _names(node: ast.stmt) -> set[str]:
@@ -131,8 +131,8 @@ def frames_of_dump(text: str, project: Project) -> tuple[Frame, ...]:
             threads.append([])
         elif threads and (match := _FRAME.match(line)):
             threads[-1].insert(0, (_unescaped(match["path"]), int(match["row"]), match["function"]))
-    found = (cut(frames, project) for frames in threads)
-    return next(filter(None, found), ())
+    stacks = (cut(frames, project) for frames in threads)
+    return next(filter(None, stacks), ())
 
 
 def _unescaped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The worker's side of a live check: builds one target, asks the rules about it, and sends what they say."""
+"""The worker's side of a live check: builds one target, asks the rules about it, and sends the answer."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _served(start: Start, channel: Channel) -> Message:
 
 
 class _Work:
-    """Building what is asked about, and asking it."""
+    """One request at work: the model built, and the action on it."""
 
     def __init__(self, session: Session, build: Builder, channel: Channel, timeout: float, began: float) -> None:
         self._session = session
@@ -204,10 +204,10 @@ class _Work:
         return answer
 
     def _verified(self, action: Verify) -> Answer:
-        model, given = self._build.with_values("verify")
+        model, inputs = self._build.with_values("verify")
         return self._session.verify(
             model,
-            given,
+            inputs,
             self._build.rules(),
             action,
             specs=self._build.specs,
@@ -223,17 +223,17 @@ class _Work:
         from modellint.session.destination_verdicts import destination_of
 
         session = self._session
-        model, given = self._build.with_values("export")
+        model, inputs = self._build.with_values("export")
         session.enter("checking")
         rules = self._build.rules()
-        subject = session.subject(model, given)
-        destination_of(subject).check_export(model, given, action.options, session.request.seed)
+        subject = session.subject(model, inputs)
+        destination_of(subject).check_export(model, inputs, action.options, session.request.seed)
         # What else converts it, the export itself tells.
         answer = session.check(subject, rules, session.run(subject, rules), tries=False)
         run = captured_run(subject)
         if run is not None and run.failure is not None and run.failure.kind != "data":
             return answer
-        exported = session.export(model, given, action.options, action.package, self._build.specs)
+        exported = session.export(model, inputs, action.options, action.package, self._build.specs)
         return answer._replace(exported=exported)
 
 
@@ -253,9 +253,9 @@ def _rows(executed: Executed, subject: Subject) -> dict[str, frozenset[int]]:
 
     unregistered = [
         part
-        for held in unregistered_state(subject)
-        if held.kind == "module"
-        for part in held.value.modules()  # type: ignore[union-attr]
+        for hidden in unregistered_state(subject)
+        if hidden.kind == "module"
+        for part in hidden.value.modules()  # type: ignore[union-attr]
     ]
     stretches = executed.rows([*(entry.module for entry in subject.modules), *unregistered])
     return {

@@ -90,10 +90,11 @@ class HardCodedDevice(Rule):
         for readings in code.calls:
             call = readings[0]
             function = call.function
-            built = function is not None and all(one.building for one in readings) and _is_own_init(code, function)
+            builds = all(reading.building for reading in readings)
+            built = function is not None and builds and _is_own_init(code, function)
             if function is None or not (built or function in code.in_forward):
                 continue
-            if any(one.training or not one.exported or (one.building and not built) for one in readings):
+            if any(each.training or not each.exported or (each.building and not built) for each in readings):
                 continue
             device = _device(call)
             if device is None or code.is_for_loss_only(call.node, function):
@@ -192,8 +193,8 @@ def _device(call: Call) -> str | None:
     node = call.node
     method = call.method if isinstance(node.func, ast.Attribute) else ""
     if method in ("cuda", "xpu") and not call.name.startswith(("torch.cuda", "torch.xpu")):
-        given = [*node.args, *(word.value for word in node.keywords if word.arg == "device")]
-        return method if all(isinstance(one, ast.Constant) for one in given) else None
+        arguments = [*node.args, *(word.value for word in node.keywords if word.arg == "device")]
+        return method if all(isinstance(argument, ast.Constant) for argument in arguments) else None
     if call.name.startswith("torch.cuda.") and method.endswith("Tensor"):
         return "cuda"
     for word in node.keywords:

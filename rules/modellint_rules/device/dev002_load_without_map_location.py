@@ -82,8 +82,8 @@ class LoadWithoutMapLocation(Rule):
 
 
 def _is_checkpoint(call: Call) -> bool:
-    words = {part.id for part in walk(call.statement) if isinstance(part, ast.Name)}
-    if "BytesIO" in words or any(
+    names = {part.id for part in walk(call.statement) if isinstance(part, ast.Name)}
+    if "BytesIO" in names or any(
         isinstance(part, ast.Attribute) and part.attr == "BytesIO" for part in walk(call.statement)
     ):
         return False
@@ -98,6 +98,6 @@ def _is_checkpoint(call: Call) -> bool:
         and isinstance(part.func, ast.Attribute)
         and "load" in part.func.attr
         and "state_dict" in part.func.attr
-        and any(isinstance(name, ast.Name) and name.id in targets for given in part.args for name in walk(given))
+        and any(isinstance(name, ast.Name) and name.id in targets for argument in part.args for name in walk(argument))
         for part in walk(call.function or call.statement)
     )

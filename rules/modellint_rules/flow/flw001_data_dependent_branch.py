@@ -85,15 +85,15 @@ class DataDependentBranch(Rule):
         """Ask everything whose truth is asked whether it is a tensor's."""
         if code.is_never_exported:
             return
-        said: set[ast.AST] = set()
+        reported: set[ast.AST] = set()
         for readings in code.questions:
             question = readings[0]
             if (
-                question.site not in said
-                and all(_depends(one) for one in readings)
+                question.site not in reported
+                and all(_depends(reading) for reading in readings)
                 and not _only_checks(code, question.site)
             ):
-                said.add(question.site)
+                reported.add(question.site)
                 usual = Severity.INFO if _is_for_half(question) else self.severity
                 yield code.finding(
                     self,
@@ -105,7 +105,7 @@ class DataDependentBranch(Rule):
                 )
         for calls in code.calls:
             call = calls[0]
-            if call.name in _CHOOSING and all(_chooses(one) for one in calls):
+            if call.name in _CHOOSING and all(_chooses(reading) for reading in calls):
                 yield code.finding(
                     self,
                     call.node,
@@ -117,13 +117,13 @@ class DataDependentBranch(Rule):
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        for asked in subject.concretizations:
-            if asked.kind == "branch":
+        for concretization in subject.concretizations:
+            if concretization.kind == "branch":
                 yield subject.finding(
                     self,
                     "This branch depends on the values of a tensor: tracing keeps the one that the sample input takes",
-                    at=asked.call.place,
-                    modules=[asked.call.module],
+                    at=concretization.call.place,
+                    modules=[concretization.call.module],
                     advice="Compute both sides and choose with `torch.where`",
                 )
 
@@ -166,5 +166,5 @@ _HALF = r"dtype (?:==|is|in) .*(?:float16|half)"
 
 
 def _chooses(call: Call) -> bool:
-    given = [all(part.is_data for part in alternatives(value)) for value in call.arguments.positional]
-    return call.exported and not call.training and len(given) > 1 and any(given)
+    are_data = [all(part.is_data for part in alternatives(value)) for value in call.arguments.positional]
+    return call.exported and not call.training and len(are_data) > 1 and any(are_data)

@@ -97,14 +97,15 @@ class TensorToPython(Rule):
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        for asked in subject.concretizations:
-            if asked.kind == "number":
-                spelled = f"{asked.method.strip('_')}(…)" if asked.method.startswith("__") else f".{asked.method}()"
+        for concretization in subject.concretizations:
+            if concretization.kind == "number":
+                method = concretization.method
+                spelled = f"{method.strip('_')}(…)" if method.startswith("__") else f".{method}()"
                 yield subject.finding(
                     self,
                     f"`{spelled}` takes numbers out of a tensor: tracing keeps those of the sample input",
-                    at=asked.call.place,
-                    modules=[asked.call.module],
+                    at=concretization.call.place,
+                    modules=[concretization.call.module],
                     advice=_ADVICE,
                 )
 
@@ -114,15 +115,15 @@ _ADVICE = "Where the number only meets tensors, leave the call out; a size or an
 
 def _deciding(code: Code) -> set[ast.AST]:
     """The calls whose number is at once asked for its truth."""
-    found: set[ast.AST] = set()
+    deciding: set[ast.AST] = set()
     for readings in code.questions:
-        parts = [part for one in readings for part in alternatives(one.value) if isinstance(part, Drawn)]
+        parts = [part for reading in readings for part in alternatives(reading.value) if isinstance(part, Drawn)]
         if parts:
             inside = set(walk(readings[0].test))
-            found |= {part.node for part in parts if part.node in inside}
+            deciding |= {part.node for part in parts if part.node in inside}
             # `int(x.item())`
-            found |= {node for node in inside if isinstance(node, ast.Call) and inside & found}
-    return found
+            deciding |= {node for node in inside if isinstance(node, ast.Call) and inside & deciding}
+    return deciding
 
 
 def _is_of_loss(call: Call) -> bool:
@@ -135,9 +136,9 @@ def _takes_out(call: Call) -> bool:
     if call.training or not call.exported or call.building:
         return False
     if call.name in ("builtins.int", "builtins.float", "builtins.bool"):
-        given: Value | None = call.arguments.get(0)
+        source: Value | None = call.arguments.get(0)
     elif call.method in ("item", "tolist", "numpy") and call.receiver is not None:
-        given = call.receiver
+        source = call.receiver
     else:
         return False
-    return given is not None and all(part.is_data for part in alternatives(given))
+    return source is not None and all(part.is_data for part in alternatives(source))

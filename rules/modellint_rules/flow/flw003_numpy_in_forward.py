@@ -91,13 +91,13 @@ class NumpyInForward(Rule):
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
-        for asked in subject.concretizations:
-            if asked.kind == "array":
+        for concretization in subject.concretizations:
+            if concretization.kind == "array":
                 yield subject.finding(
                     self,
                     "NumPy computes this, unseen: tracing keeps the result for the sample input",
-                    at=asked.call.place,
-                    modules=[asked.call.module],
+                    at=concretization.call.place,
+                    modules=[concretization.call.module],
                 )
 
 

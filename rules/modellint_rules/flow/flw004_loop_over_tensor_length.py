@@ -92,7 +92,7 @@ class LoopOverTensorLength(Rule):
         if code.is_never_exported:
             return
         for readings in code.loops:
-            if all(not one.aside and (_is_over(code, one) or _counts(code, one)) for one in readings):
+            if all(not reading.aside and (_is_over(code, reading) or _counts(code, reading)) for reading in readings):
                 turns = readings[0]
                 loop = turns.statement
                 if isinstance(loop, ast.For) and turns.node is loop.iter and code.only_reports(loop.body):
@@ -110,7 +110,7 @@ class LoopOverTensorLength(Rule):
                 )
         for questions in code.questions:
             question = questions[0]
-            if not any(one.aside for one in questions) and _runs_up_to_size(code, question):
+            if not any(reading.aside for reading in questions) and _runs_up_to_size(code, question):
                 yield code.finding(
                     self,
                     question.test,
@@ -189,8 +189,8 @@ def _goes_through_tensors(call: Call, name: str) -> bool:
     if call.arguments.spread:
         parts = tensors_in(call.arguments.spread)
         return bool(parts) and all(part.is_data and part.made_by == "split" for part in parts)
-    given = call.arguments.positional[: None if name == "zip" else 1]
-    return bool(given) and all(all(part.is_data for part in alternatives(value)) for value in given)
+    arguments = call.arguments.positional[: None if name == "zip" else 1]
+    return bool(arguments) and all(all(part.is_data for part in alternatives(value)) for value in arguments)
 
 
 def _is_unbound_by_the_code(call: Call) -> bool:
@@ -198,8 +198,8 @@ def _is_unbound_by_the_code(call: Call) -> bool:
     tensor = call.receiver
     if not isinstance(tensor, Tensor) or not tensor.is_data:
         return True
-    given = call.arguments.get(0, "dim")
-    dim = 0 if not call.has(0, "dim") else None if given is None else given.integer
+    argument = call.arguments.get(0, "dim")
+    dim = 0 if not call.has(0, "dim") else None if argument is None else argument.integer
     fixed = dim is not None and tensor.has_fixed_size(dim)
     return fixed or (dim != 0 and tensor.root.origin != "argument")
 
@@ -207,14 +207,14 @@ def _is_unbound_by_the_code(call: Call) -> bool:
 def _counts(code: Code, turns: Loop) -> bool:
     """Whether a loop counts up to a size."""
     match turns.node:
-        case ast.Call(func=ast.Name(id="range"), args=given):
-            return any(_holds_size(code, part, turns.function) for part in given)
-        case ast.Call(func=ast.Name(id=name), args=given) if name in _PASSING:
-            inner = [part for part in given if isinstance(part, ast.Call)]
+        case ast.Call(func=ast.Name(id="range"), args=arguments):
+            return any(_holds_size(code, part, turns.function) for part in arguments)
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _PASSING:
+            inner = [part for part in arguments if isinstance(part, ast.Call)]
             return any(
                 isinstance(part.func, ast.Name)
                 and part.func.id == "range"
-                and any(_holds_size(code, one, turns.function) for one in part.args)
+                and any(_holds_size(code, bound, turns.function) for bound in part.args)
                 for part in inner
             )
     return False
@@ -230,7 +230,7 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     for node in walk(expression):
         if isinstance(node, (ast.Subscript, ast.Call)):
             dim = _dimension(node)
-            if any(one.is_data and (dim is None or not one.has_fixed_size(dim)) for one in code.sizes(node)):
+            if any(size.is_data and (dim is None or not size.has_fixed_size(dim)) for size in code.sizes(node)):
                 return True
         if id(node) in owners:
             continue
@@ -262,9 +262,11 @@ def _is_made_of_sizes(code: Code, value: ast.expr, function: ast.AST, depth: int
     if not isinstance(value, ast.ListComp):
         return False
     ranges = [
-        one.iter for one in value.generators if isinstance(one.iter, ast.Call) and called_name(one.iter) == "range"
+        generator.iter
+        for generator in value.generators
+        if isinstance(generator.iter, ast.Call) and called_name(generator.iter) == "range"
     ]
-    return any(_holds_size(code, part, function, depth + 1) for one in ranges for part in one.args)
+    return any(_holds_size(code, part, function, depth + 1) for generator in ranges for part in generator.args)
 
 
 def _bound(function: ast.AST, name: str) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -115,20 +115,20 @@ class TrainingMode(Rule):
         from torch import nn
 
         seen = {id(entry.module) for entry in subject.modules}
-        found: dict[tuple[int, str], list[tuple[Held, nn.Module]]] = {}
-        for held in subject.unregistered_state:
-            for module in held.value.modules() if isinstance(held.value, nn.Module) else ():
+        by_attribute: dict[tuple[int, str], list[tuple[Held, nn.Module]]] = {}
+        for hidden in subject.unregistered_state:
+            for module in hidden.value.modules() if isinstance(hidden.value, nn.Module) else ():
                 if id(module) not in seen:
                     seen.add(id(module))
                     if module.training and subject.depends_on_mode(module):
-                        found.setdefault((id(held.owner), held.attribute), []).append((held, module))
-        for (_, attribute), pairs in found.items():
+                        by_attribute.setdefault((id(hidden.owner), hidden.attribute), []).append((hidden, module))
+        for (_, attribute), pairs in by_attribute.items():
             class_name, at = subject.attribute_place(pairs[0][0].owner, attribute)
             yield subject.finding(
                 self,
                 f"`self.{attribute}` hides {_kinds(module for _, module in pairs)} from `eval()`, in training mode",
                 at=at,
-                modules=[place for held, _ in pairs for place in held.places],
+                modules=[place for hidden, _ in pairs for place in hidden.places],
                 class_name=class_name,
                 attribute=attribute,
             )

@@ -159,13 +159,13 @@ def _fix(code: Code, call: Call) -> Fix | None:
     if name is None:
         return None
     place = _PLACES[call.method]
-    given = next((word.value for word in call.node.keywords if word.arg == "training"), None)
-    if given is None and place < len(call.node.args):
-        given = call.node.args[place]
-    if given is not None:
-        if not isinstance(given, ast.Constant):
+    argument = next((word.value for word in call.node.keywords if word.arg == "training"), None)
+    if argument is None and place < len(call.node.args):
+        argument = call.node.args[place]
+    if argument is not None:
+        if not isinstance(argument, ast.Constant):
             return None
-        edit = code.rewriter.replace(given, f"{name}.training")
+        edit = code.rewriter.replace(argument, f"{name}.training")
     else:
         edit = code.rewriter.add_argument(call.node, f"training={name}.training")
     return Fix("Obey the module's mode; outputs in evaluation change, as nothing is dropped there any more", (edit,))

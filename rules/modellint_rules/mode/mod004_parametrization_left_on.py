@@ -85,7 +85,7 @@ class ParametrizationLeftOn(Rule):
             return
         for readings in code.calls:
             call = readings[0]
-            if not all(one.building and one.name in _PUT_ON for one in readings) or call.switched:
+            if not all(reading.building and reading.name in _PUT_ON for reading in readings) or call.switched:
                 continue
             outside = call.function in code.top_functions().values()
             if not outside and not any(True for _ in code.conditions(call.node, call.function)):

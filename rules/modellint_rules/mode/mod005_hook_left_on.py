@@ -71,12 +71,12 @@ class HookLeftOn(Rule):
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every module for its hooks."""
         for entry in subject.modules:
-            found = [hook for hook in subject.hooks(entry.module) if not hook.is_legacy]
-            if not found:
+            hooks = [hook for hook in subject.hooks(entry.module) if not hook.is_legacy]
+            if not hooks:
                 continue
-            refused = any(hook.kind == "backward hook" for hook in found)
-            named = " and ".join(dict.fromkeys(f"a {hook.kind} ({_name(hook.function)})" for hook in found))
-            verb = "are" if len(found) > 1 else "is"
+            refused = any(hook.kind == "backward hook" for hook in hooks)
+            named = " and ".join(dict.fromkeys(f"a {hook.kind} ({_name(hook.function)})" for hook in hooks))
+            verb = "are" if len(hooks) > 1 else "is"
             effect = "`torch.jit.trace` refuses it" if refused else "what it does is captured with the model"
             yield subject.finding(
                 self,

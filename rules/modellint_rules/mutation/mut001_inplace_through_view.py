@@ -108,7 +108,7 @@ class InplaceThroughView(Rule):
             if not all(map(changes, readings)) or code.is_for_capture_only(write.node, write.function):
                 continue
             severity = code.severity_at(self.severity, write.node, write.function)
-            found = [_loser(one, written) for one in readings]
+            losers = [_loser(reading, written) for reading in readings]
             if all(map(_is_behind_ellipsis, readings)):
                 yield code.finding(
                     self,
@@ -117,18 +117,18 @@ class InplaceThroughView(Rule):
                     severity=severity,
                     statement=write.statement,
                     # Dimensions alone do not help where another name loses the write as well.
-                    fix=None if all(found) else _spelled_out(code, readings),
+                    fix=None if all(losers) else _spelled_out(code, readings),
                     advice="Write the dimensions out: `x[:, :, 1] = v`",
                 )
                 continue
-            for one in readings:
-                for target in _target(one) if item_of(one) is not None else ():
-                    written.setdefault(id(target), []).append(one)
-            if all(found):
+            for reading in readings:
+                for target in _target(reading) if item_of(reading) is not None else ():
+                    written.setdefault(id(target), []).append(reading)
+            if all(losers):
                 yield code.finding(
                     self,
                     write.statement,
-                    _said(readings, found[0]),
+                    _said(readings, losers[0]),
                     severity=severity,
                     statement=write.statement,
                     fix=_assigned(code, write),
@@ -165,15 +165,15 @@ class InplaceThroughView(Rule):
 
 
 def _said(readings: list[Write], name: str) -> str:
-    targets = {id(target) for one in readings for target in _target(one)}
-    if any(other == name and id(value) in targets for one in readings for other, value in one.sharing):
+    targets = {id(target) for reading in readings for target in _target(reading)}
+    if any(other == name and id(value) in targets for reading in readings for other, value in reading.sharing):
         return f"`{name}` is a part of another tensor: in a traced model that gets what is written here, and `{name}` does not"
     return f"This write shares memory with `{name}`, which is read later: in a traced model the update is dropped there"
 
 
 def _target(write: Write) -> list[Tensor]:
     """The tensors that a write may change; none where one of the values is none, or is what the module owns."""
-    found: list[Tensor] = []
+    targets: list[Tensor] = []
     for part in alternatives(write.target):
         if isinstance(part, Const) and part.value is None:
             continue
@@ -181,12 +181,12 @@ def _target(write: Write) -> list[Tensor]:
             return []
         if item_of(write) is not None and write.how == "augmented" and part.base is not None:
             part = part.base
-        found.append(part)
-    return found
+        targets.append(part)
+    return targets
 
 
 def _loser(write: Write, written: dict[int, list[Write]]) -> str:
-    """A variable that is read later and does not see the write in a converted model; empty where there is none."""
+    """The name of an alias that is read later and misses the write in a converted model; empty where there is none."""
     targets = _target(write)
     if not targets or any(map(may_be_copy, targets)):
         return ""
@@ -198,13 +198,13 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
         named = _is_named_part(target) and _is_bound(target, write)
         if not named:
             seen.add(id(target))
-        if not named or not any(_stand_together(write, one) for one in written.get(id(target), ())):
+        if not named or not any(_stand_together(write, earlier) for earlier in written.get(id(target), ())):
             # What is first assigned to a part reaches the tensor, and takes the name of the part away.
             seen.update(id(part) for part in bases(target) if part is not target and _is_followed(write, target))
-    held: dict[str, list[Tensor]] = {}
+    by_name: dict[str, list[Tensor]] = {}
     for name, value in write.sharing:
-        held.setdefault(name, []).append(value)
-    for name, values in held.items():
+        by_name.setdefault(name, []).append(value)
+    for name, values in by_name.items():
         if any(id(value) in seen or may_be_copy(value) or _is_elsewhere(value, write) for value in values):
             continue
         if write.is_read_later(name):
@@ -216,12 +216,12 @@ def _is_put(write: Write) -> bool:
     """Whether a write is an assignment by numbers and slices, or `copy_` or `fill_`: conversion hands it on to the whole tensor."""
     if item_of(write) is None:
         return getattr(getattr(write.node, "func", None), "attr", "") in ("copy_", "fill_")
-    held = [part for value in write.index if value is not None for part in alternatives(value)]
-    return write.how != "augmented" and not any(isinstance(part, (Tensor, Container)) for part in held)
+    parts = [part for value in write.index if value is not None for part in alternatives(value)]
+    return write.how != "augmented" and not any(isinstance(part, (Tensor, Container)) for part in parts)
 
 
 def _is_named_part(tensor: Tensor) -> bool:
-    """Whether a tensor is what an index took out of another: what is assigned to it goes to the other, and not to it."""
+    """Whether a tensor is a named view by an index: conversion hands an assignment to the base, and not to the view."""
     node, base = tensor.node, tensor.base
     if base is None or tensor.made_by not in ("index", "select") or not isinstance(node, ast.Subscript):
         return False
@@ -253,20 +253,20 @@ def _is_elsewhere(value: Tensor, write: Write) -> bool:
         if whole is None or not isinstance(value.node, ast.Subscript) or not isinstance(written, ast.Subscript):
             return False
         if value.base is not whole or not any(
-            _are_apart(one, other) for one, other in zip(indices(written), indices(value.node), strict=False)
+            _are_apart(index, other) for index, other in zip(indices(written), indices(value.node), strict=False)
         ):
             return False
     return True
 
 
-def _are_apart(one: ast.expr, other: ast.expr) -> bool:
-    match one, other:
+def _are_apart(index: ast.expr, other: ast.expr) -> bool:
+    match index, other:
         case ast.Constant(value=int() as first), ast.Constant(value=int() as second):
             return first != second and (first < 0) is (second < 0)
         case ast.Constant(value=int() as number), ast.Slice(lower=ast.Constant(value=int() as start), step=None):
             return 0 <= number < start
         case ast.Slice(), ast.Constant():
-            return _are_apart(other, one)
+            return _are_apart(other, index)
         case ast.Slice(upper=ast.Constant(value=int() as end)), ast.Slice(lower=ast.Constant(value=int() as start)) if (
             0 < end <= start
         ):
@@ -363,7 +363,7 @@ def _assigned(code: Code, write: Write) -> Fix | None:
             elif name in _FUNCTIONAL:
                 front = code.rewriter.insert(code.rewriter.start(part), f"{spelled} = ")
                 edits = (front, code.rewriter.rename_method(call, name[:-1]))
-                if name not in _LINEAR or not all(isinstance(one, ast.Constant) for one in call.args):
+                if name not in _LINEAR or not all(isinstance(argument, ast.Constant) for argument in call.args):
                     # What the operator keeps for its gradient must not be the part that is assigned to.
                     edits = (*edits, code.rewriter.insert(code.rewriter.end(part), ".clone()"))
             else:
@@ -377,8 +377,8 @@ def _reaches_all(write: Write, part: ast.Subscript) -> bool:
     name = ast.unparse(part.value)
     seen: set[int] = set()
     for value in (value for other, value in write.sharing if other == name):
-        links = [one for one in bases(value) if one.base is not None]
-        nodes = [one.node for one in links if isinstance(one.node, ast.Subscript)]
+        links = [view for view in bases(value) if view.base is not None]
+        nodes = [view.node for view in links if isinstance(view.node, ast.Subscript)]
         seen.add(id(value))
         if len(nodes) == len(links) and _lead(nodes):
             seen.update(map(id, bases(value)))
@@ -427,7 +427,7 @@ _FUNCTIONAL = _LINEAR | frozenset(
 def _spelled_out(code: Code, readings: list[Write]) -> Fix | None:
     """`x[:, :, 1] = v` for `x[..., 1] = v`."""
     place = item_of(readings[0])
-    ranks = {target.rank for one in readings for target in _target(one)}
+    ranks = {target.rank for reading in readings for target in _target(reading)}
     rank = ranks.pop() if len(ranks) == 1 else None
     if rank is None or place is None:
         return None

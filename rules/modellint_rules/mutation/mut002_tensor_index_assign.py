@@ -135,15 +135,15 @@ def _is_dropped(write: Write, place: ast.Subscript) -> bool:
         value is not None and is_called_mask(write, value, part) for value, part in zip(write.index, parts, strict=True)
     ):
         return False
-    found = [value is not None and _is_indices(value) for value in write.index]
-    if not any(found):
+    are_indices = [value is not None and _is_indices(value) for value in write.index]
+    if not any(are_indices):
         return False
-    last = len(found) - 1 - found[::-1].index(True)
+    last = len(are_indices) - 1 - are_indices[::-1].index(True)
     # An ellipsis behind the tensors is none: `y[i, ...] = v` is converted.
     others = [
         value is None or _is_plain(value) or (_is_ellipsis(value) and at < last) for at, value in enumerate(write.index)
     ]
-    return any(others) and all(one or other for one, other in zip(found, others, strict=True))
+    return any(others) and all(is_index or is_other for is_index, is_other in zip(are_indices, others, strict=True))
 
 
 def _is_indices(value: Value) -> bool:

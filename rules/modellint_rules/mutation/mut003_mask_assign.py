@@ -176,7 +176,7 @@ def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:
     name = place.value.id
     mask, value = code.rewriter.of(place.slice), code.rewriter.of(statement.value)
     if _is_number(statement.value):
-        fresh = all(_is_fresh(one, name) for one in readings) and _is_of(place.slice, name)
+        fresh = all(_is_fresh(reading, name) for reading in readings) and _is_of(place.slice, name)
         edits = (
             code.rewriter.replace(place, name),
             code.rewriter.replace(statement.value, f"{name}.masked_fill({mask}, {value})"),
@@ -186,31 +186,32 @@ def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:
         # `y[mask] = v[mask]`
         case ast.Subscript(value=other, slice=index) if ast.dump(index) == ast.dump(place.slice):
             source = code.rewriter.of(other)
-            made = f"{source if isinstance(other, (ast.Name, ast.Attribute)) else f'({source})'}.where({mask}, {name})"
-            edits = (code.rewriter.replace(place, name), code.rewriter.replace(statement.value, made))
+            operand = source if isinstance(other, (ast.Name, ast.Attribute)) else f"({source})"
+            text = f"{operand}.where({mask}, {name})"
+            edits = (code.rewriter.replace(place, name), code.rewriter.replace(statement.value, text))
             return Fix("Write it as `where`", edits, Applicability.UNSAFE)
     return None
 
 
 def _is_fresh(write: Write, name: str) -> bool:
     """Whether a tensor was made by the function itself, and is known under one name."""
-    made = alternatives(write.target)
+    targets = alternatives(write.target)
     return {other for other, _ in write.sharing} == {name} and all(
-        isinstance(part, Tensor) and part.base is None and part.origin == "computed" for part in made
+        isinstance(part, Tensor) and part.base is None and part.origin == "computed" for part in targets
     )
 
 
 def _is_of(mask: ast.expr, name: str) -> bool:
     """Whether a mask compares the tensor of that name with a number: it has as many dimensions."""
     match mask:
-        case ast.Compare(left=ast.Name(id=found), ops=[_], comparators=[other]):
-            return found == name and _is_number(other)
+        case ast.Compare(left=ast.Name(id=tensor), ops=[_], comparators=[other]):
+            return tensor == name and _is_number(other)
         case ast.Call(
-            func=ast.Attribute(value=ast.Name(id="torch"), attr="isnan" | "isinf"), args=[ast.Name(id=found)]
+            func=ast.Attribute(value=ast.Name(id="torch"), attr="isnan" | "isinf"), args=[ast.Name(id=tensor)]
         ):
-            return found == name
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=found), attr="isnan" | "isinf"), args=[]):
-            return found == name
+            return tensor == name
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=tensor), attr="isnan" | "isinf"), args=[]):
+            return tensor == name
         case ast.UnaryOp(op=ast.Invert(), operand=operand):
             return _is_of(operand, name)
     return False

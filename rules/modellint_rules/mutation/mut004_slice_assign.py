@@ -96,7 +96,7 @@ class SliceAssign(Rule):
         for readings in code.writes:
             write = readings[0]
             place = item_of(write)
-            if place is not None and all(changes(one) and _is_plain(one) for one in readings):
+            if place is not None and all(changes(reading) and _is_plain(reading) for reading in readings):
                 yield code.finding(
                     self,
                     write.statement,
@@ -125,9 +125,9 @@ def _is_plain(write: Write) -> bool:
         (several or part.is_tensor) and isinstance(part, Tensor) and not part.registered for part in targets
     ):
         return False
-    held = [part for value in write.index if value is not None for part in alternatives(value)]
+    indices_of = [part for value in write.index if value is not None for part in alternatives(value)]
     return not any(
-        isinstance(part, (Tensor, Container)) or (isinstance(part, Const) and part.value is ...) for part in held
+        isinstance(part, (Tensor, Container)) or (isinstance(part, Const) and part.value is ...) for part in indices_of
     )
 
 

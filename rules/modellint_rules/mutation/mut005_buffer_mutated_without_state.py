@@ -94,19 +94,19 @@ class BufferMutatedWithoutState(Rule):
         if code.is_never_exported:
             return
         names: dict[int, str] | None = None
-        said: set[tuple[str, ast.stmt]] = set()
+        reported: set[tuple[str, ast.stmt]] = set()
         for readings in code.writes:
             write = readings[0]
             if write.function not in code.in_forward:
                 continue
             if names is None:
                 names = buffers(code)
-            found = {_attribute(one, names) for one in readings}
-            name = found.pop() if len(found) == 1 else None
-            if name is None or (name, write.statement) in said:
+            attributes = {_attribute(reading, names) for reading in readings}
+            name = attributes.pop() if len(attributes) == 1 else None
+            if name is None or (name, write.statement) in reported:
                 continue
-            said.add((name, write.statement))
-            lasting = all(_depends(one, name) for one in readings)
+            reported.add((name, write.statement))
+            lasting = all(_depends(reading, name) for reading in readings)
             usual = Severity.ERROR if lasting else Severity.WARNING
             if is_filled_once(code, write, name) or re.search(_LOGGED, name):
                 usual = Severity.INFO
@@ -160,8 +160,9 @@ def _is_cleared(write: Write) -> bool:
 
 def _is_moved(write: Write, names: dict[int, str]) -> bool:
     """Whether the new value is the old one on another device, or of another type: `self.b = self.b.to(x.device)`."""
-    held = [part for one in alternatives(write.value) if isinstance(one, Tensor) for part in _same(one)]
-    if held and all(names.get(id(part)) == write.attribute for part in held):
+    tensors = [value for value in alternatives(write.value) if isinstance(value, Tensor)]
+    sources = [part for tensor in tensors for part in _same(tensor)]
+    if sources and all(names.get(id(part)) == write.attribute for part in sources):
         return True
     value = getattr(write.statement, "value", None)
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MOVING:

@@ -98,16 +98,16 @@ class AttributeAssignedInForward(Rule):
         """Ask every attribute that is set whether it is read in another call."""
         if code.is_never_exported:
             return
-        said: set[str] = set()
+        reported: set[str] = set()
         for readings in code.writes:
             write = readings[0]
             name = _attribute(write)
-            if name is None or name in said or write.function not in code.in_forward:
+            if name is None or name in reported or write.function not in code.in_forward:
                 continue
-            weight = _weight(code, write, name) if all(_lasts(one, name) for one in readings) else None
+            weight = _weight(code, write, name) if all(_lasts(reading, name) for reading in readings) else None
             if weight is None:
                 continue
-            said.add(name)
+            reported.add(name)
             yield code.finding(
                 self,
                 write.statement,
@@ -160,7 +160,7 @@ def _lasts(write: Write, name: str) -> bool:
 
 
 def _weight(code: Code, write: Write, name: str) -> Severity | None:
-    """How much it weighs that an attribute is set; None where nothing reads it in another call."""
+    """Severity of an attribute that is set; None where nothing reads it in another call."""
     if code.is_read_first(name):
         counts = not tensors_in([write.value, write.target])
         used = any(_uses(code, function, name, write.statement, counts) for function in code.in_forward)
@@ -211,6 +211,6 @@ _FOR_TRAINING = re.compile(r"loss|regulari|metric|penalty|plot|visuali")
 
 def _is_read(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Call):
-        asked = isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1
-        return asked and isinstance(node.args[1], ast.Constant) and node.args[1].value == name
+        is_getattr = isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1
+        return is_getattr and isinstance(node.args[1], ast.Constant) and node.args[1].value == name
     return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)

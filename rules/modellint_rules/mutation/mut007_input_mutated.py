@@ -98,15 +98,15 @@ class InputMutated(Rule):
         forward = next((method.node for method in code.methods if getattr(method.node, "name", "") == "forward"), None)
         if not isinstance(forward, ast.FunctionDef):
             return
-        given = frozenset([*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs])
-        said: set[str] = set()
+        arguments = frozenset([*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs])
+        reported: set[str] = set()
         for readings in code.writes:
             write = readings[0]
-            names = {_argument(one, given) for one in readings}
+            names = {_argument(reading, arguments) for reading in readings}
             name = names.pop() if len(names) == 1 else None
-            if name is None or name in said or re.fullmatch(_OUTPUTS, name) or _is_on_demand(write):
+            if name is None or name in reported or re.fullmatch(_OUTPUTS, name) or _is_on_demand(write):
                 continue
-            said.add(name)
+            reported.add(name)
             yield code.finding(
                 self,
                 write.statement,
@@ -145,18 +145,18 @@ def _on_demand(function: ast.AST) -> frozenset[ast.AST]:
     return frozenset(part for node in choices if "inplace" in ast.unparse(node.test) for part in walk(node))
 
 
-def _argument(write: Write, given: Collection[ast.AST | None]) -> str | None:
+def _argument(write: Write, arguments: Collection[ast.AST | None]) -> str | None:
     """The argument of ``forward`` that a write certainly changes."""
     if not changes(write):
         return None
-    found: set[str | None] = set()
+    names: set[str | None] = set()
     for part in alternatives(write.target):
         if isinstance(part, Const) and part.value is None:
             continue
         if not isinstance(part, Tensor) or not part.is_tensor or may_be_copy(part) or not part.root.is_tensor:
             return None
-        found.add(part.root.name if part.root.origin == "argument" and part.root.node in given else None)
-    return found.pop() if len(found) == 1 else None
+        names.add(part.root.name if part.root.origin == "argument" and part.root.node in arguments else None)
+    return names.pop() if len(names) == 1 else None
 
 
 def _fix(code: Code, forward: ast.FunctionDef, name: str) -> Fix | None:

@@ -118,8 +118,8 @@ class BufferKeepsGraph(Rule):
 def _keeps_graph(write: Write) -> bool:
     if write.quiet or write.how == "data" or any(_is_detached(part) for part in alternatives(write.target)):
         return False
-    given = [part for part in alternatives(write.value) if isinstance(part, Tensor)]
-    return bool(given) and all(part.grad is True for part in given)
+    tensors = [part for part in alternatives(write.value) if isinstance(part, Tensor)]
+    return bool(tensors) and all(part.grad is True for part in tensors)
 
 
 def _is_detached(value: Value) -> bool:

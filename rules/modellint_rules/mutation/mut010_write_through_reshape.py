@@ -72,13 +72,13 @@ class WriteThroughReshape(Rule):
         for readings in code.writes:
             if readings[0].how == "attribute":
                 continue
-            found = [self._operator(code, write) for write in readings]
-            if all(found):
+            operators = [self._operator(code, write) for write in readings]
+            if all(operators):
                 write = readings[0]
                 yield code.finding(
                     self,
                     write.statement,
-                    f"`{found[0]}` gives a view or a copy, as the memory layout has it: this write reaches the original, or is lost",
+                    f"`{operators[0]}` gives a view or a copy, as the memory layout has it: this write reaches the original, or is lost",
                     statement=write.statement,
                 )
 
@@ -91,13 +91,13 @@ class WriteThroughReshape(Rule):
 def _matters(code: Code, write: Write, target: object) -> str:
     if not isinstance(target, Tensor) or not (target.certain or code.ref is not None):
         return ""
-    made = next(iter(copying(target)), None)
-    if made is None or made.base is None:
+    copy = next(iter(copying(target)), None)
+    if copy is None or copy.base is None:
         return ""
-    source = made.base
+    source = copy.base
     if any(part.origin == "argument" or part.kind in ("parameter", "buffer") for part in bases(source)):
-        return made.made_by
+        return copy.made_by
     results = [part for value in alternatives(write.target) if isinstance(value, Tensor) for part in copying(value)]
     own = {name for name, value in write.sharing if any(part in results for part in bases(value))}
     others = {name for name, value in write.sharing if value.root is source.root} - own
-    return made.made_by if any(write.is_read_later(name) for name in others) else ""
+    return copy.made_by if any(write.is_read_later(name) for name in others) else ""

@@ -1,4 +1,4 @@
-"""Running statistics, which a module computes from what they were and from its data: what the rules about them share."""
+"""Running statistics: buffers computed from their old value and from data; what the rules about them share."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def updates(code: Code) -> Iterator[Update]:
             continue
         if names is None:
             names = buffers(code)
-        found = {written_buffer(reading, names) for reading in readings}
-        name = found.pop() if len(found) == 1 else None
+        names_written = {written_buffer(reading, names) for reading in readings}
+        name = names_written.pop() if len(names_written) == 1 else None
         module = code.self_name(write.function) or "self"
         update = _update(write, readings, name, f"{module}.{name}") if name else None
         if update is not None and _is_statistic(update):
@@ -67,8 +67,8 @@ def buffers(code: Code) -> dict[int, str]:
 
 def written_buffer(write: Write, names: dict[int, str]) -> str | None:
     """The one buffer that a statement writes to."""
-    found = {named(part, names) for part in alternatives(write.target)}
-    return found.pop() if len(found) == 1 else None
+    buffers_written = {named(part, names) for part in alternatives(write.target)}
+    return buffers_written.pop() if len(buffers_written) == 1 else None
 
 
 def named(value: Value, names: dict[int, str]) -> str | None:
@@ -121,8 +121,8 @@ def _is_old(node: ast.AST, name: str) -> bool:
     """Whether a node is `self.name`, where ``name`` is both."""
     owner, _, attribute = name.partition(".")
     match node:
-        case ast.Attribute(value=ast.Name(id=found), attr=last, ctx=ast.Load()):
-            return found == owner and last == attribute
+        case ast.Attribute(value=ast.Name(id=holder), attr=last, ctx=ast.Load()):
+            return holder == owner and last == attribute
     return False
 
 
@@ -133,24 +133,26 @@ def _arguments(function: ast.AST | None) -> frozenset[str]:
         return frozenset()
     names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return frozenset(
-        one.arg for one in (*names, arguments.vararg) if one is not None and one.arg not in ("self", "cls")
+        argument.arg
+        for argument in (*names, arguments.vararg)
+        if argument is not None and argument.arg not in ("self", "cls")
     )
 
 
 def _expanded(value: ast.expr, write: Write) -> list[ast.AST]:
     """The nodes of an expression, and of what the function's variables in it were bound to before the write."""
     bound = once(write.function, "_bound", _bound) if write.function is not None else {}
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     pending, seen = [(value, 0)], set[str]()
     while pending:
         expression, depth = pending.pop()
         for node in walk(expression):
-            found.append(node)
+            nodes.append(node)
             if isinstance(node, ast.Name) and node.id not in seen and depth < _DEEPEST:
                 seen.add(node.id)
-                before = (given for row, given in bound.get(node.id, ()) if row < write.statement.lineno)
-                pending.extend((given, depth + 1) for given in before)
-    return found
+                before = (value_before for row, value_before in bound.get(node.id, ()) if row < write.statement.lineno)
+                pending.extend((value_before, depth + 1) for value_before in before)
+    return nodes
 
 
 def _bound(function: ast.AST) -> dict[str, list[tuple[int, ast.expr]]]:
@@ -158,13 +160,13 @@ def _bound(function: ast.AST) -> dict[str, list[tuple[int, ast.expr]]]:
     bound: dict[str, list[tuple[int, ast.expr]]] = {}
     for node in walk(function):
         match node:
-            case ast.Assign(targets=targets, value=given):
+            case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     for part in walk(target):
                         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                            bound.setdefault(part.id, []).append((node.lineno, given))
-            case ast.For(target=ast.Name(id=name), iter=given) | ast.AugAssign(target=ast.Name(id=name), value=given):
-                bound.setdefault(name, []).append((node.lineno, given))
+                            bound.setdefault(part.id, []).append((node.lineno, value))
+            case ast.For(target=ast.Name(id=name), iter=value) | ast.AugAssign(target=ast.Name(id=name), value=value):
+                bound.setdefault(name, []).append((node.lineno, value))
             case _:
                 pass
     return bound
@@ -203,10 +205,10 @@ def _factors(node: ast.expr) -> list[ast.expr]:
     return [node.left, node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) else [node]
 
 
-def _complement(one: ast.expr, other: ast.expr) -> bool:
-    match one, other:
+def _complement(weight: ast.expr, complement: ast.expr) -> bool:
+    match weight, complement:
         case ast.Constant(value=float() | int() as first), ast.Constant(value=float() | int() as second):
             return abs(first + second - 1) < 1e-6
-        case ast.BinOp(left=ast.Constant(value=1 | 1.0), op=ast.Sub(), right=weight), _:
-            return ast.dump(weight) == ast.dump(other)
+        case ast.BinOp(left=ast.Constant(value=1 | 1.0), op=ast.Sub(), right=subtracted), _:
+            return ast.dump(subtracted) == ast.dump(complement)
     return False

@@ -1,4 +1,4 @@
-"""Which tensors share memory, and whether a change of one is seen by another: what the rules about writes share."""
+"""Aliases: which tensors share memory, and whether another sees a write to one; what the rules about writes share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bases(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def copying(tensor: Tensor) -> Iterator[Tensor]:
-    """Those of them that may be copies, as `reshape` gives them."""
+    """The bases of a tensor that may be copies, such as results of `reshape`."""
     for part in bases(tensor):
         if part.kind != "tensor":
             # What the module owns is what it is, whatever it was made of.
@@ -54,25 +54,25 @@ def _is_cast(tensor: Tensor) -> bool:
 
 
 def _any_base(tensor: Tensor, name: str, holds: Callable[[Tensor], bool], owned: bool) -> bool:
-    """Whether something holds of one of ``bases``; without ``owned`` down to what the module owns, and not of that."""
+    """Whether a predicate holds for one of ``bases``; without ``owned`` only for those before the module's own tensors."""
     above: list[Tensor] = []
-    found = False
+    holds_here = False
     for part in bases(tensor):
         if not owned and part.kind != "tensor":
             break
         if part.told is not None and name in part.told:
-            found = part.told[name]
+            holds_here = part.told[name]
             break
         above.append(part)
-        found = holds(part)
-        if found:
+        holds_here = holds(part)
+        if holds_here:
             break
     # A chain of views is gone down once, not from each of them.
     for part in above:
         if part.told is None:
             part.told = {}
-        part.told[name] = found
-    return found
+        part.told[name] = holds_here
+    return holds_here
 
 
 def changes(write: Write) -> bool:
@@ -82,17 +82,17 @@ def changes(write: Write) -> bool:
     return write.how != "method" or getattr(getattr(write.node, "func", None), "attr", "") not in _NO_CHANGE
 
 
-def _is_view(made: Tensor, source: Tensor) -> bool:
-    """Whether an operator that may copy certainly does not, or is not known to merge dimensions: splitting them never copies."""
-    if made.made_by in ("reshape", "reshape_as"):
-        before, after = (part.layout.rank if part.layout is not None else None for part in (source, made))
+def _is_view(result: Tensor, source: Tensor) -> bool:
+    """Whether an operator that may copy certainly gives a view, or is not known to merge dimensions: splitting never copies."""
+    if result.made_by in ("reshape", "reshape_as"):
+        before, after = (part.layout.rank if part.layout is not None else None for part in (source, result))
         if before is None or after is None or after >= before:
             return True
-    if source.layout is None or made.layout is None or source.assumed or source.root.origin == "argument":
+    if source.layout is None or result.layout is None or source.assumed or source.root.origin == "argument":
         return False
     # What is contiguous though its source is not has been copied.
-    known = all(axis.stride is not None for axis in (*source.layout.axes, *made.layout.axes))
-    return source.layout.is_contiguous or (known and not made.layout.is_contiguous)
+    known = all(axis.stride is not None for axis in (*source.layout.axes, *result.layout.axes))
+    return source.layout.is_contiguous or (known and not result.layout.is_contiguous)
 
 
 def is_filled_once(code: Code, write: Write, name: str) -> bool:
@@ -124,8 +124,8 @@ def item_writes(
     for readings in code.writes:
         place = item_of(readings[0])
         # What training runs too is read once more.
-        changing = [one for one in readings if changes(one)]
-        if place is None or not changing or not all(wrong(one, place) for one in changing):
+        changing = [reading for reading in readings if changes(reading)]
+        if place is None or not changing or not all(wrong(reading, place) for reading in changing):
             continue
         write = changing[0]
         if not code.is_for_capture_only(write.node, write.function):
@@ -144,7 +144,7 @@ def is_called_mask(write: Write, value: Value, node: ast.expr) -> bool:
         return True
     if not write.names_mask(node):
         return False
-    if any(isinstance(part, Tensor) and any(one.made_by in _PLACES for one in bases(part)) for part in parts):
+    if any(isinstance(part, Tensor) and any(base.made_by in _PLACES for base in bases(part)) for part in parts):
         return False
     # What is not understood and called a mask is one where a tensor is assigned to by nothing else.
     place = item_of(write)

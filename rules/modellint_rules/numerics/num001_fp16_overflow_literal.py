@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger, coreml
-from modellint_rules.numerics.number_literals import FACTOR, FILL, TERM, is_float, is_of_data, meetings
+from modellint_rules.numerics.number_literals import FACTOR, FILL, TERM, depends_on_data, is_float, number_uses
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
-    from modellint_rules.numerics.number_literals import Meeting
+    from modellint_rules.numerics.number_literals import NumberUse
 
 
 class Fp16OverflowLiteral(Rule):
@@ -85,23 +85,19 @@ class Fp16OverflowLiteral(Rule):
         if code.destination.precision == "fp32" or code.is_training_only or not code.shows(Trigger.ABOVE_FLOAT16):
             return
         said: set[ast.AST] = set()
-        for meeting in meetings(code):
-            numbers = meeting.known() or []
-            if meeting.node in said or not _overflows(meeting, numbers):
+        for use in number_uses(code):
+            numbers = use.known() or []
+            if use.node in said or not _overflows(use, numbers):
                 continue
-            said.add(meeting.node)
-            shown = (
-                " ".join(code.rewriter.of(meeting.written).split())
-                if meeting.written is not None
-                else f"{numbers[0]:g}"
-            )
+            said.add(use.node)
+            shown = " ".join(code.rewriter.of(use.written).split()) if use.written is not None else f"{numbers[0]:g}"
             becomes = "-inf" if numbers[0] < 0 else "inf"
             yield code.finding(
                 self,
-                meeting.node,
+                use.node,
                 f"`{shown}` is beyond float16, which ends at 65504: what it makes of a tensor becomes {becomes} in Core ML",
-                statement=meeting.statement,
-                fix=_fix(code, meeting, numbers),
+                statement=use.statement,
+                fix=_fix(code, use, numbers),
                 advice="Use a number within ±65504, or convert with `--precision fp32`",
             )
 
@@ -120,7 +116,7 @@ class Fp16OverflowLiteral(Rule):
                 or "float" not in met.dtype
             ):
                 continue
-            if met.how == TERM and not subject.hangs_on(met, data):
+            if met.how == TERM and not subject.depends_on(met, data):
                 continue
             becomes = "-inf" if met.number < 0 else "inf"
             yield subject.finding(
@@ -132,23 +128,23 @@ class Fp16OverflowLiteral(Rule):
             )
 
 
-def _overflows(meeting: Meeting, numbers: list[int | float]) -> bool:
+def _overflows(use: NumberUse, numbers: list[int | float]) -> bool:
     if not all(coreml.float16.largest < abs(number) < math.inf for number in numbers):
         return False
-    met = list(meeting.met())
+    met = list(use.met())
     whole = any(type(number) is int for number in numbers)
-    if meeting.how == FILL:
+    if use.how == FILL:
         return not whole or any(map(is_float, met))
-    if meeting.how not in (TERM, FACTOR):
+    if use.how not in (TERM, FACTOR):
         return False
-    others = [value for value in met if value not in meeting.numbers]
-    return any(map(is_of_data, others)) and (not whole or any(map(is_float, others)))
+    others = [value for value in met if value not in use.numbers]
+    return any(map(depends_on_data, others)) and (not whole or any(map(is_float, others)))
 
 
-def _fix(code: Code, meeting: Meeting, numbers: list[int | float]) -> Fix | None:
-    written = meeting.written
+def _fix(code: Code, use: NumberUse, numbers: list[int | float]) -> Fix | None:
+    written = use.written
     negative = all(number < 0 for number in numbers)
-    if meeting.how == TERM or (meeting.how == FACTOR and not negative) or not _is_literal(written) or written is None:
+    if use.how == TERM or (use.how == FACTOR and not negative) or not _is_literal(written) or written is None:
         return None
     edit = code.rewriter.replace(written, "-1e4" if negative else "1e4")
     title = "Write a number that float16 holds; outputs change where other numbers are as large as that"

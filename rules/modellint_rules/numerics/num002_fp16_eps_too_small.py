@@ -18,7 +18,7 @@ from modellint.authoring import (
     alternatives,
     coreml,
 )
-from modellint_rules.numerics.number_literals import FLOOR, TERM, is_of_data, meetings
+from modellint_rules.numerics.number_literals import FLOOR, TERM, depends_on_data, number_uses
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, ScalarOperand
@@ -89,15 +89,16 @@ class Fp16EpsTooSmall(Rule):
         """Ask every number that is added, or is called an epsilon, for its size."""
         if code.destination.precision == "fp32" or code.is_training_only or not code.shows(Trigger.BELOW_FLOAT16):
             return
-        for meeting in meetings(code):
-            others = [value for value in meeting.met() if value not in meeting.numbers]
-            guards = meeting.how in (TERM, FLOOR) and not _subtracts(meeting.node)
-            if guards and _are_tiny(meeting.known()) and any(map(is_of_data, others)):
-                yield self._said(code, meeting.node, meeting.statement, meeting.written, _shown(meeting.known()))
+        for use in number_uses(code):
+            others = [value for value in use.met() if value not in use.numbers]
+            guards = use.how in (TERM, FLOOR) and not _subtracts(use.node)
+            if guards and _are_tiny(use.known()) and any(map(depends_on_data, others)):
+                yield self._said(code, use.node, use.statement, use.written, _shown(use.known()))
         for readings in code.calls:
             call = readings[0]
-            values = [one.arguments.get(_AT.get(_layer(code, call) or call.name, 99), "eps") for one in readings]
-            if None in values or not all(_takes_eps(code, one) for one in readings):
+            at = _AT.get(_layer(code, call) or call.name, 99)
+            values = [reading.arguments.get(at, "eps") for reading in readings]
+            if None in values or not all(_takes_eps(code, reading) for reading in readings):
                 continue
             numbers = [part.number for value in values if value is not None for part in alternatives(value)]
             known = [number for number in numbers if number is not None]
@@ -134,7 +135,7 @@ class Fp16EpsTooSmall(Rule):
                 guards
                 and 0 < met.number < coreml.float16.smallest
                 and "float" in met.dtype
-                and subject.hangs_on(met, data)
+                and subject.depends_on(met, data)
             ):
                 yield subject.finding(
                     self,

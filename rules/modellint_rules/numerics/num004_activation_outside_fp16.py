@@ -78,12 +78,13 @@ class ActivationOutsideFp16(Rule):
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Report where the float16 program loses numbers."""
         verification = subject.execution if subject.destination.precision == "fp16" else None
-        for one in () if verification is None else verification.overflows:
-            name = one.operator or one.operation
-            if one.largest > _LARGEST:
-                message = f"`{name}` gives up to {one.largest:.4g}, which is infinite in float16"
+        for layer in () if verification is None else verification.overflows:
+            name = layer.operator or layer.operation
+            if layer.largest > _LARGEST:
+                message = f"`{name}` gives up to {layer.largest:.4g}, which is infinite in float16"
             else:
                 message = (
-                    f"`{name}` gives infinite numbers or NaN in float16, where float32 gives up to {one.largest:.4g}"
+                    f"`{name}` gives infinite numbers or NaN in float16, where float32 gives up to {layer.largest:.4g}"
                 )
-            yield subject.finding(self, message, at=one.place, modules=(one.module,), operator=one.operator or None)
+            operator = layer.operator or None
+            yield subject.finding(self, message, at=layer.place, modules=(layer.module,), operator=operator)

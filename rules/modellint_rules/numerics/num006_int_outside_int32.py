@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, alternatives, called_name, coreml
-from modellint_rules.numerics.number_literals import FACTOR, FILL, FLOOR, TERM, is_of_data, meetings
+from modellint_rules.numerics.number_literals import FACTOR, FILL, FLOOR, TERM, depends_on_data, number_uses
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
-    from modellint_rules.numerics.number_literals import Meeting
+    from modellint_rules.numerics.number_literals import NumberUse
 
 
 class IntOutsideInt32(Rule):
@@ -76,19 +76,20 @@ class IntOutsideInt32(Rule):
         """Ask every whole number that meets a tensor for its size."""
         if code.is_training_only or not code.shows(Trigger.OUTSIDE_INT32):
             return
-        said: set[ast.AST] = set()
-        for meeting in meetings(code):
-            numbers = meeting.known() or []
+        reported: set[ast.AST] = set()
+        for use in number_uses(code):
+            numbers = use.known() or []
             outside = all(
-                type(one) is int and not coreml.int32.smallest <= one <= coreml.int32.largest for one in numbers
+                type(number) is int and not coreml.int32.smallest <= number <= coreml.int32.largest
+                for number in numbers
             )
-            if outside and meeting.node not in said and _is_whole(meeting):
-                said.add(meeting.node)
+            if outside and use.node not in reported and _is_whole(use):
+                reported.add(use.node)
                 yield code.finding(
                     self,
-                    meeting.node,
+                    use.node,
                     f"{numbers[0]} is outside of int32: it becomes {_narrowed(numbers[0])} in Core ML, without a word",
-                    statement=meeting.statement,
+                    statement=use.statement,
                     advice=_ADVICE,
                 )
 
@@ -135,18 +136,18 @@ def _narrowed(number: float) -> float:
 _ADVICE = "Write a number that int32 holds: where only the remainder of a division counts, the remainder of the number does too"
 
 
-def _is_whole(meeting: Meeting) -> bool:
-    if meeting.how == FILL and isinstance(meeting.node, ast.Call):
-        kind = next((word.value for word in meeting.node.keywords if word.arg == "dtype"), None)
+def _is_whole(use: NumberUse) -> bool:
+    if use.how == FILL and isinstance(use.node, ast.Call):
+        kind = next((word.value for word in use.node.keywords if word.arg == "dtype"), None)
         if kind is not None:
             return getattr(kind, "attr", "") in ("int64", "long")
-        if called_name(meeting.node) in ("tensor", "full"):
+        if called_name(use.node) in ("tensor", "full"):
             # Of a whole number they make whole numbers.
             return True
-    met = [value for value in meeting.met() if value not in meeting.numbers]
-    if meeting.how in (TERM, FACTOR, FLOOR) and not any(map(is_of_data, met)):
+    met = [value for value in use.met() if value not in use.numbers]
+    if use.how in (TERM, FACTOR, FLOOR) and not any(map(depends_on_data, met)):
         return False
-    limits = [part for value in meeting.numbers for part in alternatives(value) if part.is_told_by_type]
+    limits = [part for value in use.numbers for part in alternatives(value) if part.is_told_by_type]
     return bool(limits) or any(isinstance(part, Tensor) and _holds_ints(part) for part in met)
 
 
@@ -156,8 +157,8 @@ def _holds_ints(tensor: Tensor) -> bool:
         if part.made_by in _OF_INTS:
             return True
         if part.made_by in ("to", "type") and isinstance(part.node, ast.Call):
-            given = [*part.node.args, *(word.value for word in part.node.keywords)]
-            return any(getattr(one, "attr", "") in ("int64", "long", "int32") for one in given)
+            arguments = [*part.node.args, *(word.value for word in part.node.keywords)]
+            return any(getattr(argument, "attr", "") in ("int64", "long", "int32") for argument in arguments)
         if part.made_by in ("float", "half", "double"):
             return False
         part = part.base

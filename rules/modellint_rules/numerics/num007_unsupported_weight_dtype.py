@@ -117,14 +117,14 @@ class UnsupportedWeightDtype(Rule):
                 continue
             if not all(isinstance(part, Tensor) and part.registered for part in alternatives(binding.value)):
                 continue
-            made = _made_of(binding)
-            kind = _type_of(made, _function_of(code, binding)) if made is not None else None
-            if made is None or kind not in _SEVERITIES or (kind == "float64" and _is_cast(code, name)):
+            source = _made_of(binding)
+            kind = _type_of(source, _function_of(code, binding)) if source is not None else None
+            if source is None or kind not in _SEVERITIES or (kind == "float64" and _is_cast(code, name)):
                 continue
             what = next(part.kind for part in alternatives(binding.value) if isinstance(part, Tensor))
             fix = None
-            if not kind.startswith("complex") and not isinstance(made, ast.Name):
-                edit = code.rewriter.insert(code.rewriter.end(made), ".float()")
+            if not kind.startswith("complex") and not isinstance(source, ast.Name):
+                edit = code.rewriter.insert(code.rewriter.end(source), ".float()")
                 title = f"Make it float32; outputs change, as they are no longer computed from {kind}"
                 fix = Fix(title, (edit,), Applicability.UNSAFE)
             yield code.finding(
@@ -133,23 +133,23 @@ class UnsupportedWeightDtype(Rule):
                 f"the {what} `{name}` is {kind}, which {_trouble(kind)}",
                 attribute=name,
                 severity=_SEVERITIES[kind],
-                fix=fix if isinstance(made, ast.Call) else None,
+                fix=fix if isinstance(source, ast.Call) else None,
                 statement=binding.statement,
             )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every tensor of the state for its type."""
-        found: dict[str, list[State]] = {}
+        by_type: dict[str, list[State]] = {}
         for state in subject.state:
             name = str(state.tensor.dtype).removeprefix("torch.")
             if name in _SEVERITIES:
-                found.setdefault(name, []).append(state)
-        if not found:
+                by_type.setdefault(name, []).append(state)
+        if not by_type:
             return
         run = subject.run
         read = subject.state_read if run is not None and run.failure is None else None
         fractional = sum(state.tensor.is_floating_point() or state.tensor.is_complex() for state in subject.state)
-        for name, states in found.items():
+        for name, states in by_type.items():
             used = [state for state in states if read is None or not read.isdisjoint(state.names)]
             if len(used) > 1 and 2 * len(states) > fractional:
                 yield subject.finding(
@@ -185,11 +185,11 @@ def _made_of(binding: Binding) -> ast.expr | None:
     value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) else None
     match value:
         case ast.Call(
-            func=ast.Attribute(attr="Parameter" | "Buffer") | ast.Name(id="Parameter" | "Buffer"), args=[made, *_]
+            func=ast.Attribute(attr="Parameter" | "Buffer") | ast.Name(id="Parameter" | "Buffer"), args=[source, *_]
         ):
-            return made
-        case ast.Call(func=ast.Attribute(attr="register_buffer"), args=[_, made, *_]):
-            return made
+            return source
+        case ast.Call(func=ast.Attribute(attr="register_buffer"), args=[_, source, *_]):
+            return source
     return None
 
 
@@ -206,19 +206,21 @@ def _type_of(node: ast.expr, function: ast.AST | None, depth: int = 0) -> str | 
     match node:
         case ast.Name(id=name) if function is not None and depth < 3:
             bound = [
-                one for one in of_kind(function, ast.Assign) if any(getattr(t, "id", "") == name for t in one.targets)
+                assignment
+                for assignment in of_kind(function, ast.Assign)
+                if any(getattr(t, "id", "") == name for t in assignment.targets)
             ]
             others = [p for p in of_kind(function, ast.Name) if p.id == name and not isinstance(p.ctx, ast.Load)]
             return _type_of(bound[0].value, function, depth + 1) if len(bound) == 1 == len(others) else None
         case ast.Call():
-            given = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
+            arguments = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             owner = node.func.value if isinstance(node.func, ast.Attribute) else None
             if name in ("double", "bfloat16", "cfloat", "cdouble") and not node.args:
                 return _NAMES[name]
             if name in _MAKERS:
                 return _MAKERS[name]
-            kinds = [_NAMES[part.attr] for part in given if isinstance(part, ast.Attribute) and part.attr in _NAMES]
+            kinds = [_NAMES[part.attr] for part in arguments if isinstance(part, ast.Attribute) and part.attr in _NAMES]
             if kinds and (name in ("to", "type") or any(word.arg == "dtype" for word in node.keywords)):
                 return kinds[0]
             if name in _KEEPING and owner is not None:

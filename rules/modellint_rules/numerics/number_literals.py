@@ -1,4 +1,4 @@
-"""Where numbers that are written down meet tensors in what `forward` runs: what the rules about literals share."""
+"""Number literals that operators of `forward` combine with tensors: what the rules about literals share."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def is_judge(code: Code) -> bool:
     )
 
 
-class Meeting(NamedTuple):
-    """One place where a number meets a tensor.
+class NumberUse(NamedTuple):
+    """One place where an operator combines a number with a tensor.
 
     ``numbers`` and ``tensors`` are what the number, and what it meets, may be, reading by reading.
     """
@@ -85,29 +85,29 @@ class Meeting(NamedTuple):
 
     def known(self) -> list[int | float] | None:
         """Every number that it may be; None where one is not known."""
-        found = [part.number for value in self.numbers for part in alternatives(value)]
-        known = [number for number in found if number is not None]
-        return known if len(known) == len(found) else None
+        numbers = [part.number for value in self.numbers for part in alternatives(value)]
+        known = [number for number in numbers if number is not None]
+        return known if len(known) == len(numbers) else None
 
     def met(self) -> Iterator[Value]:
-        """What it may meet, of any reading."""
+        """What it may be combined with, of any reading."""
         for values in self.tensors:
             for value in values:
                 yield from alternatives(value)
 
 
-def meetings(code: Code) -> Iterator[Meeting]:
-    """Every place of what `forward` runs, and an exported model too, at which a number that is known meets a tensor."""
-    for meeting, function in (*_in_calls(code), *_in_operations(code), *_in_writes(code)):
-        if meeting.known() is None or not (function in code.in_forward or _is_for_a_subclass(code, function)):
+def number_uses(code: Code) -> Iterator[NumberUse]:
+    """Every place where code that `forward` runs, in an exported model too, combines a known number with a tensor."""
+    for use, function in (*_in_calls(code), *_in_operations(code), *_in_writes(code)):
+        if use.known() is None or not (function in code.in_forward or _is_for_a_subclass(code, function)):
             continue
-        if any(re.search(_HALF, ast.unparse(test)) for test in code.conditions(meeting.node, function)):
+        if any(re.search(_HALF, ast.unparse(test)) for test in code.conditions(use.node, function)):
             # What runs for models in half precision knows about it.
             continue
-        node = meeting.node
+        node = use.node
         expression = node if function is not None and isinstance(node, ast.expr) else None
         if expression is None or function is None or not _is_lost(code, expression, function):
-            yield meeting
+            yield use
 
 
 def _is_for_a_subclass(code: Code, function: ast.AST | None) -> bool:
@@ -121,20 +121,21 @@ def _is_lost(code: Code, node: ast.expr, function: ast.AST) -> bool:
     return code.ends_in_python(node, function) or code.is_for_loss_only(node, function)
 
 
-def _in_calls(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
+def _in_calls(code: Code) -> Iterator[tuple[NumberUse, ast.AST | None]]:
     for readings in code.calls:
         call = readings[0]
-        if any(one.training or not one.exported or one.building or one.arguments.spread for one in readings):
+        if any(each.training or not each.exported or each.building or each.arguments.spread for each in readings):
             continue
         for how, at, keyword in _taken(call):
-            numbers = [one.arguments.get(at, keyword) for one in readings]
-            given = [number for number in numbers if number is not None]
-            if given and len(given) == len(numbers):
+            numbers = [reading.arguments.get(at, keyword) for reading in readings]
+            known = [number for number in numbers if number is not None]
+            if known and len(known) == len(numbers):
                 met = [
-                    (*one.arguments.everything(), *([] if one.receiver is None else [one.receiver])) for one in readings
+                    (*reading.arguments.everything(), *([] if reading.receiver is None else [reading.receiver]))
+                    for reading in readings
                 ]
                 written = _argument(call, at, keyword)
-                yield Meeting(call.node, call.statement, how, given, met, written), call.function
+                yield NumberUse(call.node, call.statement, how, known, met, written), call.function
 
 
 def _taken(call: Call) -> tuple[tuple[str, int, str], ...]:
@@ -151,11 +152,11 @@ def _argument(call: Call, at: int, keyword: str) -> ast.expr | None:
     return next((word.value for word in call.node.keywords if word.arg == keyword), None)
 
 
-def _in_operations(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
+def _in_operations(code: Code) -> Iterator[tuple[NumberUse, ast.AST | None]]:
     for readings in code.operations:
         node = readings[0].node
         function = readings[0].function
-        if not isinstance(node, (ast.BinOp, ast.AugAssign)) or any(one.aside for one in readings):
+        if not isinstance(node, (ast.BinOp, ast.AugAssign)) or any(reading.aside for reading in readings):
             continue
         how = TERM if isinstance(node.op, (ast.Add, ast.Sub)) else FACTOR if isinstance(node.op, ast.Mult) else None
         statement = code.statement_of(node, function)
@@ -163,24 +164,24 @@ def _in_operations(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
             continue
         written = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
         for at in (0, 1):
-            numbers = [one.operands[at] for one in readings]
+            numbers = [reading.operands[at] for reading in readings]
             if all(part.number is not None for value in numbers for part in alternatives(value)):
-                met = [(one.operands[1 - at],) for one in readings]
-                yield Meeting(node, statement, how, numbers, met, written[at]), function
+                met = [(reading.operands[1 - at],) for reading in readings]
+                yield NumberUse(node, statement, how, numbers, met, written[at]), function
 
 
-def _in_writes(code: Code) -> Iterator[tuple[Meeting, ast.AST | None]]:
+def _in_writes(code: Code) -> Iterator[tuple[NumberUse, ast.AST | None]]:
     for readings in code.writes:
         write = readings[0]
-        if write.how == "item" and not any(one.training or not one.exported for one in readings):
-            values = [one.value for one in readings]
+        if write.how == "item" and not any(reading.training or not reading.exported for reading in readings):
+            values = [reading.value for reading in readings]
             written = write.statement.value if isinstance(write.statement, ast.Assign) else None
-            targets = [(one.target,) for one in readings]
-            yield Meeting(write.statement, write.statement, FILL, values, targets, written), write.function
+            targets = [(reading.target,) for reading in readings]
+            yield NumberUse(write.statement, write.statement, FILL, values, targets, written), write.function
 
 
-def is_of_data(value: Value) -> bool:
-    """Whether something is a tensor that hangs on what the caller gives."""
+def depends_on_data(value: Value) -> bool:
+    """Whether a value is a tensor that depends on what the caller gives."""
     return isinstance(value, Tensor) and value.batch is not None
 
 

@@ -1,4 +1,4 @@
-"""What a call certainly runs of PyTorch's API, for the rules about operators."""
+"""Calls of PyTorch's API in `forward`, resolved to what they certainly run: what the rules about operators share."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
     """
     if code.ref is None or re.search(_LOSS, code.name or ""):
         return
-    given: set[tuple[int, str]] = set()
+    reported: set[tuple[int, str]] = set()
     for every in code.calls:
         readings = [reading for reading in every if not reading.building]
         if not readings:
             continue
         call = readings[0]
-        found = list(_asked(code, readings, ask))
-        known = [row for row in found if row is not None]
-        if not known or len(known) < len(found):
+        answers = list(_asked(code, readings, ask))
+        known = [row for row in answers if row is not None]
+        if not known or len(known) < len(answers):
             continue
         if any(reading.function not in code.in_forward for reading in readings):
             continue
         function, place = call.function, (call.node.func.end_lineno or call.node.lineno, known[0].kind)
-        if place in given or function is None:
+        if place in reported or function is None:
             continue
         if code.ends_in_python(call.node, function) or code.is_for_loss_only(call.node, function):
             continue
-        given.add(place)
+        reported.add(place)
         yield call, known, all(reading.training or reading.unusual for reading in readings)
 
 
@@ -97,7 +97,7 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
     """
     if code.ref is None or re.search(_LOSS, code.name or ""):
         return
-    given: set[tuple[int, str]] = set()
+    reported: set[tuple[int, str]] = set()
     for readings in code.operations:
         node, function = readings[0].node, readings[0].function
         sign = _SIGNS.get(type(node.op)) if isinstance(node, (ast.BinOp, ast.AugAssign)) else None
@@ -113,8 +113,8 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
             code.ends_in_python(node, function) or code.is_for_loss_only(node, function)
         ):
             continue
-        if (node.lineno, sign.kind) not in given:
-            given.add((node.lineno, sign.kind))
+        if (node.lineno, sign.kind) not in reported:
+            reported.add((node.lineno, sign.kind))
             yield node, sign, all(reading.aside or reading.unusual for reading in readings)
 
 
@@ -159,14 +159,15 @@ def _layers(code: Code, value: Value, ask: Callable[[Use], Known | None]) -> Ite
     if not (isinstance(value, Instance) and value.kind == "module" and isinstance(value.node, ast.Call)):
         return
     if value.name.endswith(".Sequential"):
-        for held in value.held:
-            yield from _layers(code, held, ask)
+        for inner in value.held:
+            yield from _layers(code, inner, ask)
         return
     called = value.node.func
     # Under another name, or in another file, whoever woke the rule did not see the class.
     own = value.name.rpartition(".")[2] in (getattr(called, "attr", ""), getattr(called, "id", ""))
     if not own or not code.holds(value.node):
         return
-    built = [ask(Use(value.name, made.arguments, made.node)) for made in code.flow.calls.get(value.node, ())]
+    calls = code.flow.calls.get(value.node, ())
+    built = [ask(Use(value.name, call.arguments, call.node)) for call in calls]
     if built and built[0] is not None and None not in built:
         yield built[0]

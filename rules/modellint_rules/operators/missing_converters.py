@@ -1,4 +1,4 @@
-"""What the rules about operators without a converter share."""
+"""Missing converters: what the rules about operators without one share."""
 
 from __future__ import annotations
 

@@ -92,12 +92,12 @@ class OpNotSupported(Rule):
         from modellint_rules.operators.rewrites import advice
         from modellint_rules.operators.upstream_issues import issue
 
-        asked = issue(operator.removeprefix("aten::").rstrip("_"))
+        request = issue(operator.removeprefix("aten::").rstrip("_"))
         rewrite = advice(operator)
         if rewrite is not None:
-            yield Hint("rewrite", rewrite, asked)
-        elif asked is not None:
-            yield Hint("issue", "", asked)
+            yield Hint("rewrite", rewrite, request)
+        elif request is not None:
+            yield Hint("issue", "", request)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up every call that `forward` makes."""

@@ -109,7 +109,7 @@ class OpRefused(Rule):
 
         goal = code.destination
         for call, refused, aside in calls_in_forward(code, lambda use: refusal(use, goal.coremltools, goal.ios)):
-            use = next((one for one in refused if one.trace or one.export), refused[0])
+            use = next((entry for entry in refused if entry.trace or entry.export), refused[0])
             severity = Severity.WARNING if use.trace or use.export else Severity.ERROR
             yield code.finding(
                 self,
@@ -148,13 +148,13 @@ def _cause(subject: LiveModel, blocker: Blocker) -> str:
         return ""
     from torch import Tensor
 
-    found = []
+    holders = []
     for group in subject.held_attributes(*_HIDDEN):
-        values = [held.value for held in group.held]
-        weights = (part for one in values for part in ((one,) if isinstance(one, Tensor) else one.parameters()))
-        if any(one.requires_grad for one in weights):
-            found.append(f"`self.{group.attribute}` ({_HIDDEN[group.held[0].kind][group.is_keyed]})")
-    return f"; it is hidden in {', '.join(dict.fromkeys(found))}" if found else ""
+        values = [part.value for part in group.parts]
+        weights = (part for value in values for part in ((value,) if isinstance(value, Tensor) else value.parameters()))
+        if any(weight.requires_grad for weight in weights):
+            holders.append(f"`self.{group.attribute}` ({_HIDDEN[group.parts[0].kind][group.is_keyed]})")
+    return f"; it is hidden in {', '.join(dict.fromkeys(holders))}" if holders else ""
 
 
 _HIDDEN = {"module": ("REG001", "REG002"), "parameter": ("REG004", "REG005"), "tensor": ("REG015", "REG015")}

@@ -92,7 +92,7 @@ class OpNeedsNewerTarget(Rule):
             return row if row is not None and row.converts and row.ios > goal.ios else None
 
         for call, rows, aside in calls_in_forward(code, too_new):
-            row = min(rows, key=lambda one: one.ios)
+            row = min(rows, key=lambda candidate: candidate.ios)
             yield code.finding(
                 self,
                 call.node,

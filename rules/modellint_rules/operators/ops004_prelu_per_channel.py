@@ -154,18 +154,18 @@ class PReLUPerChannel(Rule):
             return
         version, ranks = _accepted()
         slopes = {name: state.tensor for state in subject.state for name in state.names}
-        told = set()
+        reported = set()
         for call in run.calls:
             if call.name not in _FUNCTIONS or len(call.arguments) != 2:
                 continue
-            given, weight = call.arguments
-            if given.rank in ranks or not _differ(slopes.get(weight.name), call, refused or ()):
+            tensor, weight = call.arguments
+            if tensor.rank in ranks or not _differ(slopes.get(weight.name), call, refused or ()):
                 continue
-            told.update({call.place, call.module})
+            reported.update({call.place, call.module})
             is_layer = weight.name in [f"{path}.weight" for path in _layers_at(subject, call.module)]
             yield subject.finding(
                 self,
-                f"the slopes of `PReLU` differ and its input has rank {given.rank}: coremltools {version} takes rank "
+                f"the slopes of `PReLU` differ and its input has rank {tensor.rank}: coremltools {version} takes rank "
                 + " or ".join(map(str, sorted(ranks)))
                 + " only",
                 modules=[call.module],
@@ -174,7 +174,7 @@ class PReLUPerChannel(Rule):
             )
         for blocker in refused or ():
             # A call that the run did not come to, or that goes past torch's functions.
-            if told.isdisjoint({blocker.place, *blocker.modules}):
+            if reported.isdisjoint({blocker.place, *blocker.modules}):
                 yield subject.finding(
                     self,
                     f"the slopes of `PReLU` differ: {blocker.message}",
@@ -200,16 +200,16 @@ def _refused(subject: LiveModel) -> tuple[Blocker, ...] | None:
     verdict = subject.verdict
     if verdict is None or verdict.convertible is None:
         return None
-    found = tuple(one for one in verdict.blockers if one.refuses_slopes)
+    blockers = tuple(blocker for blocker in verdict.blockers if blocker.refuses_slopes)
     # What cannot be exported otherwise could be with slopes that differ.
-    return found if found or verdict.complete or verdict.route == "export" else None
+    return blockers if blockers or verdict.complete or verdict.route == "export" else None
 
 
 def _differ(slopes: torch.Tensor | None, call: LiveCall, refused: Iterable[Blocker]) -> bool:
     """Whether the slopes of a call are not all the same; of computed ones coremltools knows."""
     if slopes is not None:
         return bool((slopes != slopes.flatten()[0]).any())
-    return any(one.place == call.place for one in refused)
+    return any(blocker.place == call.place for blocker in refused)
 
 
 def _layers_at(subject: LiveModel, path: str) -> tuple[str, ...]:
@@ -249,7 +249,7 @@ def _is_named(code: Code, function: ast.expr) -> bool:
         bound = code.file.names.get(function.id)
         if bound is None:
             return function.id == "PReLU"
-        return all(isinstance(one, Imported) and one.name == "PReLU" for one in bound)
+        return all(isinstance(binding, Imported) and binding.name == "PReLU" for binding in bound)
     return isinstance(function, ast.Attribute) and function.attr == "PReLU"
 
 
@@ -283,12 +283,12 @@ def _rank_of(name: str) -> frozenset[int] | None:
 
 def _layer(node: ast.expr, code: Code) -> str:
     """The name of the layer of torch that a call makes, in every reading of it; empty for anything else."""
-    made = {
+    layers = {
         part.name if isinstance(part, Instance) and part.kind == "module" else ""
         for reading in code.flow.calls.get(node, ())
         for part in alternatives(reading.result)
     }
-    name = made.pop() if len(made) == 1 else ""
+    name = layers.pop() if len(layers) == 1 else ""
     return name.rpartition(".")[2] if name.startswith("torch.nn.") else ""
 
 
@@ -355,24 +355,24 @@ def _rank_in_forward(call: Call, code: Code) -> frozenset[int] | None:
     """The ranks of everything that the layer is called with; None if not all are known, or others may call it too."""
     if call.function not in code.own_functions:
         return None
-    found: set[int] = set()
+    ranks: set[int] = set()
     for readings in code.calls:
         for reading in readings:
             if any(isinstance(part, Instance) and part.node is call.node for part in alternatives(reading.callee)):
-                ranks = _rank_of_value(reading.arguments.get(0, "input"))
-                if ranks is None:
+                of_call = _rank_of_value(reading.arguments.get(0, "input"))
+                if of_call is None:
                     return None
-                found |= ranks
-    return frozenset(found) or None
+                ranks |= of_call
+    return frozenset(ranks) or None
 
 
 def _rank_of_value(value: Value | None) -> frozenset[int] | None:
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in alternatives(value) if value is not None else ():
         if not isinstance(part, Tensor):
             return None
-        ranks = frozenset({part.rank}) if part.rank is not None else _rank_of(part.made_by)
-        if ranks is None:
+        of_part = frozenset({part.rank}) if part.rank is not None else _rank_of(part.made_by)
+        if of_part is None:
             return None
-        found |= ranks
-    return frozenset(found) or None
+        ranks |= of_part
+    return frozenset(ranks) or None

@@ -117,9 +117,9 @@ _NAMES = frozenset(f"torch.{owner}{name}" for owner in ("", "Tensor.") for name 
 
 
 def _is_over_all(call: LiveCall) -> bool:
-    given = call.arguments[0] if call.arguments else call.keywords.get("input")
+    tensor = call.arguments[0] if call.arguments else call.keywords.get("input")
     dim = call.arguments[1] if len(call.arguments) > 1 else call.keywords.get("dim")
-    return dim is None and getattr(given, "rank", 0) > 1
+    return dim is None and getattr(tensor, "rank", 0) > 1
 
 
 def _flattens(call: Call) -> bool:
@@ -129,8 +129,8 @@ def _flattens(call: Call) -> bool:
     dim = call.arguments.get(at, "dim") or call.arguments.keywords.get("axis")
     if dim is not None and not (isinstance(dim, Const) and dim.value is None):
         return False
-    given = call.receiver if call.receiver is not None else call.arguments.get(0, "input")
-    return given is not None and all(map(_has_batch, alternatives(given)))
+    tensor = call.receiver if call.receiver is not None else call.arguments.get(0, "input")
+    return tensor is not None and all(map(_has_batch, alternatives(tensor)))
 
 
 def _has_batch(value: Value) -> bool:

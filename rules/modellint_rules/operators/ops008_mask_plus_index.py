@@ -81,7 +81,7 @@ class MaskPlusIndex(Rule):
             node, function = readings[0].node, readings[0].function
             if not isinstance(node, ast.Subscript) or function not in code.in_forward:
                 continue
-            if all(not one.aside and _is_given(one.operands[0]) and _mixes(one.index) for one in readings):
+            if all(not each.aside and _is_given(each.operands[0]) and _mixes(each.index) for each in readings):
                 yield code.finding(
                     self,
                     node,

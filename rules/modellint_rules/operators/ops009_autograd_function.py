@@ -109,7 +109,7 @@ class AutogradFunction(Rule):
             tests = map(ast.unparse, code.conditions(call.node, call.function))
             if any(re.search(_KERNELS, test) for test in tests) or not _is_named(code, call.node.func, call.function):
                 continue
-            names = {_function_of(code, one) for one in readings}
+            names = {_function_of(code, reading) for reading in readings}
             name = names.pop() if len(names) == 1 else None
             if name is not None and not code.is_for_loss_only(call.node, call.function):
                 yield code.finding(
@@ -153,10 +153,10 @@ def _function_of(code: Code, call: Call) -> str | None:
 
 
 def _is_function(code: Code, ref: ClassRef) -> bool:
-    for one in code.project.lineage(ref):
-        for base in one.node.bases:
+    for cls in code.project.lineage(ref):
+        for base in cls.node.bases:
             dotted = dotted_name(base)
-            symbol = code.project.resolve(one.file, dotted) if dotted is not None else None
+            symbol = code.project.resolve(cls.file, dotted) if dotted is not None else None
             if isinstance(symbol, External) and symbol.name.startswith("torch.") and symbol.name.endswith(".Function"):
                 return True
     return False

@@ -125,8 +125,8 @@ class RandomOp(Rule):
                 or code.is_for_loss_only(call.node, function)
             ):
                 continue
-            decided = any(one.switched for one in readings) or any(True for _ in code.conditions(call.node, function))
-            decided = decided or _may_leave(call)
+            decided = any(reading.switched for reading in readings) or _may_leave(call)
+            decided = decided or any(True for _ in code.conditions(call.node, function))
             if call.name.startswith("random."):
                 message = f"Python's `{call.method}` draws this once, when the model is captured: the converted model keeps the number"
             else:

@@ -77,18 +77,18 @@ def _is_ours(binding: object, code: Code, home: str | None) -> bool:
 
 def _torch_names(code: Code) -> tuple[str, str, str] | None:
     """What ``torch.nn`` and ``torch`` are called below the imports, and the import that is missing for that."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for node in _head(code.file.tree):
         for name, dotted in _imports(node):
             bindings = code.file.names.get(name, [])
-            if dotted in ("torch", "torch.nn") and all(one == bindings[0] for one in bindings):
-                found.setdefault(dotted, name)
-    torch, missing = found.get("torch"), ""
+            if dotted in ("torch", "torch.nn") and all(binding == bindings[0] for binding in bindings):
+                names.setdefault(dotted, name)
+    torch, missing = names.get("torch"), ""
     if torch is None:
         if "torch" in code.file.names or _mentions(code.file.tree, "torch"):
             return None
         torch, missing = "torch", "import torch\n"
-    return found.get("torch.nn", f"{torch}.nn"), torch, missing
+    return names.get("torch.nn", f"{torch}.nn"), torch, missing
 
 
 def _imports(node: ast.stmt) -> Iterator[tuple[str, str]]:

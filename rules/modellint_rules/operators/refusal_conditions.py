@@ -80,7 +80,7 @@ class Refusal(NamedTuple):
 
 def one_of(*values: object) -> Callable[[object], bool]:
     """Whether a value is one of these."""
-    return lambda value: any(type(value) is type(one) and value == one for one in values)
+    return lambda value: any(type(value) is type(allowed) and value == allowed for allowed in values)
 
 
 def other_than(*values: object) -> Callable[[object], bool]:

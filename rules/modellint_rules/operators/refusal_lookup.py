@@ -17,64 +17,63 @@ if TYPE_CHECKING:
 
 def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:
     """Why coremltools refuses a use for the iOS of a year, where it certainly does."""
-    for one in _by_name().get(coreml.public_name(use.name), ()):
-        lifted = (one.lifted is not None and coreml.is_at_least(version, one.lifted)) or (
-            one.ios is not None and ios >= one.ios
-        )
-        if not lifted and _holds(one, use):
-            return one._replace(kind=one.kind.format(rank=use.name[-2:-1]))
+    for entry in _by_name().get(coreml.public_name(use.name), ()):
+        converts = entry.lifted is not None and coreml.is_at_least(version, entry.lifted)
+        converts = converts or (entry.ios is not None and ios >= entry.ios)
+        if not converts and _holds(entry, use):
+            return entry._replace(kind=entry.kind.format(rank=use.name[-2:-1]))
     return None
 
 
 @cache
 def words(version: str | None) -> tuple[frozenset[str], frozenset[str]]:
-    """Sets of words of each of which code holds one where it holds a use that is refused."""
-    distinct = frozenset().union(*(_marked(one) for one in REFUSALS if one.distinct))
-    others = [one for one in REFUSALS if not one.distinct]
-    keywords = frozenset(literal.keyword for one in others for literal in one.literals)
-    return distinct.union(*(_marked(one) for one in others)), distinct | keywords
+    """Trigger words: two sets, of each of which code with a refused use holds a word."""
+    distinct = frozenset().union(*(_marked(entry) for entry in REFUSALS if entry.distinct))
+    others = [entry for entry in REFUSALS if not entry.distinct]
+    keywords = frozenset(literal.keyword for entry in others for literal in entry.literals)
+    return distinct.union(*(_marked(entry) for entry in others)), distinct | keywords
 
 
-def _marked(one: Refusal) -> Iterator[str]:
-    """The words of a use; those that are functions of torch and methods of tensors as they are called."""
-    functions = {name.rpartition(".")[2] for name in one.names if name.rpartition(".")[2].islower()}
-    marks = ".~" if any(name.startswith("torch.Tensor.") for name in one.names) else "~"
-    for word in one.words:
+def _marked(entry: Refusal) -> Iterator[str]:
+    """The trigger words of a refused use, marked as `needs` takes functions of torch and methods of tensors."""
+    functions = {name.rpartition(".")[2] for name in entry.names if name.rpartition(".")[2].islower()}
+    marks = ".~" if any(name.startswith("torch.Tensor.") for name in entry.names) else "~"
+    for word in entry.words:
         yield from (mark + word for mark in marks) if word in functions else (word,)
 
 
 @cache
 def _by_name() -> dict[str, tuple[Refusal, ...]]:
-    found: dict[str, tuple[Refusal, ...]] = {}
-    for one in REFUSALS:
-        for name in one.names:
-            found[name] = (*found.get(name, ()), one)
-    return found
+    by_name: dict[str, tuple[Refusal, ...]] = {}
+    for entry in REFUSALS:
+        for name in entry.names:
+            by_name[name] = (*by_name.get(name, ()), entry)
+    return by_name
 
 
-def _holds(one: Refusal, use: Use) -> bool:
+def _holds(entry: Refusal, use: Use) -> bool:
     arguments = use.arguments
-    if arguments.spread or None in arguments.keywords or (one.of_input and not _hangs_on_input(use)):
+    if arguments.spread or None in arguments.keywords or (entry.of_input and not _depends_on_input(use)):
         return False
     # A tensor's method has its tensor before the dot.
     shift = int(use.name.startswith("torch.Tensor."))
-    for literal in one.literals:
+    for literal in entry.literals:
         value = arguments.get(literal.at - shift, literal.keyword)
         if value is None:
-            found = literal.default
+            argument = literal.default
         elif literal.form == "literal":
-            found = _literal(value, use.node, literal, shift)
+            argument = _literal(value, use.node, literal, shift)
         else:
-            found = _name(value) if literal.form == "name" else _tensor(value)
-        if found is ABSENT or not literal.is_refused(found):
+            argument = _name(value) if literal.form == "name" else _tensor(value)
+        if argument is ABSENT or not literal.is_refused(argument):
             return False
     return True
 
 
-def _hangs_on_input(use: Use) -> bool:
+def _depends_on_input(use: Use) -> bool:
     """Whether the tensor that is used is computed from what the caller of `forward` gives."""
-    given = use.receiver or use.arguments.get(0, "A") or use.arguments.get(0, "input")
-    parts = alternatives(given) if given is not None else ()
+    source = use.receiver or use.arguments.get(0, "A") or use.arguments.get(0, "input")
+    parts = alternatives(source) if source is not None else ()
     return bool(parts) and all(isinstance(part, Tensor) and part.batch is not None for part in parts)
 
 
@@ -93,7 +92,9 @@ def _literal(value: Value, call: ast.Call, literal: Literal, shift: int) -> obje
     """The value of an argument that the call itself spells out."""
     at = literal.at - shift
     nodes = (
-        [call.args[at]] if at < len(call.args) else [one.value for one in call.keywords if one.arg == literal.keyword]
+        [call.args[at]]
+        if at < len(call.args)
+        else [keyword.value for keyword in call.keywords if keyword.arg == literal.keyword]
     )
     try:
         written = ast.literal_eval(nodes[0])

@@ -30,9 +30,9 @@ class Rewrite(NamedTuple):
     @property
     def advice(self) -> str:
         """What to do, in a sentence."""
-        given = f", given {self.given}" if self.given else ""
+        condition = f", given {self.given}" if self.given else ""
         rounds = "" if self.ulps == 0 else "; it may round differently"
-        return f"Write `{self.written}` for `{self.original}`{given}{rounds}"
+        return f"Write `{self.written}` for `{self.original}`{condition}{rounds}"
 
 
 @cache
@@ -47,5 +47,5 @@ def rewrites() -> Mapping[str, Rewrite]:
 def advice(operator: str) -> str | None:
     """What to write in the place of an operator (``aten::fmod``), if anything is known."""
     name = operator.rpartition("::")[2]
-    found = rewrites().get(name) or rewrites().get(name.rstrip("_"))
-    return None if found is None else found.advice
+    rewrite = rewrites().get(name) or rewrites().get(name.rstrip("_"))
+    return None if rewrite is None else rewrite.advice

@@ -1,4 +1,4 @@
-"""Where operators are talked about upstream: converters that are asked for, and those that are at fault."""
+"""Upstream issues about operators: converters that are requested, and those that are wrong."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""State that the model forgets: modules, parameters and buffers that PyTorch never gets to see."""
+"""Rules about registration: modules, parameters and buffers that PyTorch does not know of."""

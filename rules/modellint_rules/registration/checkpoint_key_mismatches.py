@@ -1,4 +1,4 @@
-"""Why a checkpoint's keys and a model's differ, told at the attribute that is behind it."""
+"""Mismatches of a checkpoint's keys with a model's, each with the attribute that causes it."""
 
 from __future__ import annotations
 
@@ -45,33 +45,33 @@ class _Part(NamedTuple):
 
 def mismatches(subject: LiveModel) -> Iterator[Mismatch]:
     """Everything that keeps the subject's checkpoint from being loaded, most of it by attribute."""
-    found = subject.checkpoint_comparison
-    if found is None:
+    comparison = subject.checkpoint_comparison
+    if comparison is None:
         return
-    for renaming in found.renamings:
-        message, advice = _told(renaming, len(found.given))
+    for renaming in comparison.renamings:
+        message, advice = _told(renaming, len(comparison.saved))
         yield Mismatch(message, subject.model, None, (), advice=advice)
-    if not (found.missing or found.unexpected or found.misshapen):
+    if not (comparison.missing or comparison.unexpected or comparison.misshapen):
         return
-    keys = _Keys(subject, found)
+    keys = _Keys(subject, comparison)
     parts = list(keys.parts())
     unexplained = {(type(keys.modules[part.path]), part.attribute) for part in parts if not part.cause}
-    fits = any(key in found.given and key not in found.misshapen for key in found.wanted)
+    fits = any(key in comparison.saved and key not in comparison.misshapen for key in comparison.wanted)
     is_strange = not fits and any(part.kind == "unexpected" and not part.cause for part in parts)
     if is_strange or len(unexplained) > _MANY:
-        yield Mismatch(_of_another_model(found, fits), subject.model, None, ())
+        yield Mismatch(_of_another_model(comparison, fits), subject.model, None, ())
         parts = [part for part in parts if part.cause and not (is_strange and part.kind == "missing")]
     yield from keys.united(parts)
 
 
-def _told(renaming: Renaming, given: int) -> tuple[str, str | None]:
+def _told(renaming: Renaming, saved: int) -> tuple[str, str | None]:
     part = f"`{renaming.part}`"
-    where = "hold" if renaming.part.startswith("_") else "begin with"
-    count = "the keys" if renaming.keys == given else f"{renaming.keys} keys"
+    verb = "hold" if renaming.part.startswith("_") else "begin with"
+    count = "the keys" if renaming.keys == saved else f"{renaming.keys} keys"
     if renaming.in_model:
-        message = f"{count} of the model {where} {part}, those of the checkpoint do not"
+        message = f"{count} of the model {verb} {part}, those of the checkpoint do not"
     else:
-        message = f"{count} of the checkpoint {where} {part}, those of the model do not"
+        message = f"{count} of the checkpoint {verb} {part}, those of the model do not"
     owner = "the model is" if renaming.in_model else "it was saved from"
     match renaming.part:
         case "module.":
@@ -94,23 +94,23 @@ def _told(renaming: Renaming, given: int) -> tuple[str, str | None]:
     return message, f"Save `model.{inner}.state_dict()`, or drop {part} from the keys before they are loaded"
 
 
-def _of_another_model(found: Comparison, fits_somewhat: bool) -> str:
+def _of_another_model(comparison: Comparison, fits_somewhat: bool) -> str:
     counts = [
         f"{len(keys)} {words}"
         for keys, words in (
-            (found.missing, "are missing"),
-            (found.unexpected, "more are unexpected"),
-            (found.misshapen, "have another shape"),
+            (comparison.missing, "are missing"),
+            (comparison.unexpected, "more are unexpected"),
+            (comparison.misshapen, "have another shape"),
         )
         if keys
     ]
-    examples = [f"`{keys[0]}`" for keys in (found.missing, found.unexpected) if keys]
-    if found.misshapen:
-        key = found.misshapen[0]
-        examples.append(f"`{key}` ({_shape(found.given[key])} for {_shape(found.wanted[key])})")
+    examples = [f"`{keys[0]}`" for keys in (comparison.missing, comparison.unexpected) if keys]
+    if comparison.misshapen:
+        key = comparison.misshapen[0]
+        examples.append(f"`{key}` ({_shape(comparison.saved[key])} for {_shape(comparison.wanted[key])})")
     verdict = "is of another configuration" if fits_somewhat else "is of another model"
     first = " and ".join(filter(None, [", ".join(examples[:-1]), examples[-1]]))
-    return f"the checkpoint {verdict}: of the model's {len(found.wanted)} keys {', '.join(counts)}, as {first}"
+    return f"the checkpoint {verdict}: of the model's {len(comparison.wanted)} keys {', '.join(counts)}, as {first}"
 
 
 def _shape(shape: Shape | None) -> str:
@@ -120,24 +120,24 @@ def _shape(shape: Shape | None) -> str:
 class _Keys:
     """The keys that differ, and the attributes that they come from."""
 
-    def __init__(self, subject: LiveModel, found: Comparison) -> None:
+    def __init__(self, subject: LiveModel, comparison: Comparison) -> None:
         self.subject = subject
-        self.found = found
+        self.comparison = comparison
         self.modules = dict(subject.model.named_modules(remove_duplicate=False))
-        self.missing = dict.fromkeys(found.missing)
-        self.unexpected = dict.fromkeys(found.unexpected)
+        self.missing = dict.fromkeys(comparison.missing)
+        self.unexpected = dict.fromkeys(comparison.unexpected)
         self._hidden = {
-            _joined(path, one.attribute): one
-            for held in subject.unregistered_state
-            for one in (held, *held.others)
-            for path in one.paths
+            _joined(path, value.attribute): value
+            for hidden in subject.unregistered_state
+            for value in (hidden, *hidden.others)
+            for path in value.paths
         }
         self._tied = {name: state.names for state in subject.state for name in state.names if len(state.names) > 1}
         # What loads without being there (old checkpoints count no batches) is neither here nor there.
-        counted = (key for key in found.wanted if key in self.missing or key in found.given)
+        counted = (key for key in comparison.wanted if key in self.missing or key in comparison.saved)
         self._own: dict[type[nn.Module], bool] = {}
         self._sizes = Counter(prefix for key in counted for prefix in _above(key))
-        self._lost = Counter(prefix for key in found.missing for prefix in _above(key))
+        self._lost = Counter(prefix for key in comparison.missing for prefix in _above(key))
 
     def parts(self) -> Iterator[_Part]:
         """Every key that differs, in parts, each with its cause where that is known."""
@@ -149,7 +149,7 @@ class _Keys:
             yield from self._lacking(home, keys)
         for home, keys in unexpected.items():
             yield self._part(home, "unexpected", keys, self._why_unexpected(home))
-        for key in self.found.misshapen:
+        for key in self.comparison.misshapen:
             yield self._part(self._leaf(key), "shape", [key])
 
     def united(self, parts: Iterable[_Part]) -> Iterator[Mismatch]:
@@ -184,11 +184,11 @@ class _Keys:
                 text = f"the checkpoint has {listed}, the model does not"
             case "shape":
                 own, key = next(iter(keys.items()))
-                given, wanted = self.found.given[key], self.found.wanted[key]
-                text = f"`{own}` is {_shape(given)} in the checkpoint and {_shape(wanted)} in the model"
+                saved, wanted = self.comparison.saved[key], self.comparison.wanted[key]
+                text = f"`{own}` is {_shape(saved)} in the checkpoint and {_shape(wanted)} in the model"
                 if len(keys) > 1:
                     text += f"; so with {len(keys) - 1} more"
-                if given is not None and wanted is not None and len(given) > 1 and given == wanted[::-1]:
+                if saved is not None and wanted is not None and len(saved) > 1 and saved == wanted[::-1]:
                     text += ": it is transposed"
             case _:
                 return cause
@@ -260,16 +260,16 @@ class _Keys:
     def _renamed(
         self, missing: dict[tuple[str, str], list[str]], unexpected: dict[tuple[str, str], list[str]]
     ) -> Iterator[_Part]:
-        """What one side calls otherwise: alone in its module with just these keys and shapes."""
-        ours = self._signatures(missing, self.found.wanted)
-        theirs = self._signatures(unexpected, self.found.given)
+        """Renamed attributes: each the only one in its module with these keys and shapes, on either side."""
+        ours = self._signatures(missing, self.comparison.wanted)
+        theirs = self._signatures(unexpected, self.comparison.saved)
         for signature, homes in ours.items():
             others = theirs.get(signature, [])
             if len(homes) == len(others) == 1 and others[0] and self._why_unexpected(others[0]) == "":
                 (home,), (other,) = homes, others
                 keys = [*missing.pop(home), *unexpected.pop(other)]
                 path = self._anchor(*home)[0]
-                own, called = (_below(_joined(*one), path) for one in (home, other))
+                own, called = (_below(_joined(*side), path) for side in (home, other))
                 words = f"`{own}` is called `{called}` in the checkpoint, with the same keys and shapes"
                 yield self._part(home, "renamed", keys, words)
 
@@ -277,16 +277,16 @@ class _Keys:
     def _signatures(
         groups: Mapping[tuple[str, str], Sequence[str]], shapes: Mapping[str, Shape | None]
     ) -> dict[object, list[tuple[str, str]]]:
-        found: dict[object, list[tuple[str, str]]] = {}
+        signatures: dict[object, list[tuple[str, str]]] = {}
         for home, keys in groups.items():
             start = len(_joined(*home))
-            found.setdefault((home[0], frozenset((key[start:], shapes[key]) for key in keys)), []).append(home)
-        return found
+            signatures.setdefault((home[0], frozenset((key[start:], shapes[key]) for key in keys)), []).append(home)
+        return signatures
 
     def _lacking(self, home: tuple[str, str], keys: Sequence[str]) -> Iterator[_Part]:
-        tied = [key for key in keys if any(name in self.found.given for name in self._tied.get(key, ()))]
+        tied = [key for key in keys if any(name in self.comparison.saved for name in self._tied.get(key, ()))]
         if tied:
-            named = next(name for name in self._tied[tied[0]] if name in self.found.given)
+            named = next(name for name in self._tied[tied[0]] if name in self.comparison.saved)
             cause = f"it is tied to `{named}`, which is there"
             yield self._part(home, "missing", tied, cause, Severity.WARNING)
         rest = [key for key in keys if key not in tied]
@@ -308,9 +308,9 @@ class _Keys:
 
     def _why_unexpected(self, home: tuple[str, str]) -> str:
         path, name = home
-        held = self._hidden.get(_joined(path, name))
-        if held is not None:
-            return _hiding(held)
+        hidden = self._hidden.get(_joined(path, name))
+        if hidden is not None:
+            return _hiding(hidden)
         owner = self.modules[path]
         if name in owner._non_persistent_buffers_set:
             return f"`{name}` is a buffer with `persistent=False`"
@@ -325,7 +325,7 @@ class _Keys:
         owner = self.modules[path]
         if not (path and name.isdigit() and _is_torch(owner) and type(owner).__name__ in ("ModuleList", "Sequential")):
             return ""
-        entries = {_below(key, path).partition(".")[0] for key in self.found.given if key.startswith(f"{path}.")}
+        entries = {_below(key, path).partition(".")[0] for key in self.comparison.saved if key.startswith(f"{path}.")}
         theirs = max((int(entry) + 1 for entry in entries if entry.isdigit()), default=0)
         ours = len(owner._modules)
         own = path.rpartition(".")[2]
@@ -333,7 +333,7 @@ class _Keys:
 
     def _other_forms(self) -> Iterator[_Part]:
         """Weights that one side keeps in parts: weight and spectral norm, parametrizations."""
-        ours, theirs = _forms(self.found.wanted), _forms(self.found.given)
+        ours, theirs = _forms(self.comparison.wanted), _forms(self.comparison.saved)
         for base in [base for base in ours if base in theirs]:
             (mine, keys), (other, others) = ours[base], theirs[base]
             if mine == other or not (any(key in self.missing for key in keys) and set(others) & set(self.unexpected)):
@@ -364,34 +364,34 @@ _PARAMETRIZED = re.compile(r"(.*?)\bparametrizations\.(\w+)\.(?:original\d*|\d+\
 
 
 def _forms(keys: Iterable[str]) -> dict[str, tuple[str, list[str]]]:
-    """Name of a weight to how it is kept, and in which keys."""
+    """Name of a weight to its form (plain, parametrized, weight or spectral norm), and its keys."""
     known = dict.fromkeys(keys)
-    found: dict[str, tuple[str, list[str]]] = {}
+    forms: dict[str, tuple[str, list[str]]] = {}
     for key in known:
         if match := _PARAMETRIZED.match(key):
-            found.setdefault(match[1] + match[2], ("parametrized", []))[1].append(key)
+            forms.setdefault(match[1] + match[2], ("parametrized", []))[1].append(key)
         elif key.endswith("_g") and f"{key[:-2]}_v" in known:
-            found[key[:-2]] = "weight_norm", [key, f"{key[:-2]}_v"]
+            forms[key[:-2]] = "weight_norm", [key, f"{key[:-2]}_v"]
         elif key.endswith("_orig") and f"{key[:-5]}_u" in known:
             base = key[:-5]
-            found[base] = "spectral_norm", [name for name in (key, f"{base}_u", f"{base}_v") if name in known]
+            forms[base] = "spectral_norm", [name for name in (key, f"{base}_u", f"{base}_v") if name in known]
         else:
-            found.setdefault(key, ("plain", [key]))
-    return found
+            forms.setdefault(key, ("plain", [key]))
+    return forms
 
 
-def _hiding(held: Held) -> str:
-    name = held.attribute
-    if held.kind == "tensor" and not held.container:
-        return f"`{name}` is a plain tensor ({'REG015' if held.value.requires_grad else 'REG006'})"
+def _hiding(hidden: Held) -> str:
+    name = hidden.attribute
+    if hidden.kind == "tensor" and not hidden.container:
+        return f"`{name}` is a plain tensor ({'REG015' if hidden.value.requires_grad else 'REG006'})"
     codes = {
         "module": {"list": "REG001", "tuple": "REG001", "set": "REG001", "dict": "REG002"},
         "parameter": {"list": "REG004", "tuple": "REG004", "set": "REG004", "dict": "REG005"},
         "tensor": {"list": "REG006", "tuple": "REG006", "dict": "REG006"},
     }
-    code = codes.get(held.kind, {}).get(held.container)
+    code = codes.get(hidden.kind, {}).get(hidden.container)
     if code is not None:
-        return f"`{name}` is a plain {held.container} ({code})"
+        return f"`{name}` is a plain {hidden.container} ({code})"
     return f"`{name}` holds it where PyTorch does not look"
 
 

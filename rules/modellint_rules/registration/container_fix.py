@@ -1,4 +1,4 @@
-"""The fix that the rules about plain containers share: put the registering container around the plain one."""
+"""Container fix, shared by the rules about plain containers: `nn.ModuleList` and its like around the plain container."""
 
 from __future__ import annotations
 
@@ -44,15 +44,17 @@ def wrapped(cls: ModuleClass, attribute: Attribute, kind: str, container: str, l
 
     ``lacks`` are the methods of the plain container that the registering one does not have.
     """
-    found = [hidden for hidden in attribute.all_hidden(kind) if not _is_part_of(attribute, hidden.binding.expression)]
-    if not found or _cannot_be_replaced(cls, attribute, lacks) or not all(_fits(hidden, container) for hidden in found):
+    values = [value for value in attribute.all_hidden(kind) if not _is_part_of(attribute, value.binding.expression)]
+    if not values or _cannot_be_replaced(cls, attribute, lacks):
+        return None
+    if not all(_fits(value, container) for value in values):
         return None
     edits: list[Edit] = []
     done: set[int] = set()
     text = ""
-    for hidden in found:
-        nodes = _to_wrap(cls, attribute, hidden)
-        statement = hidden.binding.statement
+    for value in values:
+        nodes = _to_wrap(cls, attribute, value)
+        statement = value.binding.statement
         if nodes is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
             return None
         function = once(cls.node, "_functions", _functions).get(statement)
@@ -67,9 +69,9 @@ def wrapped(cls: ModuleClass, attribute: Attribute, kind: str, container: str, l
             edits.extend(cls.rewriter.wrap(node, spelling.text))
         edits.extend(edit for edit in spelling.imports if edit not in edits)
         done.update(map(id, (statement, *new)))
-    certain = all(hidden.certain for hidden in found) and not attribute.uses.foreign_calls
-    keys = "" if all(hidden.stateless for hidden in found) else "; adds `state_dict` keys"
-    mode = "; `eval()` then reaches them, which changes outputs" if any(map(_drops, found)) else ""
+    certain = all(value.certain for value in values) and not attribute.uses.foreign_calls
+    keys = "" if all(value.stateless for value in values) else "; adds `state_dict` keys"
+    mode = "; `eval()` then reaches them, which changes outputs" if any(map(_drops, values)) else ""
     return Fix(
         f"Wrap `self.{attribute.name}` in `{text}`{keys}{mode}",
         tuple(edits),
@@ -123,12 +125,12 @@ def _asked_for(methods: str, text: str) -> frozenset[str]:
 
 def _functions(cls: ast.ClassDef) -> dict[ast.AST, ast.FunctionDef]:
     """The function that each statement of a class stands in, the outermost one."""
-    found: dict[ast.AST, ast.FunctionDef] = {}
+    outer: dict[ast.AST, ast.FunctionDef] = {}
     for function in of_kind(cls, ast.FunctionDef):
         for node in walk(function):
             if isinstance(node, ast.stmt):
-                found.setdefault(node, function)
-    return found
+                outer.setdefault(node, function)
+    return outer
 
 
 def _to_wrap(cls: ModuleClass, attribute: Attribute, hidden: Hidden) -> list[ast.expr] | None:

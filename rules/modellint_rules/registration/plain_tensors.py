@@ -1,4 +1,4 @@
-"""Tensors that a module keeps as plain attributes: what the rules about buffers share."""
+"""Plain tensors, which a module keeps as attributes without registering them: what the rules about buffers share."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Kept(NamedTuple):
 def kept_tensors(code: Code) -> Iterator[Kept]:
     """The attributes of a module that hold plain tensors, or plain containers of nothing else, and take part in the computation."""
     for name, bindings in code.attributes.items():
-        values = [part for one in bindings if not _registers(one) for part in alternatives(one.value)]
-        found = _plain(code, values)
-        if found is None or not _takes_part(code, name):
+        values = [part for binding in bindings if not _registers(binding) for part in alternatives(binding.value)]
+        plain = _plain(code, values)
+        if plain is None or not _takes_part(code, name):
             continue
-        tensors, container = found
+        tensors, container = plain
         if container is not None and not _only_read(code, name):
             continue
         # `self.x = torch.ones(3)` and `if gpu: self.x = self.x.cuda()`: the first is where it should have been a buffer.
-        made = [b for b in code.built_of(name) if b.file is code.file and _is_kept(code, b)]
-        if made:
-            yield Kept(name, min(made, key=lambda b: b.statement.lineno), tensors, container)
+        built = [b for b in code.built_of(name) if b.file is code.file and _is_kept(code, b)]
+        if built:
+            yield Kept(name, min(built, key=lambda b: b.statement.lineno), tensors, container)
 
 
 def _takes_part(code: Code, name: str) -> bool:
@@ -92,24 +92,24 @@ def is_plain_tensor(code: Code, value: Value) -> bool:
 
 
 def rewrites(code: Code, name: str) -> str:
-    """What methods that others call do to it: ``nothing``, ``move``, ``replace``, or ``update`` from what it was.
+    """Effect of the methods that others call on an attribute: ``nothing``, ``move``, ``replace``, or ``update`` from its value.
 
     `reset_parameters` and its like fill in what `__init__` made: `self.t = torch.empty(n)` may be a constant for all that.
     """
-    found = "nothing"
+    effect = "nothing"
     for write in code.attribute_writes(name):
         if code.is_aside(write.function):
             continue
         value = write.statement.value if isinstance(write.statement, (ast.Assign, ast.AnnAssign)) else None
         if value is None or not _reads(value, name):
-            found = found if found == "update" else "replace"
+            effect = effect if effect == "update" else "replace"
         elif not _only_moves(value, name):
-            found = "update"
-        elif found == "nothing":
-            found = "move"
+            effect = "update"
+        elif effect == "nothing":
+            effect = "move"
     if any(not code.is_aside(write.function) for write in code.part_writes(name)):
         return "update"
-    return found
+    return effect
 
 
 def _reads(node: ast.AST, name: str) -> bool:
@@ -130,27 +130,27 @@ def _only_read(code: Code, name: str) -> bool:
 
 def _changed(cls: ast.ClassDef) -> frozenset[str]:
     """The attributes with which the methods of a class do more than to look at their items."""
-    found: set[str | None] = set()
+    names: set[str | None] = set()
     for function in cls.body:
         if not isinstance(function, ast.FunctionDef):
             continue
         building = function.name == "__init__"
         for node in of_kind(function, ast.Subscript) if not building else ():
             if not isinstance(node.ctx, ast.Load):
-                found.add(_attribute(node.value))
+                names.add(_attribute(node.value))
         for call in of_kind(function, ast.Call):
-            held = call.func.value if isinstance(call.func, ast.Attribute) else None
-            name = _attribute(held) if held is not None else None
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+            name = _attribute(owner) if owner is not None else None
             if name is not None and not building and getattr(call.func, "attr", "") not in _READING_METHODS:
-                found.add(name)
+                names.add(name)
             # What is called on one attribute is no matter of the others that it is given.
             if _called(call) not in _READING_CALLS:
-                found.update(
+                names.update(
                     other
                     for other in map(_attribute, [*call.args, *(keyword.value for keyword in call.keywords)])
                     if other != name
                 )
-    return frozenset(name for name in found if name is not None)
+    return frozenset(name for name in names if name is not None)
 
 
 _READING_METHODS = frozenset({"get", "items", "keys", "values", "index", "count", "copy"})
@@ -180,7 +180,7 @@ def _is_before_super_init(cls: ast.ClassDef, statement: ast.stmt) -> bool:
 
 def _initialising(cls: ast.ClassDef) -> list[tuple[int, int, int]]:
     """The rows of the methods of a class that call an `__init__`, first and last, and of the last such call."""
-    found: list[tuple[int, int, int]] = []
+    stretches: list[tuple[int, int, int]] = []
     for function in cls.body:
         if isinstance(function, ast.FunctionDef):
             calls = [
@@ -189,8 +189,8 @@ def _initialising(cls: ast.ClassDef) -> list[tuple[int, int, int]]:
                 if isinstance(node.func, ast.Attribute) and node.func.attr == "__init__"
             ]
             if calls:
-                found.append((function.lineno, function.end_lineno or 0, max(calls)))
-    return found
+                stretches.append((function.lineno, function.end_lineno or 0, max(calls)))
+    return stretches
 
 
 def later_values_are_tensors(code: Code, name: str) -> bool:

@@ -91,14 +91,14 @@ class ParameterLostByCast(Rule):
             if not _stands(code, binding):
                 continue
             for expression in _arms(_expression(code, binding)):
-                made = _lost(code, expression)
-                if made is not None:
+                parameter = _lost(code, expression)
+                if parameter is not None:
                     yield code.finding(
                         self,
                         binding.statement,
                         f"`self.{binding.attribute}` is a plain tensor: the operation behind `Parameter(...)` gives a new one",
                         attribute=binding.attribute,
-                        fix=_fix(code, binding, expression, made),
+                        fix=_fix(code, binding, expression, parameter),
                     )
 
 
@@ -161,31 +161,33 @@ def _is_parameter(code: Code, node: ast.expr) -> bool:
     return bool(readings) and all(reading.name in operators.parameter_classes for reading in readings)
 
 
-def _fix(code: Code, binding: Binding, expression: ast.expr, made: ast.Call) -> Fix | None:
-    inside = set(walk(made))
+def _fix(code: Code, binding: Binding, expression: ast.expr, parameter: ast.Call) -> Fix | None:
+    inside = set(walk(parameter))
     around = [node for node in walk(expression) if node not in inside]
     if not _may_be_parameter(code, binding) or not all(map(_keeps_floats, around)):
         return None
-    if len(made.args) != 1 or isinstance(made.args[0], (ast.Starred, ast.GeneratorExp)):
+    if len(parameter.args) != 1 or isinstance(parameter.args[0], (ast.Starred, ast.GeneratorExp)):
         return None
     if any(
-        other is not made and _is_parameter(code, other) for other in walk(expression) if isinstance(other, ast.Call)
+        other is not parameter and _is_parameter(code, other)
+        for other in walk(expression)
+        if isinstance(other, ast.Call)
     ):
         return None
     rewriter = code.rewriter
     text = rewriter.text
-    spelling = rewriter.of(made.func)
-    opening, closing = text.index("(", rewriter.end(made.func)), rewriter.end(made) - 1
+    spelling = rewriter.of(parameter.func)
+    opening, closing = text.index("(", rewriter.end(parameter.func)), rewriter.end(parameter) - 1
     rest = ""
     edits = []
-    if "," in text[rewriter.end(made.args[0]) : closing]:
-        comma = text.index(",", rewriter.end(made.args[0]))
-        if "#" in text[rewriter.end(made.args[0]) : closing]:
+    if "," in text[rewriter.end(parameter.args[0]) : closing]:
+        comma = text.index(",", rewriter.end(parameter.args[0]))
+        if "#" in text[rewriter.end(parameter.args[0]) : closing]:
             return None
-        until = closing if made.keywords else comma + 1
-        rest = text[comma:until] if made.keywords else ""
+        until = closing if parameter.keywords else comma + 1
+        rest = text[comma:until] if parameter.keywords else ""
         edits.append(rewriter.remove(comma, until))
-    start, first = rewriter.start(expression), rewriter.start(made)
+    start, first = rewriter.start(expression), rewriter.start(parameter)
     if start == first:
         edits.append(rewriter.source.replace(start, opening + 1, f"{spelling}(("))
     else:

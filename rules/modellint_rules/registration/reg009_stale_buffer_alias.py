@@ -86,9 +86,9 @@ class StaleBufferAlias(Rule):
                 continue
             if registered is None:
                 registered = _registered(code)
-            held = [part for box in boxes for part in box.leaves()]
+            leaves = [part for box in boxes for part in box.leaves()]
             binding = next((b for b in bindings if b.file is code.file and b.form in ("assign", "annotated")), None)
-            if binding is None or not held or not all(_is_buffer(part, registered) for part in held):
+            if binding is None or not leaves or not all(_is_buffer(part, registered) for part in leaves):
                 continue
             if any(map(code.defines, _MOVING)) or _changes_later(code, name) or not code.is_read_in_forward(name):
                 continue

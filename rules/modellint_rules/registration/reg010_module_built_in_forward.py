@@ -182,7 +182,7 @@ def _built(code: Code, module: Value, kept: set[int]) -> Call | None:
     if _is_used_otherwise(build):
         return None
     if module.name in ("torch.nn.Sequential", "torch.nn.ModuleList"):
-        inner = [_built(code, part, kept) for held in module.held for part in held.leaves()]
+        inner = [_built(code, part, kept) for item in module.held for part in item.leaves()]
         return build if any(inner) else None
     if isinstance(module.callee, ClassRef):
         if any(
@@ -206,10 +206,10 @@ def _has_state(name: str, build: Call) -> bool:
 
 
 def _is_on(build: Call, word: str, default: bool) -> bool:
-    given = build.arguments.get(_PLACES[word], word)
-    if given is None:
+    argument = build.arguments.get(_PLACES[word], word)
+    if argument is None:
         return default
-    return isinstance(given, Const) and bool(given.value)
+    return isinstance(argument, Const) and bool(argument.value)
 
 
 def _kept(code: Code) -> set[int]:
@@ -265,17 +265,17 @@ def _moved(node: ast.expr) -> ast.expr:
 
 def _makes_parameters(code: Code, ref: ClassRef, depth: int) -> bool:
     """Whether a class of the project gives each of its objects parameters that start anew."""
-    found = False
-    for one in code.project.lineage(ref):
-        for node in walk(one.node):
+    is_stateful = False
+    for cls in code.project.lineage(ref):
+        for node in walk(cls.node):
             match node:
                 case ast.Attribute(attr=word) | ast.Name(id=word) | ast.keyword(arg=word) if word in _GIVEN_WEIGHTS:
                     return False
-                case ast.Call(func=func) if not found:
-                    found = _is_stateful(code, one, func, depth)
+                case ast.Call(func=func) if not is_stateful:
+                    is_stateful = _is_stateful(code, cls, func, depth)
                 case _:
                     pass
-    return found
+    return is_stateful
 
 
 def _is_stateful(code: Code, ref: ClassRef, func: ast.expr, depth: int) -> bool:

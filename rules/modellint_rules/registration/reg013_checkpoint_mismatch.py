@@ -85,18 +85,18 @@ class CheckpointMismatch(Rule):
         """Compare the keys."""
         from modellint_rules.registration.checkpoint_key_mismatches import mismatches
 
-        for one in mismatches(subject):
-            if one.attribute is None:
-                class_name, place = type(one.module).__name__, subject.class_place(one.module)
+        for mismatch in mismatches(subject):
+            if mismatch.attribute is None:
+                class_name, place = type(mismatch.module).__name__, subject.class_place(mismatch.module)
             else:
-                class_name, place = subject.attribute_place(one.module, one.attribute)
+                class_name, place = subject.attribute_place(mismatch.module, mismatch.attribute)
             yield subject.finding(
                 self,
-                one.message,
+                mismatch.message,
                 at=place,
-                modules=one.paths,
-                severity=one.severity,
+                modules=mismatch.paths,
+                severity=mismatch.severity,
                 class_name=class_name,
-                attribute=one.attribute,
-                advice=one.advice,
+                attribute=mismatch.attribute,
+                advice=mismatch.advice,
             )

@@ -92,7 +92,7 @@ class UnusedSubmodule(Rule):
                 called.add(id(state.owner))
             for name in state.names:
                 names.setdefault(id(subject.model.get_submodule(name.rpartition(".")[0])), []).append(state.name)
-        called.update(owner for owner, held in names.items() if not taken.isdisjoint(held))
+        called.update(owner for owner, names_of_owner in names.items() if not taken.isdisjoint(names_of_owner))
         used = {
             id(entry.module) for entry in subject.modules if any(id(part) in called for part in entry.module.modules())
         }

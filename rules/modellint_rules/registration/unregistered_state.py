@@ -1,4 +1,4 @@
-"""State that live modules hold beside what PyTorch registers: what the rules about plain attributes share."""
+"""Unregistered state of live modules: what the rules about plain attributes share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hidden_finding(
     if kind:
         article = "an" if kind.strip("`")[:1] in "aeiouAEIOU" else "a"
         message = f"`self.{group.attribute}` keeps {what} in {article} {kind}: {loses} do not see them"
-    elif group.held[0].on_class:
+    elif group.parts[0].on_class:
         message = f"`{group.attribute}` is an attribute of the class that holds {what}: {loses} do not see them"
     else:
         message = f"`self.{group.attribute}` is set past `nn.Module.__setattr__`: {loses} do not see it"
@@ -45,7 +45,7 @@ def modules_in(subject: LiveModel, *, keyed: bool) -> Iterator[tuple[HeldAttribu
     """The attributes that hide modules, by name or by position, and whether nothing in them has state or a mode to lose."""
     for group in subject.held_attributes("module"):
         if group.is_keyed is keyed and not group.is_reference:
-            yield group, not any(subject.has_state(held.value) for held in group.held)  # type: ignore[arg-type]
+            yield group, not any(subject.has_state(part.value) for part in group.parts)  # type: ignore[arg-type]
 
 
 def tensors_in(subject: LiveModel) -> Iterator[tuple[HeldAttribute, list[Any]]]:
@@ -54,14 +54,14 @@ def tensors_in(subject: LiveModel) -> Iterator[tuple[HeldAttribute, list[Any]]]:
     What the source of the class shows it to read counts, since a run does not come through every branch, and what a run reads.
     """
     for group in subject.held_attributes("tensor"):
-        tensors = [held.value for held in group.held]
+        tensors = [part.value for part in group.parts]
         # What is computed from parameters has a graph and comes anew with every call; `torch.tensor([])` stands for none.
         if not group.is_plain or any(tensor.grad_fn is not None or 0 in tensor.shape for tensor in tensors):
             continue
         if group.kind and group.attribute in group.usage.forward.stores:
             # `self.anchors = [a.to(x.device) for a in self.anchors]`: moved by hand.
             continue
-        places = {f"hidden:{place}" for held in group.held for place in held.places}
+        places = {f"hidden:{place}" for part in group.parts for place in part.places}
         taken = subject.tensors_read
         if (taken is not None and not places.isdisjoint(taken)) or (
             (taken is None or not group.kind) and _is_read(group)

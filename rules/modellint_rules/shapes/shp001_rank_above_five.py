@@ -102,12 +102,12 @@ class RankAboveFive(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask what is made for its rank, and then what is done with it."""
-        made: dict[ast.expr, list[Tensor]] = {}
+        makers: dict[ast.expr, list[Tensor]] = {}
         statements: dict[ast.expr, ast.stmt] = {}
         for calls in code.calls:
             results = [wide for call in calls for wide in _wide(tensors_in([call.result]))]
             if calls[0].method in _MAKERS and calls[0].function in code.in_forward and all(map(_makes_wide, calls)):
-                made[calls[0].node] = results
+                makers[calls[0].node] = results
                 statements[calls[0].node] = calls[0].statement
         for operations in code.operations:
             node = operations[0].node
@@ -115,12 +115,12 @@ class RankAboveFive(Rule):
             if isinstance(node, ast.Subscript) and operations[0].function in code.in_forward and all(wide):
                 grown = [not _wide(tensors_in(operation.operands)) for operation in operations]
                 if all(grown):
-                    made[node] = [tensor for group in wide for tensor in group]
-        if not made:
+                    makers[node] = [tensor for group in wide for tensor in group]
+        if not makers:
             return
         stuck = _stuck(code)
-        for node, results in made.items():
-            if any(inner is not node and inner in made for inner in _receivers(node)):
+        for node, results in makers.items():
+            if any(inner is not node and inner in makers for inner in _receivers(node)):
                 continue
             rank = min(tensor.rank or 0 for tensor in results)
             if isinstance(node, ast.Subscript) or any(id(_origin(tensor)) in stuck for tensor in results):
@@ -168,24 +168,24 @@ def _origin(tensor: Tensor) -> Tensor:
 
 
 def _stuck(code: Code) -> set[int]:
-    """Heads of chains of which a tensor is used for more than to be permuted and reshaped."""
-    found: set[int] = set()
+    """Heads of chains of views of which some tensor is used for more than permutes and reshapes."""
+    stuck: set[int] = set()
     for calls in code.calls:
         if not all(call.name.startswith("torch.") for call in calls):
             continue
         uses = [_wide(_used(call)) for call in calls]
         method = calls[0].method
         if all(uses) and (method in _STAYS or (method in _GROWS and all(_grows(call) for call in calls))):
-            found.update(id(_origin(tensor)) for group in uses for tensor in group)
+            stuck.update(id(_origin(tensor)) for group in uses for tensor in group)
         if method in _GROWS and all(_grows(call) for call in calls):
-            found.update(id(_origin(tensor)) for call in calls for tensor in _wide(tensors_in([call.result])))
+            stuck.update(id(_origin(tensor)) for call in calls for tensor in _wide(tensors_in([call.result])))
     for operations in code.operations:
         uses = [_wide(tensors_in(operation.operands)) for operation in operations]
         if all(uses):
-            found.update(id(_origin(tensor)) for group in uses for tensor in group)
+            stuck.update(id(_origin(tensor)) for group in uses for tensor in group)
     for value in code.returned:
-        found.update(id(_origin(tensor)) for tensor in _wide(tensors_in([value])))
-    return found
+        stuck.update(id(_origin(tensor)) for tensor in _wide(tensors_in([value])))
+    return stuck
 
 
 def _used(call: Call) -> list[Tensor]:

@@ -138,17 +138,17 @@ def _is_lucky(call: LiveCall) -> bool:
     """Whether a view of permuted memory is legal only because a dimension that it merges has size 1."""
     if call.name not in ("torch.Tensor.view", "torch.Tensor.view_as") or not call.arguments or not call.outputs:
         return False
-    given, result = call.arguments[0], call.outputs[0]
-    if not hasattr(given, "strides") or len(given.strides) != given.rank:
+    source, result = call.arguments[0], call.outputs[0]
+    if not hasattr(source, "strides") or len(source.strides) != source.rank:
         return False
-    strides = [stride for stride in given.strides if stride]
-    if 1 not in given.shape or strides == sorted(strides, reverse=True):
+    strides = [stride for stride in source.strides if stride]
+    if 1 not in source.shape or strides == sorted(strides, reverse=True):
         return False
-    return any(_does_not_nest(given, group) for group in _merged(given.shape, result.shape))
+    return any(_does_not_nest(source, group) for group in _merged(source.shape, result.shape))
 
 
-def _does_not_nest(given: TensorFact, group: range) -> bool:
-    return any(given.strides[dim] != given.shape[dim + 1] * given.strides[dim + 1] for dim in group[:-1])
+def _does_not_nest(source: TensorFact, group: range) -> bool:
+    return any(source.strides[dim] != source.shape[dim + 1] * source.strides[dim + 1] for dim in group[:-1])
 
 
 def _merged(old: Sequence[int], new: Sequence[int]) -> Iterator[range]:

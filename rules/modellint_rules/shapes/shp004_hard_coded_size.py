@@ -124,9 +124,10 @@ class HardCodedSize(Rule):
 def _pins_batch(call: Call) -> bool:
     if call.training or not call.exported or call.building or not call.name.startswith("torch."):
         return False
-    given = call.receiver if call.receiver is not None else call.arguments.get(0, "input")
-    return given is not None and all(
-        isinstance(part, Tensor) and (part.certain or part.shown) and part.batch is True for part in alternatives(given)
+    tensor = call.receiver if call.receiver is not None else call.arguments.get(0, "input")
+    parts = alternatives(tensor) if tensor is not None else ()
+    return tensor is not None and all(
+        isinstance(part, Tensor) and (part.certain or part.shown) and part.batch is True for part in parts
     )
 
 

@@ -90,7 +90,7 @@ class InterpolateFixedSize(Rule):
             return
         for readings in code.calls:
             call = readings[0]
-            runs = all(_is_running(code, one) for one in readings)
+            runs = all(_is_running(code, reading) for reading in readings)
             if (runs or all(map(_is_layer, readings))) and not (
                 runs and call.function is not None and code.is_for_loss_only(call.node, call.function)
             ):
@@ -125,9 +125,9 @@ _FUNCTIONS = frozenset(
 def _is_running(code: Code, call: Call) -> bool:
     if call.name not in _FUNCTIONS or call.training or not call.exported or call.building or call.arguments.spread:
         return False
-    given = call.arguments.get(0, "input")
-    data = given is not None and all(
-        isinstance(part, Tensor) and part.batch is not None for part in alternatives(given)
+    tensor = call.arguments.get(0, "input")
+    data = tensor is not None and all(
+        isinstance(part, Tensor) and part.batch is not None for part in alternatives(tensor)
     )
     return data and call.function in code.in_forward and _is_literal(call.arguments.get(1, "size"))
 

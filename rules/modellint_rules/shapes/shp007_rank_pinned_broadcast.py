@@ -125,8 +125,8 @@ class RankPinnedBroadcast(Rule):
             return
         ranked = _ranked(code)
         for uses in _uses(code):
-            found = {_met(use, pinned, ranked) for use in uses}
-            node = next(iter(found)) if len(found) == 1 else None
+            pinned_by = {_met(use, pinned, ranked) for use in uses}
+            node = next(iter(pinned_by)) if len(pinned_by) == 1 else None
             if node is None or _asks_for_rank(pinned[node].function):
                 continue
             call = pinned.pop(node)
@@ -151,18 +151,18 @@ class RankPinnedBroadcast(Rule):
         computed = Reach.of_inputs(run)
         reshaped: dict[tuple[object, ...], Operator] = {}
         for operator in run.operators:
-            given = list(facts_in((operator.arguments, operator.keywords)))
+            operands = list(facts_in((operator.arguments, operator.keywords)))
             if (
                 operator.name in _RESHAPES
-                and given[0].name in parameters
-                and _is_per_channel(given[0], operator.outputs[0])
+                and operands[0].name in parameters
+                and _is_per_channel(operands[0], operator.outputs[0])
             ):
                 reshaped[operator.outputs[0].memory] = operator
                 continue
-            met = [fact for fact in given if fact.memory in reshaped]
+            met = [fact for fact in operands if fact.memory in reshaped]
             if not met or not operator.outputs:
                 continue
-            others = [fact for fact in given if fact.memory not in reshaped]
+            others = [fact for fact in operands if fact.memory not in reshaped]
             if all(fact.rank == 0 for fact in others):
                 # An activation of the parameter, or its sum with a number.
                 for output in operator.outputs:
@@ -182,11 +182,11 @@ class RankPinnedBroadcast(Rule):
                         )
 
 
-def _is_per_channel(given: TensorFact, result: TensorFact) -> bool:
+def _is_per_channel(parameter: TensorFact, result: TensorFact) -> bool:
     """Whether a parameter of one dimension is seen as channels of something with at least one dimension behind them."""
-    if given.rank != 1 or result.rank < 3 or given.shape[0] == 1:
+    if parameter.rank != 1 or result.rank < 3 or parameter.shape[0] == 1:
         return False
-    return tuple(result.shape) == (1, given.shape[0], *([1] * (result.rank - 2)))
+    return tuple(result.shape) == (1, parameter.shape[0], *([1] * (result.rank - 2)))
 
 
 def _is_pinned(call: Call) -> bool:
@@ -208,7 +208,7 @@ def _uses(code: Code) -> Iterator[list[_Use]]:
             written = node.target, node.value
         else:
             continue
-        yield [_Use((one, other), written) for one, other in (o.operands for o in operations if len(o.operands) == 2)]
+        yield [_Use((left, right), written) for left, right in (o.operands for o in operations if len(o.operands) == 2)]
     for calls in code.calls:
         call = calls[0]
         if (
@@ -223,7 +223,7 @@ def _uses(code: Code) -> Iterator[list[_Use]]:
         )
         texts = [*owner, *call.node.args]
         if call.method != "where" and all(len(each) == 2 for each in values) and len(texts) == 2:
-            yield [_Use((one, other), (texts[0], texts[1])) for one, other in values]
+            yield [_Use((left, right), (texts[0], texts[1])) for left, right in values]
 
 
 def _met(use: _Use, pinned: dict[ast.AST, Call], ranked: set[int]) -> ast.AST | None:
@@ -255,7 +255,7 @@ def _may_differ(value: Value, ranked: set[int]) -> bool:
 
 def _ranked(code: Code) -> set[int]:
     """Layouts of tensors that something in the class takes for tensors of one rank."""
-    found: set[int] = set()
+    layouts: set[int] = set()
     for calls in code.calls:
         for call in calls:
             first = call.arguments.get(0)
@@ -269,8 +269,8 @@ def _ranked(code: Code) -> set[int]:
                 continue
             for part in alternatives(first) if first is not None else ():
                 if isinstance(part, Tensor):
-                    found.add(id(part.layout))
-    return found
+                    layouts.add(id(part.layout))
+    return layouts
 
 
 def _asks_for_rank(function: ast.AST | None) -> bool:

@@ -102,12 +102,12 @@ def _message(subject: LiveModel, run: Run, failure: Failure) -> str:
     call = next((call for call in reversed(run.modules) if call.identity == failure.identity), None)
     if layer is not None and call is not None:
         named = f"`{call.path}` ({type(layer).__name__})" if call.path else f"`{type(layer).__name__}`"
-        given = _tensors(call.inputs)
-        wanted = _wanted(layer, given)
-        if wanted is not None and given:
-            return f"{named} got {_shown(given)}, and wants {wanted}"
-        if type(layer).__module__.partition(".")[0] == "torch" and given:
-            return f"{named} got {_shown(given)}, which it cannot take"
+        inputs = _tensors(call.inputs)
+        wanted = _wanted(layer, inputs)
+        if wanted is not None and inputs:
+            return f"{named} got {_shown(inputs)}, and wants {wanted}"
+        if type(layer).__module__.partition(".")[0] == "torch" and inputs:
+            return f"{named} got {_shown(inputs)}, which it cannot take"
         inside = f" in {named}"
     else:
         inside = ""
@@ -124,9 +124,9 @@ def _layer(subject: LiveModel, failure: Failure) -> nn.Module | None:
     for entry in subject.modules:
         if id(entry.module) == failure.identity:
             return entry.module
-    for held in subject.unregistered_state:
-        if held.kind == "module":
-            for module in held.value.modules():  # type: ignore[union-attr]
+    for hidden in subject.unregistered_state:
+        if hidden.kind == "module":
+            for module in hidden.value.modules():  # type: ignore[union-attr]
                 if id(module) == failure.identity:
                     return module
     return None
@@ -153,19 +153,19 @@ def _shown(facts: list[TensorFact]) -> str:
     return " and ".join(f"[{', '.join(map(str, fact.shape))}]" for fact in facts)
 
 
-def _wanted(layer: nn.Module, given: list[TensorFact]) -> str | None:
+def _wanted(layer: nn.Module, inputs: list[TensorFact]) -> str | None:
     """What a layer of torch's wants that its input does not have; None where that is not known, or not what is wrong."""
     from torch import nn
 
-    if not given:
+    if not inputs:
         return None
-    first = given[0]
+    first = inputs[0]
     match layer:
         case nn.Linear():
             return _last(first, layer.in_features)
         case nn.Bilinear():
             sizes = [layer.in1_features, layer.in2_features]
-            fits = len(given) == 2 and [fact.shape[-1] for fact in given if fact.rank] == sizes
+            fits = len(inputs) == 2 and [fact.shape[-1] for fact in inputs if fact.rank] == sizes
             return None if fits else f"last dimensions of {sizes[0]} and {sizes[1]}, and all others the same"
         case nn.modules.conv._ConvNd():
             return _of_convolution(layer, first)
@@ -176,11 +176,11 @@ def _wanted(layer: nn.Module, given: list[TensorFact]) -> str | None:
         case nn.LayerNorm():
             return _trailing(first, tuple(layer.normalized_shape))
         case nn.RNNBase():
-            return _of_recurrent(layer, given)
+            return _of_recurrent(layer, inputs)
         case nn.RNNCellBase():
-            return _last(first, layer.input_size) or _hidden(given[1:], layer.hidden_size)
+            return _last(first, layer.input_size) or _hidden(inputs[1:], layer.hidden_size)
         case nn.MultiheadAttention():
-            return _of_attention(layer, given)
+            return _of_attention(layer, inputs)
         case nn.Embedding() | nn.EmbeddingBag():
             return None if first.rank in (1, 2) else "indices of 1 or 2 dimensions"
     # Since torch 2.4.
@@ -221,7 +221,7 @@ def _of_convolution(layer: Any, fact: TensorFact) -> str | None:
     if layer.transposed:
         return None
     reach = [dilation * (size - 1) + 1 for size, dilation in zip(layer.kernel_size, layer.dilation, strict=True)]
-    padding = [0] * spatial if isinstance(layer.padding, str) else [2 * one for one in layer.padding]
+    padding = [0] * spatial if isinstance(layer.padding, str) else [2 * margin for margin in layer.padding]
     least = [max(1, size - more) for size, more in zip(reach, padding, strict=True)]
     fits = all(size >= low for size, low in zip(fact.shape[at + 1 :], least, strict=True))
     return None if fits else f"at least {'x'.join(map(str, least))} in the last dimensions"
@@ -242,12 +242,12 @@ def _of_norm(layer: Any, fact: TensorFact) -> str | None:
     return _channels(fact, layer.num_features, least, most)
 
 
-def _of_recurrent(layer: nn.RNNBase, given: list[TensorFact]) -> str | None:
-    first = given[0]
+def _of_recurrent(layer: nn.RNNBase, inputs: list[TensorFact]) -> str | None:
+    first = inputs[0]
     if first.rank not in (2, 3):
         return f"2 or 3 dimensions, the last of {layer.input_size}"
     wrong = _last(first, layer.input_size)
-    if wrong is not None or len(given) == 1 or first.rank == 2:
+    if wrong is not None or len(inputs) == 1 or first.rank == 2:
         return wrong
     batch = first.shape[0 if layer.batch_first else 1]
     layers = layer.num_layers * (2 if layer.bidirectional else 1)
@@ -260,18 +260,18 @@ def _hidden(states: list[TensorFact], size: int) -> str | None:
     )
 
 
-def _of_attention(layer: nn.MultiheadAttention, given: list[TensorFact]) -> str | None:
+def _of_attention(layer: nn.MultiheadAttention, inputs: list[TensorFact]) -> str | None:
     sizes = [layer.embed_dim, layer.kdim, layer.vdim]
-    if len(given) < 3:
+    if len(inputs) < 3:
         return None
-    if [fact.shape[-1] for fact in given[:3] if fact.rank] != sizes:
+    if [fact.shape[-1] for fact in inputs[:3] if fact.rank] != sizes:
         return "last dimensions of " + ", ".join(map(str, sizes)) + " for query, key and value"
-    if given[0].rank not in (2, 3) or len({fact.rank for fact in given[:3]}) > 1:
+    if inputs[0].rank not in (2, 3) or len({fact.rank for fact in inputs[:3]}) > 1:
         return "2 or 3 dimensions, the same number for query, key and value"
     batch = 0 if layer.batch_first else 1
-    if given[0].rank == 3 and len({fact.shape[batch] for fact in given[:3]}) > 1:
+    if inputs[0].rank == 3 and len({fact.shape[batch] for fact in inputs[:3]}) > 1:
         order = "(batch, sequence, embedding)" if layer.batch_first else "(sequence, batch, embedding)"
         return f"one batch size in dimension {batch}: its inputs are {order}"
-    if given[1].shape[:-1] != given[2].shape[:-1]:
+    if inputs[1].shape[:-1] != inputs[2].shape[:-1]:
         return "key and value of one length"
     return None

@@ -121,12 +121,12 @@ class SqueezeWithoutDim(Rule):
         for call in run.calls:
             if call.name not in ("torch.Tensor.squeeze", "torch.squeeze") or len(call.arguments) != 1 or call.keywords:
                 continue
-            given = call.arguments[0]
-            if given not in reach:
+            tensor = call.arguments[0]
+            if tensor not in reach:
                 continue
-            dropped = [dim for dim, size in enumerate(given.shape) if size == 1]
+            dropped = [dim for dim, size in enumerate(tensor.shape) if size == 1]
             message = None
-            if single and dropped[:1] == [0] and given.rank > 1:
+            if single and dropped[:1] == [0] and tensor.rank > 1:
                 message = "`squeeze()` drops the batch too when it holds one sample"
             elif len(dropped) > 1:
                 message = f"`squeeze()` drops {len(dropped)} dimensions at once: whichever has size 1"
@@ -136,10 +136,10 @@ class SqueezeWithoutDim(Rule):
 
 def _subject(call: Call) -> tuple[Tensor, ...]:
     """The tensor that is squeezed, whatever its size, as each of the values that it may be."""
-    given = call.arguments
-    if given.spread or given.keywords:
+    arguments = call.arguments
+    if arguments.spread or arguments.keywords:
         return ()
-    match call.name, given.positional:
+    match call.name, arguments.positional:
         case "torch.Tensor.squeeze", []:
             value = call.receiver
         case "torch.squeeze", [value]:
@@ -165,21 +165,21 @@ def _may_be_one(tensor: Tensor) -> bool:
 
 def _for_losses(code: Code) -> set[int]:
     """Tensors that a loss is given: of one sample it is the same either way."""
-    found: set[int] = set()
+    identities: set[int] = set()
     for readings in code.calls:
         for call in readings:
             for callee in alternatives(call.callee):
                 name = callee.name if isinstance(callee, Instance) else call.name or call.method
                 if "loss" in name.lower() or name.endswith("cross_entropy"):
-                    found.update(id(tensor) for tensor in tensors_in(call.arguments.everything()))
-    return found
+                    identities.update(id(tensor) for tensor in tensors_in(call.arguments.everything()))
+    return identities
 
 
 def _fix(code: Code, readings: list[Call]) -> Fix | None:
     """Name the dimensions that are sure to have size 1, where it is the same ones in every reading."""
     call = readings[0]
-    found = {tuple(_ones(tensor)) for reading in readings for tensor in _subject(reading)}
-    dims = next(iter(found)) if len(found) == 1 else ()
+    dims_of_readings = {tuple(_ones(tensor)) for reading in readings for tensor in _subject(reading)}
+    dims = next(iter(dims_of_readings)) if len(dims_of_readings) == 1 else ()
     if not dims or (call.receiver is None and len(dims) > 1):
         return None
     first, *others = dims

@@ -1,1 +1,1 @@
-"""Rules about what a model takes and gives."""
+"""Rules about a model's signature: its inputs and outputs."""

@@ -1,4 +1,4 @@
-"""Which classes are likely to be exported as they are: what the rules about outputs share."""
+"""Exported classes, likely to be exported as they are: what the rules about outputs share."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def is_outermost(code: Code) -> bool:
 def outputs(code: Code) -> Iterator[tuple[ast.Return, ast.expr, list[Value]]]:
     """What the class's own `forward` returns whatever flags are set, with the values that it may have."""
     assert code.ref is not None
-    forward = next((one for one in code.ref.node.body if getattr(one, "name", "") == "forward"), None)
+    forward = next((statement for statement in code.ref.node.body if getattr(statement, "name", "") == "forward"), None)
     if not isinstance(forward, ast.FunctionDef) or any(True for _ in of_kind(forward, ast.Yield)):
         return
-    if any(not isinstance(one, ast.Name) or one.id != "override" for one in forward.decorator_list):
+    if any(not isinstance(decorator, ast.Name) or decorator.id != "override" for decorator in forward.decorator_list):
         return
     for node, plain in code.flow.plain_returns.items():
         if node in forward.body and all(plain) and node.value is not None:

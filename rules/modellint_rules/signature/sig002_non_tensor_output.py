@@ -141,8 +141,8 @@ def _simple(value: Value, written: ast.expr) -> str | None:
             return "None"
         case Const(value=str()):
             return "a `str`"
-        case Const(value=found):
-            return f"a `{type(found).__name__}`"
+        case Const(value=constant):
+            return f"a `{type(constant).__name__}`"
         case Drawn(node=ast.Call(func=ast.Attribute(attr="item"))):
             return "a number of Python"
     if isinstance(written, ast.JoinedStr):

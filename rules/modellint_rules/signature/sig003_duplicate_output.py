@@ -86,13 +86,13 @@ class DuplicateOutput(Rule):
         if returned:
             named = ", ".join(_argument(name) for name in returned)
             yield subject.finding(self, f"the model returns {named} as it came", at=subject.returning(_is_tuple))
-        made = [fact.tensor for fact in tensors if not fact.is_input]
-        if len(made) > len(set(made)):
-            positions = [index for index, fact in enumerate(tensors) if made.count(fact.tensor) > 1]
+        computed = [fact.tensor for fact in tensors if not fact.is_input]
+        if len(computed) > len(set(computed)):
+            positions = [index for index, fact in enumerate(tensors) if computed.count(fact.tensor) > 1]
             yield subject.finding(
                 self,
                 f"the outputs {', '.join(map(str, positions))} are the same tensor"
-                if len(set(made)) == len(made) - len(positions) + 1
+                if len(set(computed)) == len(computed) - len(positions) + 1
                 else "several outputs are the same tensor",
                 at=subject.returning(_is_tuple),
             )

@@ -134,14 +134,14 @@ class ForwardMissing(Rule):
         failure = run.failure if run is not None else None
         if failure is None or failure.error != "NotImplementedError":
             return
-        found = re.match(_MISSING, failure.message)
-        if found is None:
+        match = re.match(_MISSING, failure.message)
+        if match is None:
             return
         named = {type(entry.module).__name__: entry for entry in subject.modules if not _has_forward(entry.module)}
-        entry = named.get(found[1])
+        entry = named.get(match[1])
         yield subject.finding(
             self,
-            f"`{found[1]}` is called and has no `forward`{_hint(_methods(entry.module)) if entry is not None else ''}",
+            f"`{match[1]}` is called and has no `forward`{_hint(_methods(entry.module)) if entry is not None else ''}",
             at=failure.place,
             modules=entry.paths if entry is not None else [failure.module],
         )
@@ -170,21 +170,21 @@ def _methods(module: nn.Module) -> set[str]:
 def _missing(ref: ClassRef, code: Code) -> set[str] | None:
     """The methods of a class that surely has no `forward`; None for any other."""
     names: set[str] = set()
-    for one in code.project.lineage(ref):
-        if one.file is not ref.file:
+    for cls in code.project.lineage(ref):
+        if cls.file is not ref.file:
             return None
-        members = one.file.members(one.node)
+        members = cls.file.members(cls.node)
         if not _OTHER_WAYS.isdisjoint(members):
             return None
-        if one.node.decorator_list or one.node.keywords:
+        if cls.node.decorator_list or cls.node.keywords:
             return None
-        for node in walk(one.node):
+        for node in walk(cls.node):
             # `self.forward = …`, `setattr(self, "forward", …)`, `self.__class__ = …`
             if isinstance(node, ast.Attribute) and node.attr in ("forward", "__class__"):
                 return None
             if isinstance(node, ast.Constant) and node.value == "forward":
                 return None
-        for base in code.project.bases(one):
+        for base in code.project.bases(cls):
             known = isinstance(base, ClassRef) or (isinstance(base, External) and base.name in _ROOT | _PLAIN)
             if not known:
                 return None

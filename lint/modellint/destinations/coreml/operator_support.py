@@ -25,17 +25,17 @@ def support(name: str, version: str | None, hints_of: HintsOf) -> Support:
     kind = _kind(text)
     rows = [text] if text in OPERATORS else _rows_of(kind)
     if rows:
-        found = _of_rows(rows, version)
+        result = _of_rows(rows, version)
     elif kind in _converters()[0]:
-        found = _of_converter(kind, version)
+        result = _of_converter(kind, version)
     elif any(hints_of(text)):
         # Some uses are refused, so others convert.
-        found = Support(text, (), True, _route(0, version), _route(EXPORT_SINCE, version), 15)
+        result = Support(text, (), True, _route(0, version), _route(EXPORT_SINCE, version), 15)
     else:
         raise UnknownOperator(_unknown(name))
-    named = () if text == found.operator else hints_of(text)
-    hints = tuple(dict.fromkeys((*hints_of(found.operator), *named)))
-    return found._replace(hints=hints, exactness=exactness(found.operator))
+    named = () if text == result.operator else hints_of(text)
+    hints = tuple(dict.fromkeys((*hints_of(result.operator), *named)))
+    return result._replace(hints=hints, exactness=exactness(result.operator))
 
 
 def everything(version: str | None, hints_of: HintsOf) -> Iterator[Support]:
@@ -55,10 +55,10 @@ def _converters() -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 @lru_cache
 def _by_kind() -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    names: dict[str, tuple[str, ...]] = {}
     for name, kind in sorted(OPERATORS.items()):
-        found[kind] = (*found.get(kind, ()), name)
-    return found
+        names[kind] = (*names.get(kind, ()), name)
+    return names
 
 
 def _rows_of(kind: str) -> Sequence[str]:
@@ -75,7 +75,7 @@ def _snake(name: str) -> str:
 
 
 def _of_rows(names: Sequence[str], version: str | None) -> Support:
-    """The best that any of the names of one operator comes to."""
+    """The best support among the names of one operator."""
     kind = OPERATORS[names[0]]
     rows = [SINCE[name] for name in names]
     plain = max(min(since.export for since in rows), EXPORT_SINCE)
@@ -145,8 +145,8 @@ def _kind(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    words = {*_by_kind(), *_converters()[0], *OPERATORS}
-    near = difflib.get_close_matches(_long(name), words, 3) or difflib.get_close_matches(
-        name.rpartition(".")[2].rpartition("::")[2].lower(), words, 3
+    known = {*_by_kind(), *_converters()[0], *OPERATORS}
+    near = difflib.get_close_matches(_long(name), known, 3) or difflib.get_close_matches(
+        name.rpartition(".")[2].rpartition("::")[2].lower(), known, 3
     )
     return f"no operator is known as {name!r}" + (f": did you mean {' or '.join(near)}?" if near else "")

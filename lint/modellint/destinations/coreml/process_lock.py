@@ -1,4 +1,4 @@
-"""Process lock: whose turn it is to change what belongs to the whole process."""
+"""Process lock: one thread at a time changes what belongs to the whole process."""
 
 import threading
 

@@ -44,14 +44,14 @@ class CoreML:
 
     @staticmethod
     def words_of_missing(version: str | None) -> frozenset[str]:
-        """The words of which code holds one where it names something that some route has no converter for."""
+        """Trigger words: code that names an operator without a converter, by any route, holds one of them."""
         from modellint.data.operator_conversion import words_of_missing
 
         return words_of_missing(version)
 
     @staticmethod
     def words_of_newer(ios: int) -> frozenset[str]:
-        """The words of which code holds one where it names something that needs a newer system."""
+        """Trigger words: code that names an operator which needs a newer system holds one of them."""
         from modellint.data.operator_conversion import words_of_newer
 
         return words_of_newer(ios)

@@ -51,14 +51,14 @@ class Attributes:
             nn.Module.__setattr__ = original  # type: ignore[method-assign]
 
     def remember(self) -> None:
-        """Take down what the attributes hold now."""
+        """Take a snapshot of the attributes' values."""
         self._before = [
             {kept: {name: (value, _items(value)) for name, value in table.items()} for kept, table in _tables(entry)}
             for entry in self._entries
         ]
 
     def changed(self, facts: Callable[[Any], Any]) -> Iterator[Assigned]:
-        """The attributes that hold something else since."""
+        """The attributes whose value differs from the snapshot."""
         for entry, before in zip(self._entries, self._before, strict=True):
             for kept, table in _tables(entry):
                 for name, value in list(table.items()):

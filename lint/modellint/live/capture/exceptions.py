@@ -90,8 +90,8 @@ def is_refused_view(fact: TensorFact, shape: Sequence[Any]) -> bool:
 
 
 def failure_of(error: BaseException, seen: Sequence[Raised], project: Project, base: CodeType) -> Failure:
-    """What an exception that left the model tells. ``base`` is the code that called the model."""
-    raised = next((one for link in _chain(error) for one in seen if one.error is link), None)
+    """The failure that an exception from the model's call amounts to. ``base`` is the code that called the model."""
+    raised = next((exception for link in _chain(error) for exception in seen if exception.error is link), None)
     cause = raised.error if raised is not None else error
     trace = _rows(error, base)
     rows = [row for row in trace if not is_machinery(row[0])]
@@ -104,7 +104,7 @@ def failure_of(error: BaseException, seen: Sequence[Raised], project: Project, b
     return Failure(
         kind=_kind(error, cause, by_torch, trace),
         error=type(error).__name__,
-        message=_told(error),
+        message=_message_of(error),
         module="" if raised is None else raised.module,
         place=place,
         operator=None if raised is None else raised.operator,
@@ -115,7 +115,7 @@ def failure_of(error: BaseException, seen: Sequence[Raised], project: Project, b
     )
 
 
-def _told(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     """An exception's message, without the C++ stack that torch appends to some; what ``__str__`` raises does not get out."""
     try:
         return str(error).partition("\nException raised from ")[0]
@@ -148,7 +148,7 @@ def _rows(error: BaseException, base: CodeType) -> list[tuple[str, int, str]]:
 def _kind(error: BaseException, cause: BaseException, by_torch: bool, rows: Sequence[tuple[str, int, str]]) -> str:
     if isinstance(cause, _NO_VALUES) or "GuardOnDataDependent" in type(cause).__name__:
         return "data"
-    message = _told(error)
+    message = _message_of(error)
     if _NEEDS_VALUES.search(message):
         return "data"
     if isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError)):

@@ -1,8 +1,8 @@
-"""In-place writes of a run, and which of them a model converted from a trace loses.
+"""In-place writes of a run, and those that a model converted from a trace loses.
 
-TorchScript knows a tensor by its value: behind `y.add_(1)` the tensor `y` has another value, and its views and what it is a
-view of keep theirs. coremltools follows an assignment to a part of a tensor (`copy_` and `fill_` behind slices and numbers)
-up to the tensor, and nothing else. This goes through a run in the same way.
+Values of a TorchScript graph have no aliases: after `y.add_(1)` only `y` is a new value; views of `y`, and the tensor that `y` is
+a view of, keep the old one. coremltools carries an assignment to a part of a tensor (`copy_` and `fill_` after slices and
+numbers) back to the whole tensor, and nothing else. The replay of a run here follows the same rules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FORM_ONLY = frozenset(
         *("rename", "resize_as", "set", "retain_grad", "as_strided"),
     )
 )
-"""Operators that change a tensor, and not what its memory holds."""
+"""Operators that change the shape, strides or flags of a tensor in place, but no element."""
 _ASSIGNING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
 """Operators that do not read what they write to."""
 _FOLLOWED = frozenset({"aten::copy_", "aten::fill_"})
@@ -44,7 +44,7 @@ class Write(NamedTuple):
 
 
 class LostWrite(NamedTuple):
-    """A write that somebody who reads the memory later does not see in a converted model."""
+    """A write that a later reader of the memory does not see in a converted model."""
 
     operator: Operator
     reader: Operator | None
@@ -113,7 +113,7 @@ def _targets(operator: Operator) -> Iterator[TensorFact]:
 
 
 class _Replay:
-    """What every tensor of a trace is known to hold, operator by operator."""
+    """Replay of a run by the rules of a trace: for each tensor the writes that its value includes."""
 
     def __init__(self, apart: frozenset[int]) -> None:
         self._apart = apart
@@ -125,7 +125,7 @@ class _Replay:
         self.refused: set[int] = set()
 
     def run(self, at: int, operator: Operator) -> Iterator[int]:
-        """Take an operator in; gives the writes that it should see and does not."""
+        """Replay one operator; yields the writes that it should see and does not."""
         targets = [fact for fact in _targets(operator) if fact.storage >= 0]
         operands = list(facts_in((operator.arguments, operator.keywords)))
         storages = {fact.storage for fact in operands}
@@ -169,7 +169,7 @@ class _Replay:
         known = self._known.get(target.tensor)
         if known is None:
             # Never seen before: it is taken to be what the memory holds.
-            known = frozenset(one[0] for one in self._written.get(target.storage, ()))
+            known = frozenset(write[0] for write in self._written.get(target.storage, ()))
         self._written.setdefault(target.storage, []).append((at, target, operator.name in _ASSIGNING))
         chain = self._chains.get(target.tensor)
         if operator.name not in _FOLLOWED:
@@ -188,7 +188,7 @@ class _Replay:
 
     def _view(self, operator: Operator, fact: TensorFact, source: TensorFact) -> None:
         known = self._known.setdefault(
-            source.tensor, frozenset(one[0] for one in self._written.get(source.storage, ()))
+            source.tensor, frozenset(write[0] for write in self._written.get(source.storage, ()))
         )
         if fact.tensor == source.tensor:
             return

@@ -22,7 +22,7 @@ class ItemAssignment(NamedTuple):
 
     @property
     def masks(self) -> tuple[TensorFact, ...]:
-        """The tensors of truths among the indices."""
+        """The boolean masks among the indices."""
         return tuple(part for part in self.indices if isinstance(part, TensorFact) and _is_mask(part))
 
     @property

@@ -37,7 +37,7 @@ _CLOSE = 1e-4
 class Traced(NamedTuple):
     """What one trace of a model showed."""
 
-    asked: frozenset[tuple[str, Place | None]]
+    calls: frozenset[tuple[str, Place | None]]
     """The functions of ``TAKING`` that were called, and the user's statements that did."""
     differs_on: str | None
     """Inputs on which the trace gives something else than the model, as ``variants`` calls them; None where none was found."""
@@ -108,7 +108,7 @@ def traced(subject: Subject) -> Traced | None:
                 program = trace(flat, tuple(flat.tensors), check_trace=False, strict=False)
         except (Exception, SystemExit):
             return None
-    return Traced(frozenset(watch.asked), _departing(subject, flat, program))
+    return Traced(frozenset(watch.calls), _departing(subject, flat, program))
 
 
 def _departing(subject: Subject, flat: _Flat, program: Any) -> str | None:
@@ -161,12 +161,12 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self._project = subject.project
         self._thread = threading.get_ident()
-        self.asked: set[tuple[str, Place | None]] = set()
+        self.calls: set[tuple[str, Place | None]] = set()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = getattr(func, "__name__", "")
         if name in TAKING and threading.get_ident() == self._thread:
-            self.asked.add((name, self._project.place_of(sys._getframe(1))))
+            self.calls.add((name, self._project.place_of(sys._getframe(1))))
         return func(*args, **(kwargs or {}))

@@ -83,19 +83,19 @@ class Executed:
         """
         present = {id(module): module for module in modules}
         owned = {cls: _codes_of(cls) for cls in {type(module) for module in present.values()}}
-        found: dict[str, set[int]] = {}
+        by_path: dict[str, set[int]] = {}
         for key, ran in self._ran.items():
             rows = set(ran.others)
             theirs = {
                 at: rows for at, (module, rows) in ran.instances.items() if module() is not None and at in present
             }
-            asked = {at for at, module in present.items() if key in owned[type(module)]}
-            if ran.code.co_name == "__init__" or not asked:
-                asked = set(theirs)
-            if asked and asked <= set(theirs):
-                rows |= set.intersection(*(theirs[at] for at in asked))
-            found.setdefault(ran.code.co_filename, set()).update(rows)
-        return {path: list(_stretches(sorted(rows))) for path, rows in found.items() if rows}
+            expected = {at for at, module in present.items() if key in owned[type(module)]}
+            if ran.code.co_name == "__init__" or not expected:
+                expected = set(theirs)
+            if expected and expected <= set(theirs):
+                rows |= set.intersection(*(theirs[at] for at in expected))
+            by_path.setdefault(ran.code.co_filename, set()).update(rows)
+        return {path: list(_stretches(sorted(rows))) for path, rows in by_path.items() if rows}
 
 
 def _self_of(frame: FrameType) -> nn.Module | None:
@@ -116,13 +116,13 @@ def _codes_of(cls: type) -> set[int]:
     for base in cls.__mro__:
         for value in vars(base).values():
             pending.extend(_codes_in(value))
-    found: set[int] = set()
+    identities: set[int] = set()
     while pending:
         code = pending.pop()
-        if id(code) not in found:
-            found.add(id(code))
+        if id(code) not in identities:
+            identities.add(id(code))
             pending.extend(inner for inner in code.co_consts if isinstance(inner, CodeType))
-    return found
+    return identities
 
 
 def _codes_in(value: object) -> Iterator[CodeType]:

@@ -44,7 +44,7 @@ def long_loops(subject: Subject) -> Iterator[LongLoop]:
     looping = {place: loops for place, count in counts.items() if count > 1 and (loops := _loops(place))}
     if not looping:
         return
-    said: set[Place] = set()
+    reported: set[Place] = set()
     for inputs in _doubled(subject.inputs):
         other = capture(Other(subject.model, inputs, subject.project.root, subject.destination))
         if other.failure is not None:
@@ -54,8 +54,8 @@ def long_loops(subject: Subject) -> Iterator[LongLoop]:
             if more[place] <= counts[place]:
                 continue
             loop = _grown(place, loops, counts, more)
-            if loop is not None and loop not in said:
-                said.add(loop)
+            if loop is not None and loop not in reported:
+                reported.add(loop)
                 paths = (call.module for call in run.calls if call.place == place)
                 yield LongLoop(loop, tuple(dict.fromkeys(paths)))
 

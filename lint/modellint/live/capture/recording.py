@@ -97,7 +97,9 @@ class _Session:
         self._is_meta = any(state.tensor.is_meta for state in subject.state)
         self._thread = threading.get_ident()
         names = {
-            id(held.value): f"hidden:{held.places[0]}" for held in unregistered_state(subject) if held.kind != "module"
+            id(hidden.value): f"hidden:{hidden.places[0]}"
+            for hidden in unregistered_state(subject)
+            if hidden.kind != "module"
         }
         names.update({id(state.tensor): state.name for state in subject.state})
         self.facts = Facts(self.mode, self._symbols, names)
@@ -137,7 +139,7 @@ class _Session:
             return self.facts.of(output)
 
     def _mark_fresh(self) -> None:
-        """Find the calls of modules that were built on the way and that the model has let go."""
+        """Mark the calls of modules that the run itself built and the model does not keep."""
         from modellint.live.subject import Subject
 
         called = {call.identity for call in self.modules}
@@ -147,9 +149,9 @@ class _Session:
         now = Subject(self.subject.model, None, self.subject.project.root, self.subject.destination)
         kept = {
             id(part)
-            for held in unregistered_state(now)
-            if isinstance(held.value, nn.Module)
-            for part in held.value.modules()
+            for hidden in unregistered_state(now)
+            if isinstance(hidden.value, nn.Module)
+            for part in hidden.value.modules()
         }
         kept.update(id(entry.module) for entry in now.modules)
         fresh = built.keys() - kept
@@ -355,12 +357,12 @@ class _Session:
 
     def _hidden_path(self, module: nn.Module) -> str:
         """How to get to a module that is registered nowhere."""
-        for held in unregistered_state(self.subject):
-            if isinstance(held.value, nn.Module):
-                for name, part in held.value.named_modules():
+        for hidden in unregistered_state(self.subject):
+            if isinstance(hidden.value, nn.Module):
+                for name, part in hidden.value.named_modules():
                     if part is module:
                         return ".".join(
-                            part for part in (held.paths[0] if held.paths else "", held.route, name) if part
+                            part for part in (hidden.paths[0] if hidden.paths else "", hidden.route, name) if part
                         )
         return ".".join(part for part in (self._stack[-1][1], f"<{type(module).__name__}>") if part)
 

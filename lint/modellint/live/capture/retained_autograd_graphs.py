@@ -49,14 +49,16 @@ def kept_graphs(subject: Subject) -> Iterator[KeptGraph]:
             vars(module)["training"] = True
         try:
             subject.model(*args, **kwargs)
-            first = [_graph(one) for one in written]
+            first = [_graph(buffer) for buffer in written]
             subject.model(*args, **kwargs)
         except (Exception, SystemExit):
             return
-        found = [
-            one for one, node in zip(written, first, strict=True) if node is not None and _reaches(_graph(one), node)
+        retained = [
+            buffer
+            for buffer, node in zip(written, first, strict=True)
+            if node is not None and _reaches(_graph(buffer), node)
         ]
-    yield from found
+    yield from retained
 
 
 def _written(subject: Subject) -> Iterator[KeptGraph]:
@@ -91,10 +93,10 @@ def _reaches(node: Any, wanted: Any) -> bool:
     pending = [node]
     seen: set[Any] = set()
     while pending:
-        one = pending.pop()
-        if one is wanted:
+        current = pending.pop()
+        if current is wanted:
             return True
-        if one is not None and one not in seen and len(seen) < _MOST:
-            seen.add(one)
-            pending.extend(before for before, _ in one.next_functions)
+        if current is not None and current not in seen and len(seen) < _MOST:
+            seen.add(current)
+            pending.extend(before for before, _ in current.next_functions)
     return False

@@ -71,7 +71,7 @@ _PASSING = frozenset(
 
 
 class ScalarOperand(NamedTuple):
-    """A number of Python's that meets a tensor."""
+    """A Python number that an operator combines with a tensor."""
 
     number: int | float
     how: str
@@ -79,7 +79,7 @@ class ScalarOperand(NamedTuple):
     dtype: str
     """Of what comes of it."""
     others: tuple[TensorFact, ...]
-    """The tensors that it meets."""
+    """The tensors that it is combined with."""
     subtracts: bool = False
 
 
@@ -141,26 +141,26 @@ def _flat(value: Any) -> Iterator[int | float]:
 
 
 def _judged(run: Run) -> frozenset[int]:
-    """Tensors of which nothing is made but comparisons, and those of which nothing is made at all."""
+    """Tensors that are only compared, and those that nothing uses."""
     used: dict[int, int] = {}
-    made: dict[int, int] = {}
+    origins: dict[int, int] = {}
     for operator in run.operators:
         name = operator.name.rpartition("::")[2]
-        given = list(facts_in((operator.arguments, operator.keywords)))
-        if name in _PASSING and given:
+        operands = list(facts_in((operator.arguments, operator.keywords)))
+        if name in _PASSING and operands:
             for fact in operator.outputs:
-                made[fact.tensor] = made.get(given[0].tensor, given[0].tensor)
+                origins[fact.tensor] = origins.get(operands[0].tensor, operands[0].tensor)
             continue
-        for fact in given:
-            origin = made.get(fact.tensor, fact.tensor)
+        for fact in operands:
+            origin = origins.get(fact.tensor, fact.tensor)
             used[origin] = used.get(origin, 0) + (name not in _JUDGING)
             used[fact.tensor] = used.get(fact.tensor, 0) + (name not in _JUDGING)
     everything = {fact.tensor for call in run.calls for fact in call.outputs}
     return frozenset(
-        tensor for tensor in everything if not used.get(made.get(tensor, tensor), 0) and not used.get(tensor, 0)
+        tensor for tensor in everything if not used.get(origins.get(tensor, tensor), 0) and not used.get(tensor, 0)
     )
 
 
-def is_of_data(met: ScalarOperand, data: Reach) -> bool:
-    """Whether a number meets a tensor that depends on the values of the inputs."""
+def depends_on_data(met: ScalarOperand, data: Reach) -> bool:
+    """Whether a number is combined with a tensor that depends on the values of the inputs."""
     return any(fact in data for fact in met.others)

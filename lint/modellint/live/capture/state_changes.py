@@ -28,7 +28,7 @@ _MOVING = frozenset(
 
 
 class Change(NamedTuple):
-    """An attribute of a module that a run leaves other than it found it."""
+    """An attribute of a module that a run changes."""
 
     module: str
     """The path of its first owner."""
@@ -126,7 +126,7 @@ def _bound(subject: Subject, run: Run) -> Iterator[Change]:
 
 
 class _Origins:
-    """What the values of a run hang on."""
+    """Dependences of a run's values: on the inputs, on the old state, and on sums of the inputs."""
 
     def __init__(self, run: Run, names: frozenset[str]) -> None:
         self.data = Reach.of_values(run)

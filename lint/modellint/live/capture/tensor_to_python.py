@@ -46,7 +46,7 @@ def _concretizations(subject: Subject, run: Run) -> Iterator[Concretization]:
     trace = traced(subject)
     for call in calls:
         method = _method(call)
-        if trace is not None and (method, call.place) not in trace.asked:
+        if trace is not None and (method, call.place) not in trace.calls:
             # Code that asks whether it is traced does something else then.
             continue
         node = None if call.place is None else node_at(call.place)
@@ -102,7 +102,7 @@ def _spelled(node: ast.AST, method: str) -> bool:
 def _calls(node: ast.AST, name: str) -> bool:
     for part in ast.walk(node):
         match part:
-            case ast.Call(func=ast.Name(id=found) | ast.Attribute(attr=found)) if found == name:
+            case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if called == name:
                 return True
     return False
 

@@ -27,25 +27,25 @@ def node_at(place: Place) -> ast.stmt | None:
 
 def loops_around(place: Place) -> list[Loop]:
     """The loops of the same function that a statement stands in, innermost first; a loop's own first row is in it."""
-    found: list[Loop] = []
+    loops: list[Loop] = []
     for node in _around(place):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.clear()
+            loops.clear()
         elif isinstance(node, Loop):
-            found.insert(0, node)
-    return found
+            loops.insert(0, node)
+    return loops
 
 
 def function_around(place: Place) -> ast.stmt | None:
     """The function, or the class, that a statement stands in."""
-    inside = [one for one in _around(place) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
-    return inside[-1] if inside else None
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return next((statement for statement in reversed(_around(place)) if isinstance(statement, kinds)), None)
 
 
 @lru_cache(maxsize=4096)
 def _around(place: Place) -> tuple[ast.stmt, ...]:
     """The statements that one stands in, outermost first, and itself."""
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     tree = tree_of(place.path)
     pending: list[ast.AST] = [] if tree is None else [tree]
     while pending:
@@ -54,11 +54,11 @@ def _around(place: Place) -> tuple[ast.stmt, ...]:
                 if child.lineno <= place.span.row <= (child.end_lineno or child.lineno):
                     if child.col_offset > place.span.column - 1 and child.lineno == place.span.row:
                         continue
-                    found.append(child)
+                    statements.append(child)
                     pending.append(child)
             elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
                 pending.append(child)
-    return tuple(found)
+    return tuple(statements)
 
 
 def calling(subject: Subject, path: str, method: str) -> Place | None:
@@ -72,16 +72,16 @@ def calling(subject: Subject, path: str, method: str) -> Place | None:
     for name in names:
         module = module._modules.get(name) or module
         classes.append(type(module))
-    found: dict[Place, None] = {}
+    places: dict[Place, None] = {}
     for cls in dict.fromkeys(base for each in classes for base in each.__mro__ if _is_written(base)):
-        stands = class_node(cls)
-        if stands is None:
+        definition = class_node(cls)
+        if definition is None:
             continue
-        for statement in _simple(stands[1]):
+        for statement in _simple(definition[1]):
             for node in ast.walk(statement):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
-                    found[Place(stands[0], span_of(stands[0], statement))] = None
-    return next(iter(found)) if len(found) == 1 else None
+                    places[Place(definition[0], span_of(definition[0], statement))] = None
+    return next(iter(places)) if len(places) == 1 else None
 
 
 def returning(subject: Subject, wanted: Callable[[ast.expr | None], bool]) -> Place | None:
@@ -136,18 +136,18 @@ def changing(cls: type, attribute: str, methods: Collection[str] | None = None) 
     With ``methods`` only these are asked. Torch's own classes are not.
     """
     for base in filter(_is_written, cls.__mro__):
-        found = class_node(base)
-        if found is None:
+        definition = class_node(base)
+        if definition is None:
             continue
-        path, node = found
+        path, node = definition
         for method in node.body:
             if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) or method.name == "__init__":
                 continue
             if methods is not None and method.name not in methods:
                 continue
-            for one in ast.walk(method):
-                if isinstance(one, ast.stmt) and _changes(one, attribute):
-                    return Place(path, span_of(path, one))
+            for statement in ast.walk(method):
+                if isinstance(statement, ast.stmt) and _changes(statement, attribute):
+                    return Place(path, span_of(path, statement))
     return None
 
 

@@ -52,8 +52,8 @@ def binding_of(subject: Subject, path: str) -> Binding:
         cls = written_class(holder)
         if cls is None:
             continue
-        found = place_of_attribute(cls, name)
-        if found is None:
+        bound = place_of_attribute(cls, name)
+        if bound is None:
             return Binding(place_of_class(cls), cls.__name__, None)
-        return Binding(found[1], found[0].__name__, name)
+        return Binding(bound[1], bound[0].__name__, name)
     return Binding(subject.class_place(subject.model), None, None)

@@ -37,7 +37,7 @@ class Uses(NamedTuple):
 
 
 class Reading:
-    """One class of modules, read."""
+    """Attribute usage of one module class, read from its source or compiled code."""
 
     def __init__(self, cls: type) -> None:
         self._methods: dict[str, list[types.FunctionType]] = {}
@@ -51,20 +51,20 @@ class Reading:
 
     @cached_property
     def forward(self) -> Uses:
-        """What runs when the module is called, taken together."""
+        """The uses by all that runs when the module is called."""
         return _together(self._reached)
 
     @cached_property
     def built_by(self) -> frozenset[str]:
         """The methods that run when an object is built."""
-        found = {"__init__", "__post_init__"}
-        pending = [*found]
+        builders = {"__init__", "__post_init__"}
+        pending = [*builders]
         while pending:
             for function in self._methods.get(pending.pop(), ()):
-                called = (_uses(function, 0).names & self._methods.keys()) - found - {"forward"}
-                found |= called
+                called = (_uses(function, 0).names & self._methods.keys()) - builders - {"forward"}
+                builders |= called
                 pending.extend(called)
-        return frozenset(found)
+        return frozenset(builders)
 
     @cached_property
     def everything(self) -> Uses:
@@ -73,25 +73,25 @@ class Reading:
 
     @cached_property
     def _reached(self) -> list[Uses]:
-        found: list[Uses] = []
+        reached: list[Uses] = []
         pending = ["forward", "__call__"]
         seen = {*pending, "__init__"}
         while pending:
             name = pending.pop()
             for function in self._methods.get(name, ()):
                 uses = _uses(function, 0)
-                found.append(uses)
+                reached.append(uses)
                 for helper, position in uses.handed:
                     value = function.__globals__.get(helper)
                     if isinstance(value, types.FunctionType):
-                        found.append(_uses(value, position))
+                        reached.append(_uses(value, position))
                 for called in uses.names:
                     if called in self._methods and called not in seen:
                         seen.add(called)
                         pending.append(called)
                 if not uses.is_super:
                     break
-        return found
+        return reached
 
 
 def is_reference(owner: object, attribute: str, value: object) -> bool:
@@ -139,7 +139,7 @@ _PARTS = Uses._fields[:-2]
 
 
 def _together(uses: list[Uses]) -> Uses:
-    parts: dict[str, Any] = {part: frozenset().union(*(getattr(one, part) for one in uses)) for part in _PARTS}
+    parts: dict[str, Any] = {part: frozenset().union(*(getattr(use, part) for use in uses)) for part in _PARTS}
     return Uses(**parts)
 
 
@@ -156,8 +156,9 @@ def _uses(function: types.FunctionType, position: int) -> Uses:
 
 def _compiled(code: types.CodeType) -> Uses:
     """What the compiled code of a function without source says; of which object an attribute is, it does not tell."""
-    loads = {one.argval for one in dis.get_instructions(code) if one.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))}
-    stores = {one.argval for one in dis.get_instructions(code) if one.opname == "STORE_ATTR"}
+    instructions = list(dis.get_instructions(code))
+    loads = [step.argval for step in instructions if step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))]
+    stores = [step.argval for step in instructions if step.opname == "STORE_ATTR"]
     names = frozenset(loads)
     return Uses(reads=names, stores=frozenset(stores), otherwise=names, names=names)
 
@@ -172,49 +173,49 @@ def _node(function: types.FunctionType) -> ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _read(function: ast.FunctionDef | ast.AsyncFunctionDef, this: str) -> Uses:
-    found: dict[str, set[str]] = {part: set() for part in _PARTS}
+    uses: dict[str, set[str]] = {part: set() for part in _PARTS}
     handed: set[tuple[str, int]] = set()
     is_super = False
     for node, parent, in_training in _walk(function):
         match node:
             case ast.Attribute(value=ast.Name(id=owner), attr=name, ctx=context) if owner == this:
-                found["names"].add(name)
+                uses["names"].add(name)
                 if isinstance(context, ast.Store):
-                    found["stores"].add(name)
+                    uses["stores"].add(name)
                     if not isinstance(parent, ast.AugAssign):
                         continue
                 match parent:
                     case ast.Subscript(ctx=ast.Store()) | ast.Attribute(attr="append" | "extend" | "update"):
-                        found["stores"].add(name)
+                        uses["stores"].add(name)
                     case ast.Attribute(attr=word) if word in _DESCRIBES:
                         pass
                     case _:
-                        found["reads"].add(name)
+                        uses["reads"].add(name)
                 if in_training:
-                    found["in_training"].add(name)
+                    uses["in_training"].add(name)
                 match parent:
                     case ast.Call(func=func) if func is node:
-                        found["called"].add(name)
+                        uses["called"].add(name)
                     case ast.Subscript(value=value) if value is node:
-                        found["indexed"].add(name)
+                        uses["indexed"].add(name)
                     case _:
-                        found["otherwise"].add(name)
+                        uses["otherwise"].add(name)
             case ast.Attribute(attr=name):
-                found["names"].add(name)
+                uses["names"].add(name)
             case ast.Call(
                 func=ast.Name(id="getattr"), args=[ast.Name(id=owner), ast.Constant(value=str() as name), *_]
             ) if owner == this:
                 for part in ("reads", "names", "otherwise"):
-                    found[part].add(name)
+                    uses[part].add(name)
             case ast.Call(func=ast.Name(id="super")):
                 is_super = True
-            case ast.Call(func=ast.Name(id=helper), args=given):
-                for position, value in enumerate(given):
+            case ast.Call(func=ast.Name(id=helper), args=arguments):
+                for position, value in enumerate(arguments):
                     if isinstance(value, ast.Name) and value.id == this:
                         handed.add((helper, position))
             case _:
                 pass
-    parts: dict[str, Any] = {part: frozenset(names) for part, names in found.items()}
+    parts: dict[str, Any] = {part: frozenset(names) for part, names in uses.items()}
     return Uses(**parts)._replace(handed=frozenset(handed), is_super=is_super)
 
 

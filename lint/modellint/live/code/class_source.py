@@ -48,8 +48,8 @@ class _Bindings:
 def _bindings_of(file: File, cls: ast.ClassDef) -> _Bindings:
     if cls not in file.bindings:
         file.bindings[cls] = _Bindings(cls)
-    found: _Bindings = file.bindings[cls]
-    return found
+    bindings: _Bindings = file.bindings[cls]
+    return bindings
 
 
 _CLASSES: weakref.WeakKeyDictionary[type, tuple[str, ast.ClassDef] | None] = weakref.WeakKeyDictionary()
@@ -108,8 +108,8 @@ def _codes(cls: type) -> Iterator[CodeType]:
 
 def place_of_class(cls: type) -> Place | None:
     """The `class` line of a class."""
-    found = class_node(cls)
-    return None if found is None else Place(found[0], span_of(*found))
+    definition = class_node(cls)
+    return None if definition is None else Place(definition[0], span_of(*definition))
 
 
 def place_of_attribute(cls: type, name: str, value: object = None) -> tuple[type, Place] | None:
@@ -118,8 +118,8 @@ def place_of_attribute(cls: type, name: str, value: object = None) -> tuple[type
     ``value`` is what the attribute holds. Of several statements the last one counts that makes such a container, else that binds
     anything but `None`; those in ``__init__`` before others, and the class's own body last.
     """
-    found = _bound_by(cls, name, value)
-    return None if found is None else (found[0], Place(found[1], span_of(found[1], found[2].statement)))
+    binding = _bound_by(cls, name, value)
+    return None if binding is None else (binding[0], Place(binding[1], span_of(binding[1], binding[2].statement)))
 
 
 class Binding(NamedTuple):
@@ -135,10 +135,10 @@ class Binding(NamedTuple):
 
 def binding_of(cls: type, name: str, value: object = None) -> Binding | None:
     """What binds ``self.name`` in the code of a class; ``value`` is what the attribute holds."""
-    found = _bound_by(cls, name, value)
-    if found is None:
+    binding = _bound_by(cls, name, value)
+    if binding is None:
         return None
-    bound, node = found[2], found[3]
+    bound, node = binding[2], binding[3]
     arguments: set[str] = set()
     for method in node.body:
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name == bound.method:
@@ -150,11 +150,11 @@ def binders_of(cls: type, name: str) -> frozenset[str]:
     """The methods in the code of a class and its bases that bind ``self.name`` to anything but `None`."""
     methods: set[str] = set()
     for base in cls.__mro__:
-        found = None if base.__module__.partition(".")[0] == "torch" else class_node(base)
-        file = None if found is None else file_at(found[0])
-        if found is not None and file is not None:
-            bindings = _bindings_of(file, found[1]).of(name)
-            methods.update(one.method for one in bindings if one.method and _likeness(one.value, None)[1])
+        definition = None if base.__module__.partition(".")[0] == "torch" else class_node(base)
+        file = None if definition is None else file_at(definition[0])
+        if definition is not None and file is not None:
+            bindings = _bindings_of(file, definition[1]).of(name)
+            methods.update(each.method for each in bindings if each.method and _likeness(each.value, None)[1])
     return frozenset(methods)
 
 
@@ -163,19 +163,18 @@ def _bound_by(cls: type, name: str, value: object) -> tuple[type, str, _Bound, a
     for base in cls.__mro__:
         if base.__module__.partition(".")[0] == "torch":
             continue
-        found = class_node(base)
-        file = None if found is None else file_at(found[0])
-        if found is None or file is None:
+        definition = class_node(base)
+        file = None if definition is None else file_at(definition[0])
+        if definition is None or file is None:
             continue
-        bound = _bindings_of(file, found[1]).of(name)
-        in_methods = [one for one in bound if one.method]
+        bound = _bindings_of(file, definition[1]).of(name)
+        in_methods = [binding for binding in bound if binding.method]
         if in_methods:
-            order = {id(one): index for index, one in enumerate(in_methods)}
-            best = max(
-                in_methods, key=lambda one: (*_likeness(one.value, value), one.method == "__init__", order[id(one)])
-            )
-            return base, found[0], best, found[1]
-        in_bodies.extend((base, found[0], one, found[1]) for one in bound[-1:])
+            # Of several that are as likely the last one.
+            in_methods.reverse()
+            best = max(in_methods, key=lambda each: (*_likeness(each.value, value), each.method == "__init__"))
+            return base, definition[0], best, definition[1]
+        in_bodies.extend((base, definition[0], binding, definition[1]) for binding in bound[-1:])
     return in_bodies[0] if in_bodies else None
 
 
@@ -195,7 +194,7 @@ _DISPLAYS: dict[str, tuple[type[ast.expr], ...]] = {
 
 def _likeness(expression: ast.expr | None, value: object) -> tuple[bool, bool]:
     """Whether an expression surely makes a container of the value's type, and whether it may make the value at all."""
-    kind = next((word for word, one in _BUILT_IN.items() if isinstance(value, one)), type(value).__name__)
+    kind = next((word for word, built_in in _BUILT_IN.items() if isinstance(value, built_in)), type(value).__name__)
     match expression:
         case ast.Constant(value=None):
             return False, False
@@ -245,9 +244,9 @@ def _bound_in(method: ast.AST, name: str, this: str) -> Iterator[tuple[str | ast
                 if key is not None:
                     yield key, _Bound(name, node, value)
             for call in _calls(node):
-                made = _made_by(call, this)
-                if made is not None:
-                    yield made[0], _Bound(name, node, made[1])
+                binding = _binding_of_call(call, this)
+                if binding is not None:
+                    yield binding[0], _Bound(name, node, binding[1])
         pending.extend(list(ast.iter_child_nodes(node))[::-1])
 
 
@@ -276,8 +275,8 @@ def _unpacked(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[ast.ex
             values: list[ast.expr | None] = [None] * len(parts)
             if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(parts):
                 values = list(value.elts)
-            for part, one in zip(parts, values, strict=True):
-                yield from _unpacked(part, one)
+            for part, item in zip(parts, values, strict=True):
+                yield from _unpacked(part, item)
         case ast.Starred(value=inner):
             yield from _unpacked(inner, None)
         case _:
@@ -307,14 +306,14 @@ def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
         pending.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))
 
 
-def _made_by(call: ast.Call, this: str) -> tuple[str | ast.expr, ast.expr | None] | None:
+def _binding_of_call(call: ast.Call, this: str) -> tuple[str | ast.expr, ast.expr | None] | None:
     """The attribute that a call binds, and to what: `setattr(self, "x", …)`, `self.register_buffer("x", …)`."""
-    given = list(call.args)
+    arguments = list(call.args)
     match call.func:
         case ast.Name(id="setattr") | ast.Attribute(value=ast.Name(id="object"), attr="__setattr__"):
-            if not given or not isinstance(given[0], ast.Name) or given[0].id != this:
+            if not arguments or not isinstance(arguments[0], ast.Name) or arguments[0].id != this:
                 return None
-            given = given[1:]
+            arguments = arguments[1:]
         case ast.Attribute(value=ast.Name(id=owner), attr=method) if owner == this and method in _BY_NAME:
             pass
         case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=method) if method in _BY_NAME:
@@ -323,10 +322,10 @@ def _made_by(call: ast.Call, this: str) -> tuple[str | ast.expr, ast.expr | None
             return None
     named = next((keyword.value for keyword in call.keywords if keyword.arg == "name"), None)
     if named is None:
-        if not given:
+        if not arguments:
             return None
-        named, *given = given
-    return _literal(named), given[0] if given else None
+        named, *arguments = arguments
+    return _literal(named), arguments[0] if arguments else None
 
 
 def _literal(node: ast.expr) -> str | ast.expr:

@@ -27,14 +27,14 @@ class Project:
 
     def owns(self, path: str) -> bool:
         """Whether a file is the user's own."""
-        found = self._known.get(path)
-        if found is None:
+        owned = self._known.get(path)
+        if owned is None:
             inside = Path(path).is_absolute() and Path(path).is_relative_to(self.root)
             parts = Path(path).relative_to(self.root).parts if inside else ()
             installed = "site-packages" in parts or "dist-packages" in parts or path.startswith(_OURS)
-            found = inside and not installed and Path(path).is_file()
-            self._known[path] = found
-        return found
+            owned = inside and not installed and Path(path).is_file()
+            self._known[path] = owned
+        return owned
 
     def place_of(self, frame: FrameType | None, until: FrameType | None = None) -> Place | None:
         """The statement at which a stack of frames stands for the user.
@@ -108,23 +108,23 @@ class File:
     @cached_property
     def statements(self) -> dict[int, ast.stmt]:
         """The innermost statement of each row."""
-        found = [node for node in ast.walk(self.tree or ast.Pass()) if isinstance(node, ast.stmt)]
+        statements = [node for node in ast.walk(self.tree or ast.Pass()) if isinstance(node, ast.stmt)]
         rows: dict[int, ast.stmt] = {}
-        for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
+        for node in sorted(statements, key=lambda node: (node.lineno, node.col_offset)):
             rows.update(dict.fromkeys(range(node.lineno, _last_row(node) + 1), node))
         return rows
 
     @cached_property
     def classes(self) -> dict[str, list[ast.ClassDef]]:
         """The classes by their `__qualname__`; of several with one name all."""
-        found: dict[str, list[ast.ClassDef]] = {}
+        classes: dict[str, list[ast.ClassDef]] = {}
         pending: list[tuple[ast.AST, str]] = [(self.tree, "")] if self.tree is not None else []
         while pending:
             node, prefix = pending.pop()
             for child in ast.iter_child_nodes(node):
                 match child:
                     case ast.ClassDef():
-                        found.setdefault(prefix + child.name, []).append(child)
+                        classes.setdefault(prefix + child.name, []).append(child)
                         pending.append((child, f"{prefix}{child.name}."))
                     case ast.FunctionDef() | ast.AsyncFunctionDef():
                         pending.append((child, f"{prefix}{child.name}.<locals>."))
@@ -132,7 +132,7 @@ class File:
                         pass
                     case _:
                         pending.append((child, prefix))
-        return found
+        return classes
 
 
 _FILES: dict[str, tuple[tuple[int, int], File]] = {}

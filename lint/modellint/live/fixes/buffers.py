@@ -35,7 +35,7 @@ def changes(subject: Subject) -> Iterator[Change]:
 
 
 def _contained(group: Sequence[Held]) -> Iterator[Change]:
-    """Of a list, tuple or dict that holds nothing but such tensors."""
+    """The changes for a list, tuple or dict that holds such tensors alone."""
     owner, name = group[0].owner, group[0].attribute
     value = vars(owner)[name]
     kind = type(value)

@@ -25,6 +25,6 @@ class Change(NamedTuple):
     """What to try where it does not hold."""
     note: str = ""
 
-    def told(self, exactness: str = BIT_EQUAL, note: str | None = None) -> Applied:
+    def applied(self, exactness: str = BIT_EQUAL, note: str | None = None) -> Applied:
         """As a report tells it."""
         return Applied(self.code, self.title, self.modules, exactness, self.note if note is None else note)

@@ -70,12 +70,12 @@ def copied(copier: Copier, value: Any) -> Any:
     except RecursionError:
         copier.memo.clear()
         copier.shared.clear()
-    found: list[Any] = []
+    copies: list[Any] = []
     failed: list[Exception] = []
 
     def work() -> None:
         try:
-            found.append(copier.copy(value))
+            copies.append(copier.copy(value))
         except (RecursionError, Uncopied) as error:
             failed.append(error)
 
@@ -90,7 +90,7 @@ def copied(copier: Copier, value: Any) -> Any:
         threading.stack_size(size)
     if failed:
         raise failed[0]
-    return found[0]
+    return copies[0]
 
 
 class Copier:
@@ -115,8 +115,8 @@ class Copier:
         key = id(value)
         if key in self.memo:
             return self.memo[key]
-        made = self._made(value, kind)
-        self.memo.setdefault(key, made)
+        duplicate = self._made(value, kind)
+        self.memo.setdefault(key, duplicate)
         self._alive.append(value)
         return self.memo[key]
 
@@ -135,28 +135,28 @@ class Copier:
     # Containers
 
     def _list(self, value: list[Any]) -> list[Any]:
-        made: list[Any] = []
-        self.memo[id(value)] = made
-        made.extend(map(self.copy, value))
-        return made
+        duplicate: list[Any] = []
+        self.memo[id(value)] = duplicate
+        duplicate.extend(map(self.copy, value))
+        return duplicate
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
-        self.memo[id(value)] = made
+        duplicate: dict[Any, Any] = {}
+        self.memo[id(value)] = duplicate
         for key, part in list(value.items()):
-            made[self.copy(key)] = self.copy(part)
-        return made
+            duplicate[self.copy(key)] = self.copy(part)
+        return duplicate
 
     def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        made = tuple(map(self.copy, value))
+        duplicate = tuple(map(self.copy, value))
         # A tuple in a circle has been copied meanwhile.
-        return self.memo.get(id(value), value if _same(made, value) else made)  # type: ignore[no-any-return]
+        return self.memo.get(id(value), value if _same(duplicate, value) else duplicate)  # type: ignore[no-any-return]
 
     def _set(self, value: set[Any]) -> set[Any]:
-        made: set[Any] = set()
-        self.memo[id(value)] = made
-        made.update(map(self.copy, list(value)))
-        return made
+        duplicate: set[Any] = set()
+        self.memo[id(value)] = duplicate
+        duplicate.update(map(self.copy, list(value)))
+        return duplicate
 
     # Functions
 
@@ -164,23 +164,23 @@ class Copier:
         eager = vars(value).get("_torchdynamo_orig_callable")
         if eager is not None:
             return self.copy(eager)
-        given = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-        if not value.__closure__ and all(type(part) in _ATOMS for part in given):
+        defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+        if not value.__closure__ and all(type(part) in _ATOMS for part in defaults):
             return value
         # It may lead back to itself, so that its cells are filled afterwards.
         cells = tuple(self.memo.setdefault(id(cell), types.CellType()) for cell in value.__closure__ or ())
-        made = types.FunctionType(value.__code__, value.__globals__, value.__name__, None, cells or None)
-        self.memo[id(value)] = made
+        duplicate = types.FunctionType(value.__code__, value.__globals__, value.__name__, None, cells or None)
+        self.memo[id(value)] = duplicate
         for cell in value.__closure__ or ():
             self._alive.append(cell)
             with contextlib.suppress(ValueError):
                 self.memo[id(cell)].cell_contents = self.copy(cell.cell_contents)
-        made.__defaults__ = self.copy(value.__defaults__)
-        made.__kwdefaults__ = self.copy(value.__kwdefaults__)
+        duplicate.__defaults__ = self.copy(value.__defaults__)
+        duplicate.__kwdefaults__ = self.copy(value.__kwdefaults__)
         for name in ("__qualname__", "__module__", "__doc__", "__annotations__"):
-            setattr(made, name, getattr(value, name))
-        made.__dict__.update((name, self.copy(part)) for name, part in vars(value).items())
-        return made
+            setattr(duplicate, name, getattr(value, name))
+        duplicate.__dict__.update((name, self.copy(part)) for name, part in vars(value).items())
+        return duplicate
 
     def _method(self, value: types.MethodType) -> Any:
         owner, function = self.copy(value.__self__), self.copy(value.__func__)
@@ -202,19 +202,19 @@ class Copier:
     @functools.cached_property
     def _reached(self) -> set[int]:
         """All that the root holds on to: of this there will be a copy that lives."""
-        found: dict[int, object] = {}
+        reached: dict[int, object] = {}
         pending: list[Any] = [self._root]
-        while pending and len(found) < _FEW:
+        while pending and len(reached) < _FEW:
             value = pending.pop()
-            if id(value) in found or issubclass(type(value), (_SHARED, str)):
+            if id(value) in reached or issubclass(type(value), (_SHARED, str)):
                 continue
-            found[id(value)] = value
+            reached[id(value)] = value
             if type(value) is types.FunctionType:
                 # Not its globals.
                 pending.extend((value.__closure__, value.__defaults__, value.__kwdefaults__, vars(value)))
             else:
                 pending.extend(gc.get_referents(value))
-        return set(found)
+        return set(reached)
 
     def _lives(self, value: object) -> bool:
         return id(value) in self.memo or id(value) in self._reached
@@ -237,34 +237,34 @@ class Copier:
         return weakref.proxy(self.copy(target)) if self._lives(target) else value
 
     def _weak_container(self, value: Any) -> Any:
-        made = type(value)()
-        self.memo[id(value)] = made
+        duplicate = type(value)()
+        self.memo[id(value)] = duplicate
         if isinstance(value, weakref.WeakSet):
             for part in list(value):
-                made.add(self.copy(part) if self._lives(part) else part)
-            return made
+                duplicate.add(self.copy(part) if self._lives(part) else part)
+            return duplicate
         weak_keys = isinstance(value, weakref.WeakKeyDictionary)
         for key, part in list(value.items()):
             weak = key if weak_keys else part
             if self._lives(weak):
-                made[self.copy(key)] = self.copy(part)
+                duplicate[self.copy(key)] = self.copy(part)
             else:
-                made[key] = part
-        return made
+                duplicate[key] = part
+        return duplicate
 
     # State
 
     def _tensor(self, value: Tensor) -> Tensor:
         with torch.no_grad(), torch.inference_mode(False):
-            made = self._like(value)
-        self.memo[id(value)] = made
+            duplicate = self._like(value)
+        self.memo[id(value)] = duplicate
         own = getattr(value, "__dict__", None)
-        if own and isinstance(getattr(made, "__dict__", None), dict):
-            made.__dict__.update(self.copy(dict(own)))
-        if value.is_leaf and made.requires_grad:
+        if own and isinstance(getattr(duplicate, "__dict__", None), dict):
+            duplicate.__dict__.update(self.copy(dict(own)))
+        if value.is_leaf and duplicate.requires_grad:
             for hook in list((value._backward_hooks or {}).values()):
-                made.register_hook(self.copy(hook))  # type: ignore[no-untyped-call]
-        return made
+                duplicate.register_hook(self.copy(hook))  # type: ignore[no-untyped-call]
+        return duplicate
 
     def _like(self, value: Tensor) -> Tensor:
         """The same numbers in the same order in memory; tensors that shared memory share it again."""
@@ -291,13 +291,13 @@ class Copier:
         needs_grad = value.requires_grad and value.is_leaf
         if kind is Tensor:
             return data.requires_grad_(needs_grad) if needs_grad else data
-        made: Tensor = Tensor._make_subclass(kind, data, needs_grad)
-        return made
+        duplicate: Tensor = Tensor._make_subclass(kind, data, needs_grad)
+        return duplicate
 
     def _by_itself(self, value: Tensor) -> Tensor:
         if value.is_leaf:
-            made = type(value).__deepcopy__(value, self.memo)  # type: ignore[no-untyped-call]
-            return made if isinstance(made, Tensor) else value
+            duplicate = type(value).__deepcopy__(value, self.memo)  # type: ignore[no-untyped-call]
+            return duplicate if isinstance(duplicate, Tensor) else value
         return value.detach().clone()
 
     def _storage(self, value: torch.UntypedStorage) -> torch.UntypedStorage:
@@ -309,9 +309,9 @@ class Copier:
     def _generator(self, value: torch.Generator) -> torch.Generator:
         if value is torch.default_generator or value in torch.cuda.default_generators:
             return value
-        made = torch.Generator(device=value.device)
-        made.set_state(value.get_state())
-        return made
+        duplicate = torch.Generator(device=value.device)
+        duplicate.set_state(value.get_state())
+        return duplicate
 
     # Everything else
 
@@ -347,47 +347,49 @@ class Copier:
         if isinstance(parts, str):
             return value
         make, arguments, state, items, entries = (*parts, None, None, None)[:5]
-        made = make(*map(self.copy, arguments))
-        self.memo[id(value)] = made
+        duplicate = make(*map(self.copy, arguments))
+        self.memo[id(value)] = duplicate
         if state is not None:
-            self._filled(made, self.copy(state))
+            self._filled(duplicate, self.copy(state))
         for part in items or ():
-            made.append(self.copy(part))
+            duplicate.append(self.copy(part))
         for key, part in entries or ():
-            made[self.copy(key)] = self.copy(part)
-        return made
+            duplicate[self.copy(key)] = self.copy(part)
+        return duplicate
 
-    def _filled(self, made: Any, state: Any) -> None:
-        if hasattr(made, "__setstate__"):
-            made.__setstate__(state)
+    def _filled(self, duplicate: Any, state: Any) -> None:
+        if hasattr(duplicate, "__setstate__"):
+            duplicate.__setstate__(state)
             return
         own, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
         if own:
-            made.__dict__.update(own)
+            duplicate.__dict__.update(own)
         for name, part in (slots or {}).items():
-            setattr(made, name, part)
+            setattr(duplicate, name, part)
 
     def _by_attributes(self, value: Any, kind: Any) -> Any:
         # By the base's own ways: those of a class of the user's may do anything.
-        base: Any = next((one for one in (OrderedDict, dict, list, set) if issubclass(kind, one)), object)
+        base: Any = next(
+            (container for container in (OrderedDict, dict, list, set) if issubclass(kind, container)), object
+        )
         if kind.__new__ is not base.__new__ or not kind.__flags__ & _WRITTEN_IN_PYTHON:
             raise TypeError(f"{kind.__name__} cannot be copied")
-        made: Any = base.__new__(kind)
-        self.memo[id(value)] = made
+        duplicate: Any = base.__new__(kind)
+        self.memo[id(value)] = duplicate
         if issubclass(base, dict):
             for key, part in list(base.items(value)):
-                base.__setitem__(made, self.copy(key), self.copy(part))
+                base.__setitem__(duplicate, self.copy(key), self.copy(part))
         elif base is not object:
             add = list.append if base is list else set.add
             for part in list(base.__iter__(value)):
-                add(made, self.copy(part))
+                add(duplicate, self.copy(part))
         try:
             own = object.__getattribute__(value, "__dict__")
         except AttributeError:
-            return made
+            return duplicate
         for name, part in list(own.items()):
-            made.__dict__[name] = self.copy(part)
-        return made
+            duplicate.__dict__[name] = self.copy(part)
+        return duplicate
 
     _ways: tuple[tuple[type | tuple[type, ...], Callable[[Copier, Any], Any]], ...] = (
         (Tensor, _tensor),
@@ -415,5 +417,5 @@ _EXACT: dict[type, Callable[[Copier, Any], Any]] = {
 }
 
 
-def _same(one: Iterable[Any], other: Iterable[Any]) -> bool:
-    return all(left is right for left, right in zip(one, other, strict=True))
+def _same(first: Iterable[Any], other: Iterable[Any]) -> bool:
+    return all(left is right for left, right in zip(first, other, strict=True))

@@ -14,7 +14,7 @@ from modellint.live.unregistered_state import reachable_state
 
 
 def evaluating(subject: Subject) -> Iterator[Applied]:
-    """Put all that a model leads to into evaluation mode; what was in training and depends on that is told."""
+    """Put all modules that a model leads to into evaluation mode; yields those that were training and depend on their mode."""
     model = subject.model
     modules = by_path(subject)
     training = {path: module for path, module in modules.items() if module.training}
@@ -37,10 +37,10 @@ def evaluating(subject: Subject) -> Iterator[Applied]:
 
 def by_path(subject: Subject) -> dict[str, nn.Module]:
     """Every module that a model leads to once, the registered ones and those that attributes hide, by its first path."""
-    found: dict[int, tuple[str, nn.Module]] = {}
+    modules: dict[int, tuple[str, nn.Module]] = {}
     places = [("", subject.model)]
-    places += [(held.places[0], held.value) for held in reachable_state(subject) if isinstance(held.value, nn.Module)]
+    places += [(part.places[0], part.value) for part in reachable_state(subject) if isinstance(part.value, nn.Module)]
     for place, root in places:
         for name, module in root.named_modules():
-            found.setdefault(id(module), (f"{place}.{name}".strip("."), module))
-    return dict(found.values())
+            modules.setdefault(id(module), (f"{place}.{name}".strip("."), module))
+    return dict(modules.values())

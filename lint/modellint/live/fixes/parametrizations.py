@@ -70,7 +70,7 @@ def _unparametrized(module: Any, name: str) -> None:
 
 
 def _apart(module: nn.Module, name: str) -> None:
-    """What was the parameter behind the weight is not the weight: it may be tied to another."""
+    """Untie the folded weight: it gets memory of its own, as the parameter that it was computed from may be tied to another."""
     weight = module._parameters.get(name)
     if weight is not None:
         setattr(module, name, nn.Parameter(weight.detach().clone(), weight.requires_grad))

@@ -48,17 +48,17 @@ def refused(verdicts: Sequence[Verdict], frontend: str) -> set[str]:
 
 def changes(subject: Subject, refusals: set[str]) -> Iterator[Change]:
     """The layers at paths that are refused."""
-    found: dict[int, tuple[nn.Module, list[str]]] = {}
+    layers: dict[int, tuple[nn.Module, list[str]]] = {}
     known = candidates(subject)
     for path, module in known.items():
-        found.setdefault(id(module), (module, []))[1].append(path)
-    for module, paths in found.values():
+        layers.setdefault(id(module), (module, []))[1].append(path)
+    for module, paths in layers.values():
         if not refusals.isdisjoint(paths):
             yield Change(
-                "OPS004", "made a `CustomPReLU` of the `PReLU`", tuple(paths), functools.partial(_made, module)
+                "OPS004", "made a `CustomPReLU` of the `PReLU`", tuple(paths), functools.partial(_replace_class, module)
             )
 
 
-def _made(module: nn.Module) -> None:
+def _replace_class(module: nn.Module) -> None:
     # The same object: whatever refers to it, its state, hooks and mode stay.
     module.__class__ = CustomPReLU

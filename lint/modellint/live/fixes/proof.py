@@ -51,7 +51,7 @@ class Proof:
     """What a model shows on several inputs, to be compared with what it shows once it is changed."""
 
     def __init__(self, model: nn.Module, inputs: Inputs, parameters: Iterable[Tensor]) -> None:
-        self._parameters = tuple(one for one in parameters if one.requires_grad)
+        self._parameters = tuple(parameter for parameter in parameters if parameter.requires_grad)
         began = time.perf_counter()
         run(model, inputs)
         taken = time.perf_counter() - began
@@ -68,7 +68,7 @@ class Proof:
     def exactness(self, model: nn.Module, *, rounds: bool = False) -> tuple[str, str]:
         """How equal the model is to what it was, or else an empty word, and why it is not."""
         farthest = 0.0
-        present = {id(one) for one in model.parameters()}
+        present = {id(parameter) for parameter in model.parameters()}
         for at, (case, before) in enumerate(zip(self._cases, self.reference, strict=True)):
             after = run(model, case.inputs, self._parameters if at < _WITH_GRADIENTS else None)
             difference = _difference(before, after)
@@ -116,8 +116,9 @@ def run(model: nn.Module, inputs: Inputs, parameters: Sequence[Tensor] | None = 
 @contextmanager
 def at_rest(model: nn.Module) -> Iterator[None]:
     """Restore on leaving what a run changes; what `torch.compile` has wrapped runs as it was written."""
-    small = sum(one.numel() * one.element_size() for one in model.parameters() if not is_lazy(one)) <= SMALL
-    kept = [] if small else [(one, one.detach().clone()) for one in model.buffers() if not is_lazy(one)]
+    parameters = [tensor for tensor in model.parameters() if not is_lazy(tensor)]
+    small = sum(tensor.numel() * tensor.element_size() for tensor in parameters) <= SMALL
+    kept = [] if small else [(buffer, buffer.detach().clone()) for buffer in model.buffers() if not is_lazy(buffer)]
     with unchanged(model, values=small), eager():
         try:
             yield
@@ -128,19 +129,19 @@ def at_rest(model: nn.Module) -> Iterator[None]:
                         tensor.copy_(value)
 
 
-def _own(held: Any, needs_grad: bool) -> Any:
+def _own(inputs: Any, needs_grad: bool) -> Any:
     """The same inputs in memory of their own."""
 
     def own(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor):
             return leaf
-        made = leaf.detach().clone()
-        return made.requires_grad_() if needs_grad and made.is_floating_point() else made
+        duplicate = leaf.detach().clone()
+        return duplicate.requires_grad_() if needs_grad and duplicate.is_floating_point() else duplicate
 
-    return pytree.tree_map(own, held)
+    return pytree.tree_map(own, inputs)
 
 
-def _gradients(outputs: Sequence[Any], given: Any, parameters: Sequence[Tensor]) -> dict[object, Tensor | None]:
+def _gradients(outputs: Sequence[Any], arguments: Any, parameters: Sequence[Tensor]) -> dict[object, Tensor | None]:
     """Empty where the outputs have none."""
     draw = torch.Generator().manual_seed(0)
     total: Tensor | None = None
@@ -150,19 +151,19 @@ def _gradients(outputs: Sequence[Any], given: Any, parameters: Sequence[Tensor])
             total = part if total is None else total + part.to(total)
     if total is None:
         return {}
-    sources: dict[object, Tensor] = {id(one): one for one in parameters}
-    inputs = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    sources: dict[object, Tensor] = {id(parameter): parameter for parameter in parameters}
+    inputs = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Tensor) and leaf.requires_grad]
     sources.update((f"input {at}", leaf) for at, leaf in enumerate(inputs))
     try:
-        found = torch.autograd.grad(total, list(sources.values()), allow_unused=True)
+        gradients = torch.autograd.grad(total, list(sources.values()), allow_unused=True)
     except RuntimeError:
         return {}
-    return dict(zip(sources, found, strict=True))
+    return dict(zip(sources, gradients, strict=True))
 
 
-def is_same(one: Observed, other: Observed) -> bool:
+def is_same(first: Observed, other: Observed) -> bool:
     """Whether two runs gave equal outputs, to the bit."""
-    return _difference(one, other) == 0.0
+    return _difference(first, other) == 0.0
 
 
 def _difference(before: Observed, after: Observed) -> float | None:
@@ -172,43 +173,43 @@ def _difference(before: Observed, after: Observed) -> float | None:
     if before.form != after.form:
         return None
     farthest = 0.0
-    for one, other in zip(before.outputs, after.outputs, strict=True):
-        if not isinstance(one, Tensor) or not isinstance(other, Tensor):
-            if isinstance(one, Tensor) or isinstance(other, Tensor):
+    for expected, actual in zip(before.outputs, after.outputs, strict=True):
+        if not isinstance(expected, Tensor) or not isinstance(actual, Tensor):
+            if isinstance(expected, Tensor) or isinstance(actual, Tensor):
                 return None
             continue
-        if one.dtype != other.dtype or one.shape != other.shape:
+        if expected.dtype != actual.dtype or expected.shape != actual.shape:
             return None
-        if not same_bits(one, other):
-            farthest = max(farthest, _ulps(one, other))
+        if not same_bits(expected, actual):
+            farthest = max(farthest, _ulps(expected, actual))
     return farthest
 
 
-def same_bits(one: Tensor, other: Tensor) -> bool:
+def same_bits(first: Tensor, other: Tensor) -> bool:
     """Whether two tensors of one type and shape are equal to the bit, any NaN being any other."""
-    if one.is_meta or one.layout is not torch.strided:
-        return one.is_meta or torch.equal(one.to_dense(), other.to_dense())
-    if one.is_complex():
-        return same_bits(torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj()))
-    if not one.is_floating_point():
-        return torch.equal(one, other)
-    differ = one != other
-    if bool((differ & ~(one.isnan() & other.isnan())).any()):
+    if first.is_meta or first.layout is not torch.strided:
+        return first.is_meta or torch.equal(first.to_dense(), other.to_dense())
+    if first.is_complex():
+        return same_bits(torch.view_as_real(first.resolve_conj()), torch.view_as_real(other.resolve_conj()))
+    if not first.is_floating_point():
+        return torch.equal(first, other)
+    differ = first != other
+    if bool((differ & ~(first.isnan() & other.isnan())).any()):
         return False
-    return bool((one.signbit() == other.signbit())[~one.isnan()].all())
+    return bool((first.signbit() == other.signbit())[~first.isnan()].all())
 
 
-def _ulps(one: Tensor, other: Tensor) -> float:
-    if one.is_complex():
-        one, other = torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj())
-    if not one.is_floating_point() or bool((one.isfinite() != other.isfinite()).any()):
+def _ulps(first: Tensor, other: Tensor) -> float:
+    if first.is_complex():
+        first, other = torch.view_as_real(first.resolve_conj()), torch.view_as_real(other.resolve_conj())
+    if not first.is_floating_point() or bool((first.isfinite() != other.isfinite()).any()):
         return math.inf
-    finite = one.isfinite()
-    if not torch.equal(one[~finite].nan_to_num(0.0), other[~finite].nan_to_num(0.0)):
+    finite = first.isfinite()
+    if not torch.equal(first[~finite].nan_to_num(0.0), other[~finite].nan_to_num(0.0)):
         return math.inf
-    scale = float(one[finite].abs().max()) if bool(finite.any()) else 0.0
-    apart = float((one[finite].double() - other[finite].double()).abs().max()) if bool(finite.any()) else 0.0
-    info = torch.finfo(one.dtype)
+    scale = float(first[finite].abs().max()) if bool(finite.any()) else 0.0
+    apart = float((first[finite].double() - other[finite].double()).abs().max()) if bool(finite.any()) else 0.0
+    info = torch.finfo(first.dtype)
     # Zeros of another sign are other bits.
     return max(apart / (info.eps * max(scale, info.smallest_normal)), 0.5)
 
@@ -217,17 +218,18 @@ def _other_gradient(
     before: Mapping[object, Tensor | None], after: Mapping[object, Tensor | None], present: set[int]
 ) -> str:
     """Which gradient has become another, beyond the rounding of its sum; those of parameters that are gone do not count."""
-    for key, one in before.items():
+    for key, gradient in before.items():
         other = after.get(key)
         name = key if isinstance(key, str) else "a parameter"
-        if one is None or (other is None and name != key and key not in present):
+        if gradient is None or (other is None and name != key and key not in present):
             continue
-        if other is None or one.shape != other.shape:
+        if other is None or gradient.shape != other.shape:
             return name
-        if one.layout is not torch.strided or not one.numel():
+        if gradient.layout is not torch.strided or not gradient.numel():
             continue
-        finite = one.isfinite() & other.isfinite()
-        limit = math.sqrt(torch.finfo(one.dtype).eps) * float(one[finite].abs().max() if bool(finite.any()) else 0.0)
-        if bool(((one - other).abs() > limit)[finite].any()):
+        finite = gradient.isfinite() & other.isfinite()
+        largest = float(gradient[finite].abs().max()) if bool(finite.any()) else 0.0
+        limit = math.sqrt(torch.finfo(gradient.dtype).eps) * largest
+        if bool(((gradient - other).abs() > limit)[finite].any()):
             return name
     return ""

@@ -21,7 +21,7 @@ _CODES = {
     ("parameter", False): "REG004",
     ("parameter", True): "REG005",
 }
-"""By what is hidden, and whether it goes by name."""
+"""Codes by the kind of the hidden value, and whether its container is a dict."""
 
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
@@ -34,25 +34,25 @@ class Registered(nn.Module):
 def changes(subject: Subject) -> Iterator[Change]:
     """What can be registered: by a container of PyTorch's in the place of the plain one, or else beside it."""
     groups: dict[tuple[int, str], list[Held]] = {}
-    for held in reachable_state(subject):
-        if held.kind in ("module", "parameter"):
-            groups.setdefault((id(held.owner), held.attribute), []).append(held)
+    for part in reachable_state(subject):
+        if part.kind in ("module", "parameter"):
+            groups.setdefault((id(part.owner), part.attribute), []).append(part)
     for group in groups.values():
         first = group[0]
         if not is_reference(first.owner, first.attribute, _value(first)):
             yield _change(group)
 
 
-def _value(held: Held) -> Any:
+def _value(part: Held) -> Any:
     """What the attribute holds."""
-    own = vars(held.owner)
-    return own[held.attribute] if held.attribute in own else getattr(type(held.owner), held.attribute)
+    own = vars(part.owner)
+    return own[part.attribute] if part.attribute in own else getattr(type(part.owner), part.attribute)
 
 
 def _change(group: Sequence[Held]) -> Change:
     first = group[0]
     owner, name, value = first.owner, first.attribute, _value(first)
-    places = tuple(place for held in group for place in held.places)
+    places = tuple(place for part in group for place in part.places)
     kind = first.kind
     code = _CODES[kind, issubclass(type(value), dict)]
     what = f"{kind}s" if len(group) > 1 else kind
@@ -66,14 +66,14 @@ def _change(group: Sequence[Held]) -> Change:
         lambda: _beside(owner, name, group),
         note=note,
     )
-    made = None if hasattr(type(owner), name) else _container(value, {id(held.value) for held in group})
-    if made is None:
+    container = None if hasattr(type(owner), name) else _container(value, {id(part.value) for part in group})
+    if container is None:
         return beside
     return Change(
         code,
-        f"made a `{type(made).__name__}` of the {type(value).__name__}",
+        f"made a `{type(container).__name__}` of the {type(value).__name__}",
         places,
-        lambda: _bind(owner, name, made),
+        lambda: _bind(owner, name, container),
         otherwise=beside,
         note=note,
     )
@@ -131,15 +131,15 @@ def _beside(owner: nn.Module, name: str, group: Sequence[Held]) -> None:
     """Register under names that tell where the container, which stays as it is, holds what."""
     shelf: Any = Registered()
     shelf.training = owner.training
-    for held in group:
-        route = held.route.removeprefix(name)
+    for part in group:
+        route = part.route.removeprefix(name)
         word = "_".join(re.findall(r"\w+", route)) or "0"
         while word in shelf._modules or word in shelf._parameters or hasattr(shelf, word):
             word += "_"
-        if isinstance(held.value, nn.Module):
-            shelf._modules[word] = held.value
+        if isinstance(part.value, nn.Module):
+            shelf._modules[word] = part.value
         else:
-            shelf._parameters[word] = held.value
+            shelf._parameters[word] = part.value
     # `get_submodule` and its like go by attribute: the name must not be that of the container.
     while hasattr(owner, name):
         name += "_"

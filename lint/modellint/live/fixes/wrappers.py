@@ -49,17 +49,17 @@ def held_by(module: nn.Module) -> tuple[str, nn.Module] | None:
 
 def inside(module: nn.Module) -> nn.Module:
     """What a wrapper holds, or the module itself."""
-    found = held_by(module)
-    return module if found is None else found[1]
+    wrapped = held_by(module)
+    return module if wrapped is None else wrapped[1]
 
 
 def in_shell(module: nn.Module) -> nn.Module:
     """The same under the name that the wrapper gave it."""
-    found = held_by(module)
-    return module if found is None else Shell(*found)
+    wrapped = held_by(module)
+    return module if wrapped is None else Shell(*wrapped)
 
 
-def found(modules: dict[str, nn.Module]) -> Iterator[tuple[str, nn.Module, str]]:
+def wrappers_in(modules: dict[str, nn.Module]) -> Iterator[tuple[str, nn.Module, str]]:
     """The wrappers among modules, with their paths and what they are; modules that are compiled in place among them."""
     for path, module in modules.items():
         if held_by(module) is not None:
@@ -70,10 +70,10 @@ def found(modules: dict[str, nn.Module]) -> Iterator[tuple[str, nn.Module, str]]
             yield path, module, "torch.compile"
 
 
-def told(modules: dict[str, nn.Module], *, in_shells: bool) -> Iterator[Applied]:
-    """What was done about the wrappers, which the copy of the model has no more."""
+def removals(modules: dict[str, nn.Module], *, in_shells: bool) -> Iterator[Applied]:
+    """The removed wrappers, as a report lists them."""
     kinds: dict[str, list[str]] = {}
-    for path, _, kind in found(modules):
+    for path, _, kind in wrappers_in(modules):
         kinds.setdefault(kind, []).append(path)
     for kind, paths in kinds.items():
         keys = "`state_dict` keys stay, since the model asks for the wrapper's attribute" if in_shells else ""

@@ -191,16 +191,16 @@ def total(specs: Iterable[InputSpec]) -> int:
 
 def flexible(specs: Sequence[InputSpec]) -> dict[str | int, dict[int, tuple[int, int]]]:
     """For each input with flexible dimensions its name, or its position, to their bounds, both ends included."""
-    found: dict[str | int, dict[int, tuple[int, int]]] = {}
+    limits: dict[str | int, dict[int, tuple[int, int]]] = {}
     position = 0
     for spec in specs:
         key = spec.name
         if key is None:
             key, position = str(position), position + 1
-        bounds = {at: (one.low, one.high) for at, one in enumerate(spec.shape) if one.low < one.high}
+        bounds = {at: (size.low, size.high) for at, size in enumerate(spec.shape) if size.low < size.high}
         if bounds:
-            found[key] = bounds
-    return found
+            limits[key] = bounds
+    return limits
 
 
 def build(specs: Sequence[InputSpec], seed: int, device: str = "cpu") -> Inputs:

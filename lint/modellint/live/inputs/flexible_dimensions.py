@@ -27,10 +27,10 @@ class Flexible(int):
         value = int(symbols.lowest(expression))
         if expression.is_number:
             return value
-        found = cls(value)
-        found._symbols = symbols
-        found._expression = expression
-        return found
+        size = cls(value)
+        size._symbols = symbols
+        size._expression = expression
+        return size
 
     def __str__(self) -> str:
         expression = self._symbols.resolved(self._expression)

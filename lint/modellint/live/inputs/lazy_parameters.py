@@ -36,11 +36,11 @@ def is_unshaped(model: nn.Module) -> bool:
     return any(map(_unshaped, model.modules()))
 
 
-def told(model: nn.Module) -> str:
+def unshaped_text(model: nn.Module) -> str:
     """Which modules of a model have none."""
-    found = [(path, module) for path, module in model.named_modules() if _unshaped(module)]
-    path, module = found[0]
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    unshaped = [(path, module) for path, module in model.named_modules() if _unshaped(module)]
+    path, module = unshaped[0]
+    more = f" and {len(unshaped) - 1} more" if len(unshaped) > 1 else ""
     return f"`{path or 'the model'}` ({type(module).__name__}){more} without shapes, which the first call gives"
 
 
@@ -66,24 +66,24 @@ def shaped(model: nn.Module, inputs: Inputs | None) -> nn.Module:
     if not is_unshaped(model):
         return model
     if inputs is None:
-        raise Unshaped(f"left {told(model)}", ("call it once, or give example_inputs",))
+        raise Unshaped(f"left {unshaped_text(model)}", ("call it once, or give example_inputs",))
     memo: dict[int, object] = {}
-    for one in (*model.parameters(), *model.buffers()):
-        if is_lazy(one):
+    for tensor in (*model.parameters(), *model.buffers()):
+        if is_lazy(tensor):
             # `copy` cannot: of some kinds PyTorch has no way to copy them.
-            kind: Any = type(one)
-            memo[id(one)] = kind(requires_grad=one.requires_grad, device=one.device, dtype=one.dtype)
-    made = copy.deepcopy(model, memo)
+            kind: Any = type(tensor)
+            memo[id(tensor)] = kind(requires_grad=tensor.requires_grad, device=tensor.device, dtype=tensor.dtype)
+    clone = copy.deepcopy(model, memo)
     try:
-        shape(made, inputs)
+        shape(clone, inputs)
     except Exception as error:
         raised = " ".join(f"{type(error).__name__}: {error}".split())
-        raise Unshaped(f"left {told(model)}; the call raised {raised}", ()) from error
-    if is_unshaped(made):
-        raise Unshaped(f"left {told(made)}", UNREACHED)
-    return made
+        raise Unshaped(f"left {unshaped_text(model)}; the call raised {raised}", ()) from error
+    if is_unshaped(clone):
+        raise Unshaped(f"left {unshaped_text(clone)}", UNREACHED)
+    return clone
 
 
 def _unshaped(module: nn.Module) -> bool:
-    held = (*module._parameters.values(), *module._buffers.values())
-    return any(one is not None and is_lazy(one) for one in held)
+    tensors = (*module._parameters.values(), *module._buffers.values())
+    return any(tensor is not None and is_lazy(tensor) for tensor in tensors)

@@ -25,13 +25,13 @@ def wanted(model: nn.Module) -> str:
 
 def _arguments(model: nn.Module) -> Iterator[str]:
     try:
-        given = inspect.signature(model.forward).parameters.values()
+        parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
         return
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    for one in given:
-        if one.kind in named and one.default is one.empty:
-            yield one.name
+    for parameter in parameters:
+        if parameter.kind in named and parameter.default is parameter.empty:
+            yield parameter.name
 
 
 def _shape(model: nn.Module) -> str | None:

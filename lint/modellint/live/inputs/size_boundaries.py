@@ -18,7 +18,7 @@ _DIVISORS = (2, 3, 4, 5, 7, 8, 16, 32)
 
 
 class Thresholds(NamedTuple):
-    """Numbers that sizes are held against."""
+    """Numbers that sizes are compared with or divided by."""
 
     compared: tuple[int, ...] = ()
     """Compared with, or the sizes of tables: at such a number, below and above it, a model may do something else."""
@@ -37,10 +37,10 @@ def thresholds(model: nn.Module) -> Thresholds:
     """The numbers in the source of a model's classes, outside of PyTorch, and the sizes of its parameters and buffers."""
     compared: dict[int, None] = {}
     divisors: dict[int, None] = {}
-    own = {type(one) for one in model.modules() if not type(one).__module__.startswith("torch.")}
-    for one in sorted(own, key=lambda one: one.__qualname__):
+    own = {type(module) for module in model.modules() if not type(module).__module__.startswith("torch.")}
+    for cls in sorted(own, key=lambda cls: cls.__qualname__):
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+            tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
         except (OSError, TypeError, SyntaxError, ValueError):
             continue
         for node in ast.walk(tree):
@@ -56,7 +56,7 @@ def thresholds(model: nn.Module) -> Thresholds:
             for tensor in (*module._parameters.values(), *module._buffers.values()):
                 if tensor is not None:
                     compared.update(dict.fromkeys(size for size in tensor.shape if size > 1))
-    return Thresholds(tuple(compared), tuple(one for one in divisors if one > 1))
+    return Thresholds(tuple(compared), tuple(divisor for divisor in divisors if divisor > 1))
 
 
 def _numbers(nodes: Iterable[ast.expr]) -> Iterator[int]:
@@ -72,28 +72,28 @@ def sizes(low: int, high: int, known: Thresholds = _NONE, most: int = MOST) -> S
     """
     if high - low < most:
         return [low, *range(high, low, -1)]
-    found = dict.fromkeys((low, high))
+    chosen = dict.fromkeys((low, high))
 
     def take(wanted: Iterable[int]) -> None:
         for size in wanted:
-            if len(found) < most and low <= size <= high:
-                found.setdefault(size)
+            if len(chosen) < most and low <= size <= high:
+                chosen.setdefault(size)
 
     # The last places are for residues.
     kept, most = most, most - 4
-    for one in known.compared:
-        take((one, one + 1, one - 1))
+    for number in known.compared:
+        take((number, number + 1, number - 1))
     most = kept
     take([(low + high) // 2])
     divisors = list(dict.fromkeys((*known.divisors, *_DIVISORS)))[:_MOST_DIVISORS]
-    missing = {(one, rest) for one in divisors for rest in {0, 1, one - 1}}
-    missing -= {(one, size % one) for size in found for one in divisors}
+    missing = {(divisor, rest) for divisor in divisors for rest in {0, 1, divisor - 1}}
+    missing -= {(divisor, size % divisor) for size in chosen for divisor in divisors}
     near = sorted(range(low, min(high, low + 512) + 1), key=lambda size: abs(size - min((low + high) // 2, low + 24)))
-    while missing and len(found) < most:
-        best = max(near, key=lambda size: sum((one, size % one) in missing for one in divisors))
-        gained = {(one, best % one) for one in divisors} & missing
+    while missing and len(chosen) < most:
+        best = max(near, key=lambda size: sum((divisor, size % divisor) in missing for divisor in divisors))
+        gained = {(divisor, best % divisor) for divisor in divisors} & missing
         if not gained:
             break
-        found.setdefault(best)
+        chosen.setdefault(best)
         missing -= gained
-    return list(found)
+    return list(chosen)

@@ -67,12 +67,12 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
         def changed(leaf: Tensor, bounds: tuple[float, float] | None, at: int) -> Tensor:
             if not leaf.is_floating_point() or (only is not None and at != only):
                 return leaf
-            found = change(leaf)
-            return found if bounds is None else found.clamp(bounds[0], _below(bounds[1], leaf.dtype))
+            result = change(leaf)
+            return result if bounds is None else result.clamp(bounds[0], _below(bounds[1], leaf.dtype))
 
-        made = case(label, False, False, changed)
-        if any(one is not other for one, other in zip(_flat(made.inputs)[0], leaves, strict=True)):
-            yield made
+        variant = case(label, False, False, changed)
+        if any(leaf is not other for leaf, other in zip(_flat(variant.inputs)[0], leaves, strict=True)):
+            yield variant
 
     for count in range(1, SEEDS + 1):
         density = (0.5, 0.2, 0.8)[(count - 1) % 3]
@@ -143,8 +143,8 @@ def _one(leaf: Tensor, bounds: tuple[float, float] | None) -> Tensor:
     """A mask that is true once in each row, somewhere else in the next."""
     if not _is_mask(leaf, bounds):
         return leaf
-    made = torch.zeros_like(leaf)
-    rows = made.reshape(-1, leaf.shape[-1])
+    mask = torch.zeros_like(leaf)
+    rows = mask.reshape(-1, leaf.shape[-1])
     places = torch.arange(rows.shape[0], device=leaf.device)
     rows[places, places % leaf.shape[-1]] = 1
     return rows.reshape(leaf.shape)
@@ -158,11 +158,11 @@ def _ranges(inputs: Inputs, specs: Sequence[InputSpec]) -> dict[int, tuple[float
     """Of the flat inputs those whose range was given, the end excluded."""
     leaves, _ = _flat(inputs)
     by_identity = {id(leaf): at for at, leaf in enumerate(leaves)}
-    found: dict[int, tuple[float, float]] = {}
+    ranges: dict[int, tuple[float, float]] = {}
     for key, value in _keyed(inputs):
-        given = inputs.ranges.get(key)
-        if given is not None and id(value) in by_identity:
-            found[by_identity[id(value)]] = given
+        bounds = inputs.ranges.get(key)
+        if bounds is not None and id(value) in by_identity:
+            ranges[by_identity[id(value)]] = bounds
     position = 0
     for spec in specs:
         value = None
@@ -172,8 +172,8 @@ def _ranges(inputs: Inputs, specs: Sequence[InputSpec]) -> dict[int, tuple[float
             value, position = inputs.args[position], position + 1
         at = by_identity.get(id(value))
         if at is not None and spec.range is not None:
-            found[at] = spec.range
-    return found
+            ranges[at] = spec.range
+    return ranges
 
 
 def _drawn(leaf: Tensor, bounds: tuple[float, float] | None, draw: torch.Generator, density: float) -> Tensor:
@@ -187,14 +187,14 @@ def _drawn(leaf: Tensor, bounds: tuple[float, float] | None, draw: torch.Generat
         return torch.randint(low, high + 1, shape, generator=draw, dtype=torch.int64).to(leaf.dtype).to(leaf.device)
     if bounds is not None:
         low_float, high_float = bounds
-        made = torch.rand(shape, generator=draw, dtype=torch.float64) * (high_float - low_float) + low_float
-        return made.to(leaf.dtype).to(leaf.device)
+        values = torch.rand(shape, generator=draw, dtype=torch.float64) * (high_float - low_float) + low_float
+        return values.to(leaf.dtype).to(leaf.device)
     finite = leaf.detach().to(torch.float64)
     finite = finite[finite.isfinite()]
     mean = float(finite.mean()) if finite.numel() else 0.0
     deviation = float(finite.std()) if finite.numel() > 1 else 1.0
-    made = torch.randn(shape, generator=draw, dtype=torch.float64) * (deviation or 1.0) + mean
-    return made.to(leaf.dtype).to(leaf.device)
+    values = torch.randn(shape, generator=draw, dtype=torch.float64) * (deviation or 1.0) + mean
+    return values.to(leaf.dtype).to(leaf.device)
 
 
 def _bounds(leaf: Tensor, bounds: tuple[float, float] | None) -> tuple[int, int]:
@@ -231,7 +231,7 @@ def lengths(
     draw = torch.Generator().manual_seed(seed + 2)
     leaves, _ = _flat(inputs)
     places = {id(leaf): at for at, leaf in enumerate(leaves)}
-    limits = sorted({tuple(bounds) for one in inputs.flexible.values() for bounds in one.values()})
+    limits = sorted({tuple(bounds) for dimensions in inputs.flexible.values() for bounds in dimensions.values()})
     plans = {bounds: list(plan(*bounds)) for bounds in limits}
     seen = set()
     for number in range(max(map(len, plans.values()), default=0)):
@@ -251,12 +251,12 @@ def lengths(
             if shape is None:
                 return value
             like = value.new_zeros(shape)
-            given = ranges.get(places.get(id(value), -1))
+            interval = ranges.get(places.get(id(value), -1))
             if value.is_floating_point():
-                return _drawn(like, given, draw, 0.5)
+                return _drawn(like, interval, draw, 0.5)
             if value.dtype is torch.bool:
                 return _drawn(like, None, draw, 0.5)
-            low, high = _bounds(value, given)
+            low, high = _bounds(value, interval)
             return torch.randint(low, high + 1, shape, generator=draw, dtype=torch.int64).to(value.dtype)
 
         args = tuple(resized(at, value) for at, value in enumerate(inputs.args))
@@ -294,8 +294,8 @@ def _resized(inputs: Inputs, key: str | int, value: Any, sizes: Mapping[Any, int
     if not bounds or not isinstance(value, Tensor):
         return None
     shape = list(value.shape)
-    for at, one in bounds.items():
-        shape[at] = sizes[tuple(one)]
+    for at, limits in bounds.items():
+        shape[at] = sizes[tuple(limits)]
     return shape
 
 

@@ -1,4 +1,4 @@
-"""Faults of a capture: why what was captured is another model than the one given."""
+"""Differences of a capture: why the captured program computes something else than the model."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ if TYPE_CHECKING:
 def of_capture(
     changed: Sequence[Changed], taken: Sequence[TakenNumber], model: nn.Module, project: Project, case: str
 ) -> FirstDifference | None:
-    """Why what was captured is another model: state that it does not keep, or numbers and branches of the example's."""
+    """Why the captured program is another model: state that it does not keep, or numbers and branches of the example's."""
     modules = dict(model.named_modules(remove_duplicate=False))
-    for one in changed:
-        module = modules.get(one.module)
-        place = None if module is None else changing(type(module), one.attribute)
-        name = f"{one.module}.{one.attribute}" if one.module else one.attribute
+    for change in changed:
+        module = modules.get(change.module)
+        place = None if module is None else changing(type(module), change.attribute)
+        name = f"{change.module}.{change.attribute}" if change.module else change.attribute
         message = f"every run changes `{name}`; the program holds the value that it had when it was captured"
-        return FirstDifference(
-            "capture", message, None, None, None, place, one.module, 0.0, (), case, (Lost("update", place, one.module),)
-        )
-    own = [one for one in taken if project.owns(one.path)] or list(taken)
+        lost = (Lost("update", place, change.module),)
+        return FirstDifference("capture", message, None, None, None, place, change.module, 0.0, (), case, lost)
+    own = [number for number in taken if project.owns(number.path)] or list(taken)
     for number in own:
         place = statement_at(number.path, number.row)
         message = "the trace holds the branch or the number that the example's values lead to"
@@ -45,12 +44,12 @@ def of_capture(
 def left_in_training(model: nn.Module, inputs: Inputs, project: Project) -> FirstDifference | None:
     """A module in training mode that ``model.eval()`` does not reach, as PyTorch does not know of it."""
     subject = Subject(model, inputs, project.root, Destination())
-    for held in unregistered_state(subject):
-        if not isinstance(held.value, nn.Module):
+    for hidden in unregistered_state(subject):
+        if not isinstance(hidden.value, nn.Module):
             continue
-        if any(one.training and depends_on_mode(one) for one in held.value.modules()):
-            path = held.places[0]
-            place = subject.attribute_place(held.owner, held.attribute)[1]
+        if any(module.training and depends_on_mode(module) for module in hidden.value.modules()):
+            path = hidden.places[0]
+            place = subject.attribute_place(hidden.owner, hidden.attribute)[1]
             message = f"`{path}` is in training mode, as eval() does not reach it, and so is what is converted"
             return FirstDifference("mode", message, None, None, None, place, path, 0.0, (), "the example")
     return None

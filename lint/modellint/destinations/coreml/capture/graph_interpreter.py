@@ -1,4 +1,4 @@
-"""A captured program run node by node in PyTorch: the values that a converted one is held against."""
+"""Interpreter of captured programs: run node by node in PyTorch, for the values that a converted program is compared with."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class NotRun(Exception):
 
 
 class Step(NamedTuple):
-    """One node of a captured program, run."""
+    """One executed node of a captured program."""
 
     node: str
     """The name of its first output."""
     operator: str
     """As in ``aten::fmod``."""
     values: Mapping[str, Tensor]
-    """What it gave, by the names that a converter may give to it."""
+    """Its results, by the names that a converter may give them."""
     inputs: tuple[Tensor, ...] = ()
     writes: tuple[Tensor, ...] = ()
     """Which tensors it wrote to in place."""
@@ -64,7 +64,7 @@ class GraphRun(Protocol):
 
 
 def graph_run(captured: Captured) -> GraphRun:
-    """The way to run what was captured."""
+    """The interpreter for a captured program."""
     return _TracedRun(captured) if isinstance(captured, Traced) else _ExportedRun(captured)
 
 
@@ -74,23 +74,23 @@ def sanitized(name: str) -> str:
     return f"var_{plain}" if plain[:1].isdigit() else plain
 
 
-def values_in(held: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+def values_in(result: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     """The tensors of a node's result: under its own name, those of several with their positions behind it.
 
     Of several the first has the plain name too: converters give that to an operator's main result.
     """
-    if isinstance(held, Tensor):
-        yield sanitized(name), held
-    elif isinstance(held, (list, tuple)):
-        if held and isinstance(held[0], Tensor):
-            yield sanitized(name), held[0]
-        for at, part in enumerate(held):
+    if isinstance(result, Tensor):
+        yield sanitized(name), result
+    elif isinstance(result, (list, tuple)):
+        if result and isinstance(result[0], Tensor):
+            yield sanitized(name), result[0]
+        for at, part in enumerate(result):
             if isinstance(part, Tensor):
                 yield f"{sanitized(name)}_{at}", part
 
 
-def _tensors(held: Any) -> tuple[Tensor, ...]:
-    return tuple(leaf for leaf in pytree.tree_leaves(held) if isinstance(leaf, Tensor))
+def _tensors(value: Any) -> tuple[Tensor, ...]:
+    return tuple(leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor))
 
 
 class _TracedRun:
@@ -101,26 +101,26 @@ class _TracedRun:
         self._graph = captured.graph
         self._operators: dict[Any, tuple[Any, tuple[str | None, ...], tuple[int, ...]]] = {}
         self.outputs: Sequence[Any] = ()
-        self.writes = any(_IN_PLACE.search(one.kind()) for one in nodes_in(self._graph))
+        self.writes = any(_IN_PLACE.search(node.kind()) for node in nodes_in(self._graph))
 
     def steps(self, leaves: Sequence[Any]) -> Iterator[Step]:
         values: dict[str, Any] = {}
-        first, *given = self._graph.inputs()
+        first, *inputs = self._graph.inputs()
         values[first.debugName()] = self._module
         waiting = list(leaves)
-        for one in given:
-            values[one.debugName()] = _packed(one.type(), waiting)
+        for value in inputs:
+            values[value.debugName()] = _packed(value.type(), waiting)
         yield from self._block(self._graph, values)
-        self.outputs = pytree.tree_leaves([values[one.debugName()] for one in self._graph.outputs()])
+        self.outputs = pytree.tree_leaves([values[value.debugName()] for value in self._graph.outputs()])
 
     def _block(self, block: Any, values: dict[str, Any]) -> Iterator[Step]:
         for node in block.nodes():
             kind = node.kind()
-            names = [one.debugName() for one in node.outputs()]
+            names = [value.debugName() for value in node.outputs()]
             if kind == "prim::If":
                 chosen = list(node.blocks())[0 if values[node.input().debugName()] else 1]
                 yield from self._block(chosen, values)
-                values.update(zip(names, [values[one.debugName()] for one in chosen.outputs()], strict=True))
+                values.update(zip(names, [values[value.debugName()] for value in chosen.outputs()], strict=True))
                 continue
             if kind == "prim::Loop":
                 yield from self._loop(node, names, values)
@@ -130,31 +130,32 @@ class _TracedRun:
             if kind in _PLAIN:
                 if kind in ("prim::ListUnpack", "prim::TupleUnpack"):
                     tensors = {
-                        sanitized(name): held
-                        for name, held in zip(names, results, strict=True)
-                        if isinstance(held, Tensor)
+                        sanitized(name): result
+                        for name, result in zip(names, results, strict=True)
+                        if isinstance(result, Tensor)
                     }
                     yield Step(names[0], kind, tensors)
                 continue
-            found = {key: held for name in names for key, held in values_in(values[name], name)}
-            given = [values[one.debugName()] for one in node.inputs()]
-            yield Step(names[0] if names else kind, kind, found, _tensors(given), written, _is_random(kind, given))
+            tensors = {key: value for name in names for key, value in values_in(values[name], name)}
+            operands = [values[value.debugName()] for value in node.inputs()]
+            name = names[0] if names else kind
+            yield Step(name, kind, tensors, _tensors(operands), written, _is_random(kind, operands))
 
     def _loop(self, node: Any, names: list[str], values: dict[str, Any]) -> Iterator[Step]:
-        most, go_on, *carried = (values[one.debugName()] for one in node.inputs())
+        most, go_on, *carried = (values[value.debugName()] for value in node.inputs())
         (body,) = node.blocks()
-        count, *inside = (one.debugName() for one in body.inputs())
+        count, *inside = (value.debugName() for value in body.inputs())
         at = 0
         while go_on and at < most:
             values[count] = at
             values.update(zip(inside, carried, strict=True))
             yield from self._block(body, values)
-            go_on, *carried = (values[one.debugName()] for one in body.outputs())
+            go_on, *carried = (values[value.debugName()] for value in body.outputs())
             at += 1
         values.update(zip(names, carried, strict=True))
 
     def _computed(self, node: Any, kind: str, values: Mapping[str, Any]) -> tuple[Sequence[Any], tuple[Tensor, ...]]:
-        inputs = [values[one.debugName()] for one in node.inputs()]
+        inputs = [values[value.debugName()] for value in node.inputs()]
         match kind:
             case "prim::Constant":
                 return [node.output().toIValue()], ()
@@ -193,10 +194,9 @@ class _TracedRun:
                 run, _ = torch._C._jit_get_operation(node.kind())
             except RuntimeError:
                 raise NotRun(node.kind()) from None
-            keywords = tuple(one.name if one.kwarg_only else None for one in schema.arguments)
-            writes = tuple(
-                at for at, one in enumerate(schema.arguments) if one.alias_info is not None and one.alias_info.is_write
-            )
+            keywords = tuple(argument.name if argument.kwarg_only else None for argument in schema.arguments)
+            aliases = [argument.alias_info for argument in schema.arguments]
+            writes = tuple(at for at, alias in enumerate(aliases) if alias is not None and alias.is_write)
             self._operators[key] = run, keywords, writes
         return self._operators[key]
 
@@ -224,13 +224,13 @@ class _ExportedRun:
     def __init__(self, captured: Exported) -> None:
         self._program = captured.program
         signature = self._program.graph_signature
-        held = {**self._program.state_dict, **self._program.constants}
+        state = {**self._program.state_dict, **self._program.constants}
         self._inputs = signature.input_specs
         self._outputs = signature.output_specs
-        self._held = (
-            {name: value.clone() if isinstance(value, Tensor) else value for name, value in held.items()}
+        self._state = (
+            {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
             if signature.buffers_to_mutate
-            else held
+            else state
         )
         self.outputs: Sequence[Any] = ()
         # `run_decompositions` leaves no writes but those to buffers at the end.
@@ -242,19 +242,19 @@ class _ExportedRun:
         placeholders = []
         for spec in self._inputs:
             if spec.target is not None:
-                if spec.target not in self._held:
+                if spec.target not in self._state:
                     raise NotRun(str(spec.target))
-                placeholders.append(self._held[spec.target])
+                placeholders.append(self._state[spec.target])
             elif spec.kind.name == "USER_INPUT" and waiting:
                 placeholders.append(waiting.pop(0))
             else:
                 raise NotRun("the program's inputs")
         values: dict[Any, Any] = {}
-        given = iter(placeholders)
+        remaining = iter(placeholders)
         for node in module.graph.nodes:
             match node.op:
                 case "placeholder":
-                    values[node] = next(given)
+                    values[node] = next(remaining)
                 case "get_attr":
                     values[node] = getattr(module, node.target)
                 case "output":
@@ -266,14 +266,14 @@ class _ExportedRun:
                     kind = str(name()).partition(".")[0] if callable(name) else getattr(node.target, "__name__", "")
                     random = _is_random(kind, list(arguments))
                     if node.target is not operator.getitem or isinstance(result, Tensor):
-                        given_values = _tensors([arguments, keywords])
-                        yield Step(node.name, kind, dict(values_in(result, node.name)), given_values, (), random)
+                        operands = _tensors([arguments, keywords])
+                        yield Step(node.name, kind, dict(values_in(result, node.name)), operands, (), random)
 
     def _settle(self, results: Sequence[Any]) -> None:
-        given = []
+        outputs = []
         for spec, result in zip(self._outputs, results, strict=True):
             if spec.kind.name == "BUFFER_MUTATION":
-                self._held[spec.target] = result
+                self._state[spec.target] = result
             elif spec.kind.name == "USER_OUTPUT":
-                given.append(result)
-        self.outputs = given
+                outputs.append(result)
+        self.outputs = outputs

@@ -56,22 +56,22 @@ class Recorded:
                 )
                 self._nodes[step.node] = at
                 self.steps.append(step._replace(values={}))
-            self.outputs = [one for one in run.outputs if isinstance(one, Tensor)]
+            self.outputs = [output for output in run.outputs if isinstance(output, Tensor)]
 
     def known(self, operation: Any, variable: Any) -> Known | None:
         """PyTorch's value of a variable; None where the program has one that the graph has not."""
         if self._by_name:
-            found = self.named(variable)
-            return found if found is not None and found.value.dim() == variable.rank else None
+            known = self.named(variable)
+            return known if known is not None and known.value.dim() == variable.rank else None
         at = self.step_of(operation)
         if at is None:
             return None
-        held, name = self.values[at], plain_name(variable)
-        if name in held:
-            return held[name]
+        values, name = self.values[at], plain_name(variable)
+        if name in values:
+            return values[name]
         # Operations of several results are named like the node, with positions behind it.
         stem, _, position = name.rpartition("_")
-        several = list(held.values())
+        several = list(values.values())
         if not position.isdecimal() or stem != sanitized(self.steps[at].node) or int(position) >= len(several):
             return None
         known = several[int(position)]
@@ -83,26 +83,26 @@ class Recorded:
         if self._by_name:
             return {}
         last: dict[int, Any] = {}
-        found: set[int] = set()
+        recognised: set[int] = set()
         for operation in program.functions["main"].operations:
             at = None if operation.op_type == "const" else self.step_of(operation)
             if at is not None:
                 last[at] = operation
                 if any(self.known(operation, variable) is not None for variable in operation.outputs):
-                    found.add(at)
+                    recognised.add(at)
         results: dict[Any, Known] = {}
         for at, operation in last.items():
             known = next(iter(self.values[at].values()), None)
-            if at not in found and known is not None and len(self.values[at]) == len(operation.outputs) == 1:
+            if at not in recognised and known is not None and len(self.values[at]) == len(operation.outputs) == 1:
                 variable = operation.outputs[0]
                 if declared_shape(variable) == tuple(known.value.shape):
                     results[variable] = known
         return results
 
     def named(self, variable: Any) -> Known | None:
-        """PyTorch's value of that name, of whatever node."""
+        """PyTorch's value of a variable, by its name alone."""
         name = plain_name(variable)
-        return next((held[name] for held in self.values if name in held), None)
+        return next((values[name] for values in self.values if name in values), None)
 
     def step_of(self, operation: Any) -> int | None:
         """The node that an operation was made from."""
@@ -112,13 +112,13 @@ class Recorded:
     def writes_before(self, storages: set[int], step: int) -> Iterator[int]:
         """Nodes up to one that write to any of the storages, the nearest first."""
         for at in range(step, -1, -1):
-            if any(storage_of(one) in storages for one in self.steps[at].writes):
+            if any(storage_of(tensor) in storages for tensor in self.steps[at].writes):
                 yield at
 
     def change(self, other: Recorded, known: Known) -> float:
-        """How far a value of another run is from the same of this one, over its scale."""
-        held = other.values[known.step]
-        name = next((name for name, one in held.items() if one is known), None)
+        """Relative difference of a value between this run and another."""
+        theirs = other.values[known.step]
+        name = next((name for name, value in theirs.items() if value is known), None)
         mine = None if name is None or known.step >= len(self.values) else self.values[known.step].get(name)
         return 0.0 if mine is None else error_of(mine.value, known.value)
 
@@ -136,7 +136,7 @@ def _without_ones(shape: Sequence[int | None] | None) -> tuple[int | None, ...]:
 
 
 def storage_of(tensor: Tensor) -> int:
-    """What tensors that share memory have in common."""
+    """Identity of a tensor's storage: equal for tensors that share memory."""
     return tensor.untyped_storage().data_ptr()
 
 
@@ -180,7 +180,7 @@ def captured_node(captured: Capture, operation: Any) -> str | None:
 
 
 def error_of(value: Tensor, reference: Tensor) -> float:
-    """The error over the scale; of as many elements the shape does not count."""
+    """Error relative to the reference's scale; tensors of as many elements may differ in shape."""
     if value.shape != reference.shape and value.numel() == reference.numel():
         value = value.reshape(reference.shape)
     return error_over_scale(value, reference)

@@ -68,8 +68,8 @@ class Traced:
 
     @cached_property
     def _values(self) -> dict[str, Any]:
-        given = () if self._graph is None else self._graph.inputs()
-        return {value.debugName(): value for value in given} | {
+        inputs = () if self._graph is None else self._graph.inputs()
+        return {value.debugName(): value for value in inputs} | {
             value.debugName(): value for node in nodes_in(self._graph) for value in node.outputs()
         }
 
@@ -98,7 +98,7 @@ class Traced:
 
     def _parts(self, value: Any) -> Likes:
         """A list's parts have types where they are taken out of it."""
-        found: dict[int, Likes] = {}
+        parts: dict[int, Likes] = {}
         for use in value.uses():
             match use.user.kind():
                 case "prim::ListUnpack" | "prim::TupleUnpack":
@@ -107,16 +107,16 @@ class Traced:
                     at = list(use.user.inputs())[1].toIValue()
                     if not isinstance(at, int) or at < 0:
                         return None
-                    found[at] = self._like(use.user.output())
-        if not found:
+                    parts[at] = self._like(use.user.output())
+        if not parts:
             return None
-        default = next(iter(found.values()))
-        return [found.get(at, default) for at in range(max(found) + 1)]
+        default = next(iter(parts.values()))
+        return [parts.get(at, default) for at in range(max(parts) + 1)]
 
     def computed(self, name: str, inputs: Sequence[Any], value_of: Callable[[Any], Any]) -> Any:
         """Run a node's operator on its inputs."""
         node = self._nodes[name]
-        values = [value_of(given) for given in inputs]
+        values = [value_of(input_) for input_ in inputs]
         schema = torch._C.parse_schema(node.schema())
         run, _ = torch._C._jit_get_operation(node.kind())
         positional = [
@@ -136,8 +136,8 @@ class Traced:
             return None
         text = node.sourceRange()
         # What `torch.jit.script` has compiled tells its own line only.
-        found = _TRACE_FRAME.findall(text) or _FILE.findall(text)
-        frames = tuple((path, int(row)) for path, row in found)
+        rows = _TRACE_FRAME.findall(text) or _FILE.findall(text)
+        frames = tuple((path, int(row)) for path, row in rows)
         module = node.scopeName().rpartition("/")[2].removeprefix("__module").lstrip(".")
         note = node.pyname() if node.kind() == "prim::PythonOp" else ""
         return Origin(node.kind(), _until_capture(frames), module, note)
@@ -175,8 +175,8 @@ class Exported:
         """Run a node's operator on its inputs."""
         node = self._nodes[name]
 
-        def known(one: Any) -> Any:
-            return value_of(one.name)
+        def known(node: Any) -> Any:
+            return value_of(node.name)
 
         return _fresh(node.target, torch.fx.map_arg(node.args, known), torch.fx.map_arg(node.kwargs, known))
 
@@ -186,7 +186,7 @@ class Exported:
         if node is None:
             return None
         near = [node, *node.users, *node.all_input_nodes]
-        trace = next((one.meta["stack_trace"] for one in near if one.meta.get("stack_trace")), "")
+        trace = next((neighbour.meta["stack_trace"] for neighbour in near if neighbour.meta.get("stack_trace")), "")
         frames = [(path, int(row)) for path, row in _FILE.findall(trace)][::-1]
         stack = node.meta.get("nn_module_stack") or {}
         path = next((str(path) for path, _ in reversed(list(stack.values()))), "")
@@ -200,18 +200,18 @@ def traced(model: nn.Module, inputs: Inputs, target: Any, program: Any = None) -
     """Trace a model, unless its trace is given. Raises ``Refused`` for inputs that coremltools has no types for, and whatever
     tracing raises."""
     bounds = _bounds(inputs)
-    given = _by_position(model, inputs)
+    order = _by_position(model, inputs)
     options: dict[str, Any] = {"check_trace": False, "strict": False}
     trace: Any = torch.jit.trace
-    if given is None:
+    if order is None:
         names = list(inspect.signature(model.forward).parameters)
         bounds = {names[key] if isinstance(key, int) else key: limits for key, limits in bounds.items()}
         values = _named(names, inputs)
         types, problems, flexible = _types(values, bounds, target)
         program = program or trace(model, example_kwarg_inputs=values, **options)
     else:
-        bounds = {given.index(key): limits for key, limits in bounds.items()}
-        args = tuple(_values(given, inputs))
+        bounds = {order.index(key): limits for key, limits in bounds.items()}
+        args = tuple(_values(order, inputs))
         types, problems, flexible = _types(dict(enumerate(args)), bounds, target)
         program = program or trace(model, args, **options)
     return Traced(program, types, problems, flexible)
@@ -222,11 +222,11 @@ def arguments(model: nn.Module, inputs: Inputs, route: str) -> list[Any]:
     if route != "trace":
         leaves: list[Any] = pytree.tree_leaves((tuple(inputs.args), dict(inputs.kwargs)))
         return leaves
-    given = _by_position(model, inputs)
-    if given is None:
+    order = _by_position(model, inputs)
+    if order is None:
         names = list(inspect.signature(model.forward).parameters)
         return pytree.tree_leaves(list(_named(names, inputs).values()))
-    return pytree.tree_leaves(_values(given, inputs))
+    return pytree.tree_leaves(_values(order, inputs))
 
 
 def exported(model: nn.Module, inputs: Inputs) -> Any:
@@ -243,15 +243,15 @@ def decomposed(program: Any, core: bool) -> Exported:
 
 def _bounds(inputs: Inputs) -> dict[int | str, dict[int, tuple[int, int]]]:
     """The dimensions that may vary, each counted from the front, of the arguments by position and name that have such."""
-    found: dict[int | str, dict[int, tuple[int, int]]] = {}
-    given: list[tuple[int | str, Any]] = [*enumerate(inputs.args), *inputs.kwargs.items()]
-    for key, value in given:
+    bounds: dict[int | str, dict[int, tuple[int, int]]] = {}
+    arguments: list[tuple[int | str, Any]] = [*enumerate(inputs.args), *inputs.kwargs.items()]
+    for key, value in arguments:
         # `--input` counts in words, as all that it names.
         limits = inputs.flexible.get(key) or inputs.flexible.get(str(key))
         rank = value.dim() if isinstance(value, torch.Tensor) else 0
         if limits:
-            found[key] = {which % rank: ends for which, ends in limits.items() if -rank <= which < rank}
-    return found
+            bounds[key] = {which % rank: ends for which, ends in limits.items() if -rank <= which < rank}
+    return bounds
 
 
 def _by_position(model: nn.Module, inputs: Inputs) -> list[int | str] | None:
@@ -273,9 +273,9 @@ def _values(keys: Sequence[int | str], inputs: Inputs) -> list[Any]:
 
 
 def _named(names: Sequence[str], inputs: Inputs) -> dict[str, Any]:
-    given = {**dict(zip(names, inputs.args, strict=False)), **inputs.kwargs}
+    arguments = {**dict(zip(names, inputs.args, strict=False)), **inputs.kwargs}
     # The graph takes them in the order of the signature.
-    return {name: given[name] for name in [*names, *given] if name in given}
+    return {name: arguments[name] for name in [*names, *arguments] if name in arguments}
 
 
 def _types(
@@ -295,11 +295,11 @@ def _types(
         for at, (low, high) in flexible.items():
             shape[at] = ct.RangeDim(low, high, default=shape[at])
             symbols[int(value.shape[at])] = shape[at].symbol
-        made = ct.TensorType(shape=tuple(shape), dtype=_dtype_of(value.dtype))
-        problem = refusal_of_type(made, target)
+        tensor_type = ct.TensorType(shape=tuple(shape), dtype=_dtype_of(value.dtype))
+        problem = refusal_of_type(tensor_type, target)
         if problem is not None:
             problems.append((name, problem))
-        return made
+        return tensor_type
 
     types = [type_of(value, str(key), bounds.get(key, {})) for key, value in values.items()]
     return types, problems, symbols

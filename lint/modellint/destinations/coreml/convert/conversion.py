@@ -99,8 +99,8 @@ def captures(
                 ready = stack.enter_context(prepared(model, inputs))
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
-        found = _captured(model, inputs, destination, route, ready.outputs, ready.notes)
-    yield found
+        sequence = _captured(model, inputs, destination, route, ready.outputs, ready.notes)
+    yield sequence
 
 
 class _Exports(Sequence[Captured]):
@@ -121,7 +121,7 @@ class _Exports(Sequence[Captured]):
     def __getitem__(self, at: slice) -> Sequence[Captured]: ...
     def __getitem__(self, at: int | slice) -> Captured | Sequence[Captured]:
         if isinstance(at, slice):
-            return [self[one] for one in range(*at.indices(2))]
+            return [self[position] for position in range(*at.indices(2))]
         at = range(2)[at]
         if at not in self._made:
             self._made[at] = self._captured(("export", "decomposed")[at], bool(at))
@@ -151,11 +151,11 @@ def _captured(
         warnings.simplefilter("ignore")
         try:
             if route == "trace":
-                traced, told = shared.traced(model, inputs, target)
+                traced, raised = shared.traced(model, inputs, target)
                 if traced.problems:
                     raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
                 traced.lowered(lowered_graph(traced.program))
-                return [Captured(route, traced, tuple(_taken(told)), outputs=outputs, notes=notes)]
+                return [Captured(route, traced, tuple(_taken(raised)), outputs=outputs, notes=notes)]
             return _Exports(shared.exported(model, inputs), outputs, notes)
         except NotConverted:
             raise
@@ -163,10 +163,10 @@ def _captured(
             raise NotConverted(route, "capture", _said(error)) from error
 
 
-def _taken(told: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:
-    for one in told:
-        if issubclass(one.category, _TRACER_WARNING):
-            yield TakenNumber(one.filename, one.lineno, _first_line(str(one.message)))
+def _taken(raised: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:
+    for warning in raised:
+        if issubclass(warning.category, _TRACER_WARNING):
+            yield TakenNumber(warning.filename, warning.lineno, _first_line(str(warning.message)))
 
 
 def convert(captured: Captured, destination: Destination, precision: str, supplied: bool = False) -> Converted:
@@ -180,23 +180,23 @@ def convert(captured: Captured, destination: Destination, precision: str, suppli
 
 
 def _converted(captured: Captured, destination: Destination, precision: str, pipeline: Any = None) -> Converted:
-    wanted = ct.precision.FLOAT32 if precision == "fp32" else ct.precision.FLOAT16
+    compute_precision = ct.precision.FLOAT32 if precision == "fp32" else ct.precision.FLOAT16
     if isinstance(captured.captured, routes.Exported):
         captured.captured.number_nodes()
     try:
         with silence(), torch.no_grad(), _own_tensors(captured.captured.program) as program:
-            made = ct.convert(
+            mlmodel = ct.convert(
                 program,
                 **_options(captured),
                 convert_to="mlprogram",
-                compute_precision=wanted,
+                compute_precision=compute_precision,
                 minimum_deployment_target=specification(destination.ios),
                 pass_pipeline=pipeline,
                 skip_model_load=True,
             )
     except Exception as error:
         raise NotConverted(captured.route, "conversion", _said(error)) from error
-    return Converted(captured.route, precision, made, program_of(made))
+    return Converted(captured.route, precision, mlmodel, program_of(mlmodel))
 
 
 def _options(captured: Captured) -> dict[str, Any]:

@@ -48,27 +48,26 @@ class Fixed(NamedTuple):
 
 def fixed_model(model: nn.Module, inputs: Inputs, destination: Destination, project: Project) -> Fixed:
     """A copy of a model with what can be fixed in it; the model itself is left as it was."""
-    found = fixed_copy(model, inputs, destination, project, judge=judge)
-    told = [("fixed", one) for one in found.applied] + [("undone", one) for one in found.undone]
+    copy = fixed_copy(model, inputs, destination, project, judge=judge)
     changes = (
-        Change(kind, one.title, one.modules, one.exactness if kind == "fixed" else "", one.note, one.code)
-        for kind, one in told
+        *(Change("fixed", fix.title, fix.modules, fix.exactness, fix.note, fix.code) for fix in copy.applied),
+        *(Change("undone", fix.title, fix.modules, "", fix.note, fix.code) for fix in copy.undone),
     )
-    return Fixed(found.model, tuple(changes), found.left)
+    return Fixed(copy.model, changes, copy.left)
 
 
 def captured_by(route: str, model: nn.Module, inputs: Inputs, destination: Destination) -> Sequence[Captured]:
     """What a route captures of a fixed model. Raises ``NotConverted``, and so does what is taken of it."""
-    with captures(model, inputs, destination, route, supplied=True) as found:
-        return found
+    with captures(model, inputs, destination, route, supplied=True) as sequence:
+        return sequence
 
 
 def converted(captured: Captured, destination: Destination, precision: str) -> tuple[Converted, tuple[Change, ...]]:
     """What was captured, converted with what we supply to coremltools. Raises ``NotConverted``."""
-    found = convert(captured, destination, precision, supplied=True)
-    return found, tuple(
-        Change(one.kind, f"{one.operator}" + (f" at {one.places} places" if one.places > 1 else ""), (), one.exactness)
-        for one in found.used
+    result = convert(captured, destination, precision, supplied=True)
+    return result, tuple(
+        Change(use.kind, f"{use.operator}" + (f" at {use.places} places" if use.places > 1 else ""), (), use.exactness)
+        for use in result.used
     )
 
 
@@ -105,44 +104,44 @@ def export(
     Raises ``OptionError`` for options that do not fit the model.
     """
 
-    def made(destination: Destination, options: Options, folder: Path, budget: float) -> Exported:
-        told = progress or _silent
-        return _Export(model, inputs, destination, project, options, folder, name, specs, seed, budget, told).result()
+    def attempt(destination: Destination, options: Options, folder: Path, budget: float) -> Exported:
+        report = progress or _silent
+        return _Export(model, inputs, destination, project, options, folder, name, specs, seed, budget, report).result()
 
-    found = made(destination, options, folder, budget)
-    if found.writable:
-        return found
-    if found.converts and found.verification.single == AGREES:
-        return replace(found, advice=("--precision fp32: the float32 package agrees",))
+    exported = attempt(destination, options, folder, budget)
+    if exported.writable:
+        return exported
+    if exported.converts and exported.verification.single == AGREES:
+        return replace(exported, advice=("--precision fp32: the float32 package agrees",))
     tried = folder / "tried"
-    for words, other, wanted in _ways_on(found, destination, options):
+    for words, other, wanted in _ways_on(exported, destination, options):
         if progress is not None:
             progress(f"trying {words}")
         tried.mkdir()
         try:
-            result = made(other, wanted, tried, min(budget, _TRIED))
+            result = attempt(other, wanted, tried, min(budget, _TRIED))
         except OptionError:
             continue
         finally:
             shutil.rmtree(tried)
         if result.writable:
             outcome = "it agrees" if result.ok else "it agrees in float32, and is undecided in float16"
-            return replace(found, advice=(f"{words}: tried, {outcome}",))
+            return replace(exported, advice=(f"{words}: tried, {outcome}",))
         if result.converts and result.verification.single == AGREES and destination.precision == "fp16":
-            return replace(found, advice=(f"{words} --precision fp32: tried, it agrees in float32",))
-    return found
+            return replace(exported, advice=(f"{words} --precision fp32: tried, it agrees in float32",))
+    return exported
 
 
 _TRIED = 20.0
 """Seconds after which no further inputs are begun in the comparison of what is tried as advice."""
 
 
-def _ways_on(found: Exported, destination: Destination, options: Options) -> Iterator[tuple[str, Destination, Options]]:
+def _ways_on(first: Exported, destination: Destination, options: Options) -> Iterator[tuple[str, Destination, Options]]:
     """Options under which a model may be exported that is not with those given."""
     if destination.frontend != "auto":
         yield "--frontend auto", destination._replace(frontend="auto"), options
     newer = destination._replace(target=f"iOS{STATES_SINCE}", frontend="auto")
-    if found.updates and not options.states:
+    if first.updates and not options.states:
         words = "--state" if destination.ios >= STATES_SINCE else f"--state --deployment-target {newer.target}"
         yield words, newer if destination.ios < STATES_SINCE else destination, options._replace(states=True)
     if destination.ios < STATES_SINCE:
@@ -171,7 +170,7 @@ class _Made(NamedTuple):
 
 
 class _Export:
-    """One model on its way."""
+    """One export in progress."""
 
     def __init__(
         self,
@@ -215,16 +214,16 @@ class _Export:
         self._states = self._updated(fixed.model)
         best: _Made | None = None
         for captured in self._captured(fixed.model):
-            made = self._made(fixed.model, captured)
-            if made is None:
+            package = self._made(fixed.model, captured)
+            if package is None:
                 continue
-            agrees = made.exported.verification.single == AGREES
+            agrees = package.exported.verification.single == AGREES
             if best is None or agrees:
-                best = made
+                best = package
             if agrees:
                 # Where float16 alone is not enough, it is not by another route.
                 break
-            self._attempts.append(_compared(captured.route, made.exported.verification))
+            self._attempts.append(_compared(captured.route, package.exported.verification))
         if self._states and not self._options.states and (best is None or not best.exported.writable):
             self._notes.append(
                 f"forward updates {', '.join(self._states)}: --state makes such buffers states, from iOS18 on"
@@ -232,7 +231,7 @@ class _Export:
         if best is None:
             return self._told()
         # The one that is taken needs no excuse.
-        others = tuple(one for one in self._attempts if one.route != best.exported.route)
+        others = tuple(attempt for attempt in self._attempts if attempt.route != best.exported.route)
         target = self._folder / self._name
         best.path.rename(target)
         return replace(
@@ -266,11 +265,11 @@ class _Export:
         except Raised:
             return {}
         buffers = dict(model.named_buffers())
-        names = [f"{one.module}.{one.attribute}" if one.module else one.attribute for one in changed]
-        found = {name: buffers[name] for name in names if name in buffers and buffers[name].is_floating_point()}
+        names = [f"{change.module}.{change.attribute}" if change.module else change.attribute for change in changed]
+        states = {name: buffers[name] for name in names if name in buffers and buffers[name].is_floating_point()}
         if self._options.states:
-            self._about_states(found, [name for name in names if name not in found])
-        return found
+            self._about_states(states, [name for name in names if name not in states])
+        return states
 
     def _about_states(self, states: Mapping[str, Tensor], others: Sequence[str]) -> None:
         if not states:
@@ -287,8 +286,8 @@ class _Export:
 
     def _captured(self, model: nn.Module) -> Iterator[Captured]:
         """The routes that are to be tried, one after another."""
-        asked = self._destination.frontend
-        for route in ("trace", "export") if asked == "auto" else (asked,):
+        frontend = self._destination.frontend
+        for route in ("trace", "export") if frontend == "auto" else (frontend,):
             self._progress(f"capturing ({route})")
             with Reference(model, self._seed).restored(self._inputs):
                 try:
@@ -314,25 +313,25 @@ class _Export:
             if single is None:
                 return None
             compared = self._verified(single.path, folder, "fp32")
-            made = single
+            chosen = single
             if self._destination.precision == "fp16" and compared.single == AGREES:
                 half = self._saved(model, captured, "fp16", folder)
                 if half is None:
                     return None
-                made = half
+                chosen = half
                 compared = _joined(compared, self._verified(half.path, folder, "fp16"))
         except NotConverted as error:
             shutil.rmtree(folder)
             self._attempts.append(Attempt(captured.route, error.stage, str(error)))
             return None
-        return _Made(replace(made.exported, verification=replace(compared, route=captured.route)), made.path)
+        return _Made(replace(chosen.exported, verification=replace(compared, route=captured.route)), chosen.path)
 
     def _saved(self, model: nn.Module, captured: Captured, precision: str, folder: Path) -> _Made | None:
         self._progress(f"converting ({captured.route}, {precision})")
         # Anew each time, as coremltools writes to what it is given.
-        given = interface.conversion_options(model, self._inputs, captured.captured, self._options, self._states)
-        found, changes = converted(captured._replace(options=given), self._destination, precision)
-        states = [one.name for one in found.mlmodel.get_spec().description.state]
+        options = interface.conversion_options(model, self._inputs, captured.captured, self._options, self._states)
+        result, changes = converted(captured._replace(options=options), self._destination, precision)
+        states = [state.name for state in result.mlmodel.get_spec().description.state]
         lost = [name for name in self._states if sanitized(name) not in states] if self._options.states else []
         if lost:
             self._attempts.append(
@@ -344,20 +343,20 @@ class _Export:
                 Attempt(captured.route, "conversion", f"it keeps states ({', '.join(states)}): --state")
             )
             return None
-        interface.describe(found.mlmodel, self._options.metadata)
+        interface.describe(result.mlmodel, self._options.metadata)
         path = folder / f"{precision}.mlpackage"
         try:
             with silence():
-                found.mlmodel.save(str(path))
+                result.mlmodel.save(str(path))
         except Exception as error:
             # A program of several blocks, and whatever else the writer of packages does not take.
             raise NotConverted(captured.route, "saving", first_line(error)) from error
         # What coremltools keeps it in until the process ends.
-        shutil.rmtree(found.mlmodel.package_path, ignore_errors=True)
+        shutil.rmtree(result.mlmodel.package_path, ignore_errors=True)
         spec = ct.utils.load_spec(str(path))
-        inputs, outputs, kept = interface.features(spec, found.program)
-        size = sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
-        told = self._told(
+        inputs, outputs, kept = interface.features(spec, result.program)
+        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        exported = self._told(
             captured.route,
             changes=(*self._changes, *changes),
             inputs=inputs,
@@ -365,7 +364,7 @@ class _Export:
             states=kept,
             size=size,
         )
-        return _Made(told, path)
+        return _Made(exported, path)
 
     def _verified(self, package: Path, folder: Path, precision: str) -> Verification:
         """The package against the model as it was given."""
@@ -387,16 +386,17 @@ class _Export:
                 return Verification(UNDECIDED, str(error))
 
 
-def _compared(route: str, found: Verification) -> Attempt:
-    worst = max((one.error for one in found.outputs if not one.ok), default=0.0)
+def _compared(route: str, verification: Verification) -> Attempt:
+    worst = max((output.error for output in verification.outputs if not output.ok), default=0.0)
     far = f", by {worst:.1e} of an output's scale" if worst else ""
-    what = "it cannot be compared" if found.verdict == UNDECIDED else "it computes something else"
-    return Attempt(route, "comparison", f"{what}{far}" + (f": {found.reason}" if found.reason and not far else ""))
+    what = "it cannot be compared" if verification.verdict == UNDECIDED else "it computes something else"
+    why = f": {verification.reason}" if verification.reason and not far else ""
+    return Attempt(route, "comparison", f"{what}{far}{why}")
 
 
 def _joined(single: Verification, package: Verification) -> Verification:
     """The comparison of a package in float16, with that of the same conversion in float32."""
-    errors = {one.label: one.half for one in package.cases}
+    errors = {case.label: case.half for case in package.cases}
     # On numbers a hundred times the example's nothing is asked of float16, and the conversion is known to be right.
     return replace(
         single,
@@ -405,10 +405,10 @@ def _joined(single: Verification, package: Verification) -> Verification:
         half=package.half,
         half_ok=package.half_ok,
         first_difference=None if package.half_ok is not False else package.first_difference,
-        cases=tuple(one._replace(half=errors.get(one.label)) for one in single.cases),
+        cases=tuple(case._replace(half=errors.get(case.label)) for case in single.cases),
         notes=tuple(dict.fromkeys((*single.notes, *package.notes))),
     )
 
 
 def _silent(stage: str) -> None:
-    """Nobody asked."""
+    """Report no progress."""

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _NEWEST_TRIED = 18
 """The iOS of the newest deployment target that is tried: what is newer has no more operations that a conversion needs."""
 _HOPELESS = ("missing", "capture")
-"""Kinds of what stands in the way whatever the deployment target is."""
+"""Kinds of blockers that no deployment target removes."""
 _COSTS = 3.0
-"""Of the time that the dry runs took what one more may take, with all that is around it."""
+"""Time that one more dry run may take, as a multiple of what those before took together."""
 
 
 def ways(subject: Subject, faults: Sequence[Fault] = (), end: float = math.inf) -> Ways:
@@ -38,11 +38,11 @@ def ways(subject: Subject, faults: Sequence[Fault] = (), end: float = math.inf) 
     if chosen is None or chosen.convertible is None:
         return NO_WAYS
     search = _Search(subject, chosen, faults, end)
-    return NO_WAYS if chosen.convertible and not search.lies(chosen.route) else search.found()
+    return NO_WAYS if chosen.convertible and not search.lies(chosen.route) else search.ways()
 
 
 class _Search:
-    """One model, and what is tried with it."""
+    """Search for options under which one model converts."""
 
     def __init__(self, subject: Subject, chosen: Verdict, faults: Sequence[Fault], end: float) -> None:
         assert subject.inputs is not None and subject.judge is not None
@@ -52,14 +52,14 @@ class _Search:
         self._chosen = chosen
         self._faults = faults
         self._end = end
-        self._cost = _COSTS * sum(sum(one.seconds) for one in verdicts(subject))
-        self._tried = {one.route: one for one in verdicts(subject)}
+        self._cost = _COSTS * sum(sum(verdict.seconds) for verdict in verdicts(subject))
+        self._tried = {verdict.route: verdict for verdict in verdicts(subject)}
 
     def lies(self, route: str) -> bool:
         """Whether a finding says that a route leads to something else."""
-        return any(route in one.routes for one in self._faults)
+        return any(route in fault.routes for fault in self._faults)
 
-    def found(self) -> Ways:
+    def ways(self) -> Ways:
         """Everything that was tried and converts."""
         exported = self._exported()
         others = list(self._routes())
@@ -80,15 +80,15 @@ class _Search:
         model = subject.model
         fixed: tuple[str, ...] = ()
         while self._in_time():
-            given = self._supplied(model)
-            if given is not None or fixed:
-                return None if given is None else Ways(supplied=given, fixed=fixed)
+            supplied = self._supplied(model)
+            if supplied is not None or fixed:
+                return None if supplied is None else Ways(supplied=supplied, fixed=fixed)
             try:
                 copy = fixed_copy(subject.model, self._inputs, subject.destination, subject.project, judge=self._judge)
             except Exception:
                 # What cannot be copied, an export cannot fix either.
                 return None
-            model, fixed = copy.model, tuple(dict.fromkeys(one.code for one in copy.applied))
+            model, fixed = copy.model, tuple(dict.fromkeys(change.code for change in copy.applied))
             if not fixed:
                 return None
         return None
@@ -98,21 +98,22 @@ class _Search:
         from modellint.destinations.coreml.dry_run.dry_run import supplied_run
 
         subject = self._subject
-        asked = subject.destination.frontend
-        for route in ROUTES if asked == "auto" else (asked,):
+        frontend = subject.destination.frontend
+        for route in ROUTES if frontend == "auto" else (frontend,):
             verdict, used = supplied_run(model, self._inputs, route, subject.destination, subject.project)
-            operators = {one.operator for one in used}
-            left = [one for one in self._faults if one.operator not in operators]
-            if verdict.convertible and not any(route in one.routes for one in left):
+            operators = {use.operator for use in used}
+            left = [fault for fault in self._faults if fault.operator not in operators]
+            if verdict.convertible and not any(route in fault.routes for fault in left):
                 return tuple(self._needed(used))
         return None
 
     def _needed(self, used: Sequence[Used]) -> Iterator[Supply]:
         """What took part and is needed: not what is only more exact than coremltools' own."""
-        refused = {one.operator for one in self._chosen.blockers} | {one.operator for one in self._faults}
-        for one in used:
-            if one.kind == "supplied" or one.operator in refused:
-                yield Supply(one.operator, one.exactness, one.kind)
+        refused = {blocker.operator for blocker in self._chosen.blockers}
+        refused.update(fault.operator for fault in self._faults)
+        for use in used:
+            if use.kind == "supplied" or use.operator in refused:
+                yield Supply(use.operator, use.exactness, use.kind)
 
     def _routes(self) -> Iterator[str]:
         """Other routes that convert, of which no finding says that they lie."""
@@ -126,26 +127,28 @@ class _Search:
 
     def _newer(self) -> Iterator[str]:
         """The oldest newer deployment target for which it converts."""
-        asked = self._subject.destination.frontend
-        routes = [self._chosen.route, *(route for route in ROUTES if route != self._chosen.route and asked == "auto")]
+        frontend = self._subject.destination.frontend
+        chosen = self._chosen.route
+        routes = [chosen, *(route for route in ROUTES if route != chosen and frontend == "auto")]
         for route in routes:
             if self.lies(route) or route not in self._tried:
                 continue
             at = self._oldest(route, self._tried[route].blockers)
             if at is not None:
-                needs_route = asked == "auto" and route == "export" and self.lies("trace")
+                needs_route = frontend == "auto" and route == "export" and self.lies("trace")
                 yield f"--frontend {route} --deployment-target {at}" if needs_route else f"--deployment-target {at}"
                 return
 
     def _oldest(self, route: str, blockers: Sequence[Blocker]) -> str | None:
-        if not blockers or any(one.kind in _HOPELESS for one in blockers):
+        if not blockers or any(blocker.kind in _HOPELESS for blocker in blockers):
             return None
-        needed = [TARGETS[one.detail] for one in blockers if one.kind == "target" and one.detail in TARGETS]
+        targets = [blocker.detail for blocker in blockers if blocker.kind == "target"]
+        needed = [TARGETS[target] for target in targets if target in TARGETS]
         newer = self._targets()
         if needed:
-            first = next((one for one in newer if TARGETS[one] >= max(needed)), None)
+            first = next((target for target in newer if TARGETS[target] >= max(needed)), None)
             tries = [first] if first is not None else []
-            tries += [one for one in newer[-1:] if one != first and TARGETS[one] > max(needed)]
+            tries += [target for target in newer[-1:] if target != first and TARGETS[target] > max(needed)]
         else:
             tries = newer[-1:]
         for at in tries:
@@ -154,10 +157,8 @@ class _Search:
             if self._run(route, at).convertible:
                 if needed and at == tries[0]:
                     return at
-                between = [
-                    one for one in newer if TARGETS[one] < TARGETS[at] and TARGETS[one] >= max(needed, default=0)
-                ]
-                older = (one for one in between if self._in_time() and self._run(route, one).convertible)
+                between = [target for target in newer if max(needed, default=0) <= TARGETS[target] < TARGETS[at]]
+                older = (target for target in between if self._in_time() and self._run(route, target).convertible)
                 return next(older, at)
         return None
 

@@ -69,7 +69,7 @@ def dry_run(
 def supplied_run(
     model: nn.Module, inputs: Inputs, route: str, destination: Destination, project: Project
 ) -> tuple[Verdict, tuple[Used, ...]]:
-    """The same with all that an export supplies to coremltools, and the converters of ours that took part.
+    """Judge a model with all that an export supplies to coremltools: the verdict, and the supplied converters that took part.
 
     What only a pass of ours can tell, of tensors of more than five dimensions, is told by the conversion itself.
     """
@@ -78,21 +78,21 @@ def supplied_run(
         return Verdict(route, None, reason=reason), ()
     from modellint.destinations.coreml.convert.conversion import NotConverted, captures
 
-    found: tuple[Verdict, tuple[Used, ...]] = Verdict(route, False), ()
+    outcome: tuple[Verdict, tuple[Used, ...]] = Verdict(route, False), ()
     try:
         with at_rest(model, inputs), captures(model, inputs, destination, route, supplied=True) as sequence:
             attempt = _Attempt(model, inputs, destination, project)
             for at in range(len(sequence)):
                 try:
-                    found = attempt.supplied(sequence[at])
+                    outcome = attempt.supplied(sequence[at])
                 except NotConverted:
                     continue
-                if found[0].convertible:
+                if outcome[0].convertible:
                     break
     except _RAISED:
         # An export fails in the same way, and says why.
         return Verdict(route, False), ()
-    return found
+    return outcome
 
 
 def _not_judged(route: str) -> str | None:
@@ -118,10 +118,10 @@ class Rest:
     """
 
     def __init__(self, model: nn.Module, *others: object) -> None:
-        weight = sum(one.numel() * one.element_size() for one in model.parameters())
+        weight = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
         self._model = model
         self._snapshot = Snapshot(model, *others, values=weight <= SMALL)
-        self._buffers = [(one, one.detach().clone()) for one in model.buffers()] if weight > SMALL else []
+        self._buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()] if weight > SMALL else []
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -152,7 +152,7 @@ def _restored(saved: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 
 class _Attempt:
-    """One model on its way through capture and front end."""
+    """One dry run in progress: a model's capture, and coremltools' front end on what was captured."""
 
     def __init__(self, model: nn.Module, inputs: Inputs, destination: Destination, project: Project) -> None:
         self._model = model
@@ -213,7 +213,7 @@ class _Attempt:
 
         with supplied(self._destination) as ours:
             verdict = self._verdict(captured.route, lambda: captured.captured)
-        if {one.kind for one in verdict.blockers} == {"rank"}:
+        if {blocker.kind for blocker in verdict.blockers} == {"rank"}:
             used = convert(captured, self._destination, "fp32", supplied=True).used
             return verdict._replace(convertible=True, blockers=()), used
         return verdict, tuple(ours.used)
@@ -270,8 +270,8 @@ class _Attempt:
             if name in (path, f"p_{path.replace('.', '_')}", f"b_{path.replace('.', '_')}"):
                 owner, _, attribute = path.rpartition(".")
                 module = self._modules[owner]
-                found = place_of_attribute(type(module), attribute)
-                return (None if found is None else found[1]), tuple(self._paths[id(module)])
+                bound = place_of_attribute(type(module), attribute)
+                return (None if bound is None else bound[1]), tuple(self._paths[id(module)])
         return None, ()
 
     def _nearest_class(self, path: str) -> Place | None:
@@ -305,12 +305,12 @@ def _first_line(message: str) -> str:
 def _grouped(blockers: Iterator[Blocker]) -> Iterator[Blocker]:
     """Blockers of one cause at one place as one."""
     groups: dict[tuple[object, ...], Blocker] = {}
-    for one in blockers:
-        key = (one.kind, one.operator, one.place, one.message if one.place is None else None)
+    for blocker in blockers:
+        key = (blocker.kind, blocker.operator, blocker.place, blocker.message if blocker.place is None else None)
         known = groups.get(key)
         groups[key] = (
-            one
+            blocker
             if known is None
-            else known._replace(modules=tuple(dict.fromkeys((*known.modules, *one.modules))), count=known.count + 1)
+            else known._replace(modules=tuple(dict.fromkeys((*known.modules, *blocker.modules))), count=known.count + 1)
         )
     return iter(groups.values())

@@ -1,4 +1,4 @@
-"""Which tensors of more than five dimensions coremltools' passes leave in a program."""
+"""Rank limit: tensors of more than five dimensions that coremltools' passes leave in a program."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _SHAPES = ("reshape", "expand_dims")
 
 
 class Wide(NamedTuple):
-    """Where tensors that are left begin."""
+    """A tensor above the rank limit that is computed from narrower ones, or is an input."""
 
     operation: Any
-    """What makes the first one of narrower ones; None for an input."""
+    """The operation that computes it; None for an input."""
     name: str
     rank: int
 
@@ -28,50 +28,50 @@ def wide_tensors(program: Any, half: bool) -> Iterator[Wide]:
         live = live_operations(function)
         inputs = {variable: name for name, variable in function.inputs.items()}
         # The cast of a wide input is an operation with a wide result.
-        left = [one for one in inputs if half and _rank(one) > LIMIT and _name_of(one.dtype) == "fp32"]
+        left = [head for head in inputs if half and _rank(head) > LIMIT and _name_of(head.dtype) == "fp32"]
         outputs = set(function.outputs)
         for operation in function.operations:
             if operation in live:
-                wide = (one for one in operation.outputs if _rank(one) > LIMIT and one.val is None)
-                left.extend(one for one in wide if not _is_folded(one, live, outputs))
-        heads = dict.fromkeys(head for one in left for head in _heads(one))
+                wide = (variable for variable in operation.outputs if _rank(variable) > LIMIT and variable.val is None)
+                left.extend(variable for variable in wide if not _is_folded(variable, live, outputs))
+        heads = dict.fromkeys(head for variable in left for head in _heads(variable))
         for head in heads:
             yield Wide(head.op, inputs.get(head, head.name), _rank(head))
 
 
 def _heads(variable: Any) -> Iterator[Any]:
-    """The wide tensors that a wide one is made of, as far back as they are wide."""
+    """The first wide tensors on the ways that lead to a wide tensor."""
     waiting, seen = [variable], {variable}
     while waiting:
-        one = waiting.pop()
-        given = () if one.op is None else one.op.get_flattened_inputs()
-        wide = [each for each in given if _rank(each) > LIMIT and each.val is None]
+        current = waiting.pop()
+        operands = () if current.op is None else current.op.get_flattened_inputs()
+        wide = [each for each in operands if _rank(each) > LIMIT and each.val is None]
         if not wide:
-            yield one
+            yield current
         waiting.extend(each for each in wide if each not in seen)
         seen.update(wide)
 
 
 def live_operations(function: Any) -> set[Any]:
     """The operations that outputs or states are made of; coremltools' passes drop the others first of all."""
-    found: set[Any] = set()
+    live: set[Any] = set()
     waiting = [variable.op for variable in function.outputs]
-    waiting += [one for one in function.operations if one.op_type == "coreml_update_state"]
+    waiting += [operation for operation in function.operations if operation.op_type == "coreml_update_state"]
     while waiting:
         operation = waiting.pop()
-        if operation is None or operation in found:
+        if operation is None or operation in live:
             continue
-        found.add(operation)
+        live.add(operation)
         waiting.extend(variable.op for variable in operation.get_flattened_inputs())
         for block in operation.blocks:
             waiting.extend(variable.op for variable in block.outputs)
-    return found
+    return live
 
 
 def _is_folded(variable: Any, live: set[Any], outputs: set[Any]) -> bool:
     if variable in outputs:
         return False
-    users = [one for one in variable.child_ops if one in live and any(part.val is None for part in one.outputs)]
+    users = [user for user in variable.child_ops if user in live and any(part.val is None for part in user.outputs)]
     if len(users) != 1 or users[0].op_type not in ("transpose", "reshape"):
         return False
     operation = variable.op

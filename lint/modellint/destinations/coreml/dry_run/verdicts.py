@@ -26,15 +26,15 @@ def judge(subject: Subject) -> tuple[Verdict, ...]:
         from modellint.destinations.coreml.dry_run.dry_run import dry_run
     except Exception as error:
         # One that does not go together with what else is installed breaks in many ways.
-        said = " ".join(str(error).split())[:200]
-        reason = f"coremltools {installed_versions.version('coremltools') or ''} cannot be imported: {type(error).__name__}: {said}"
+        message = " ".join(str(error).split())[:200]
+        reason = f"coremltools {installed_versions.version('coremltools') or ''} cannot be imported: {type(error).__name__}: {message}"
         return (Verdict(ROUTES[0], None, reason=" ".join(reason.split())),)
 
-    found: list[Verdict] = []
-    asked = subject.destination.frontend
-    for route in sorted(ROUTES, key=lambda route: route != asked) if asked != "auto" else ROUTES:
+    verdicts: list[Verdict] = []
+    frontend = subject.destination.frontend
+    for route in sorted(ROUTES, key=lambda route: route != frontend) if frontend != "auto" else ROUTES:
         captures = shared_captures(subject)
-        found.append(dry_run(subject.model, subject.inputs, route, subject.destination, subject.project, captures))
-        if found[-1].convertible:
+        verdicts.append(dry_run(subject.model, subject.inputs, route, subject.destination, subject.project, captures))
+        if verdicts[-1].convertible:
             break
-    return tuple(found)
+    return tuple(verdicts)

@@ -87,7 +87,7 @@ class Executor:
         self.casts_beyond = False
         """Whether a cast of the last predictions met a number that its type of integers does not hold."""
         self.expanded: list[Tensor] = []
-        """What compressed weights stand for."""
+        """The decompressed weights."""
         unknown = sorted(set(_unknown(self._function)))
         if unknown:
             raise UnknownOperations(unknown)
@@ -101,7 +101,7 @@ class Executor:
                 self.states[name] = torch.zeros(_sizes(variable), dtype=DTYPES[dtype_name(variable)])
             else:
                 self.inputs[name] = _declared(variable)
-        self.outputs: dict[str, Declared] = {one.name: _declared(one) for one in self._function.outputs}
+        self.outputs: dict[str, Declared] = {output.name: _declared(output) for output in self._function.outputs}
 
     def __call__(self, inputs: Mapping[str, Tensor], observe: Observer | None = None) -> dict[str, Any]:
         """Predict: the outputs by name, for tensors by input name. States keep what is written to them.
@@ -112,7 +112,8 @@ class Executor:
         """
         values: dict[Any, Any] = {}
         for name, variable in self._function.inputs.items():
-            values[variable] = self.states[name] if is_state(variable) else _given(inputs[name], dtype_name(variable))
+            value = self.states[name] if is_state(variable) else _as_declared(inputs[name], dtype_name(variable))
+            values[variable] = value
         with torch.no_grad():
             results = self._run(self._plan, values, observe)
         for name, variable in self._function.inputs.items():
@@ -125,57 +126,59 @@ class Executor:
         self.casts_beyond = False
         for name, value in states.items():
             dtype = dtype_name(self._function.inputs[name])
-            held = as_dtype(value, dtype) if self._rounds else value.to(DTYPES[dtype])
-            self.states[name] = held.clone()
+            converted = as_dtype(value, dtype) if self._rounds else value.to(DTYPES[dtype])
+            self.states[name] = converted.clone()
 
     def _planned(self, block: Any, inputs: tuple[Any, ...]) -> _Plan:
         """Constants are found here, compressed weights expanded, and each variable's last reader is found."""
-        held = []
-        for one in block.operations:
-            if one.op_type == "const":
-                self._fixed.add(one.outputs[0])
-            elif one.op_type.startswith("constexpr_"):
-                self._expand(one)
+        kept = []
+        for operation in block.operations:
+            if operation.op_type == "const":
+                self._fixed.add(operation.outputs[0])
+            elif operation.op_type.startswith("constexpr_"):
+                self._expand(operation)
             else:
-                held.append(one)
+                kept.append(operation)
         last: dict[Any, int] = {}
-        for at, one in enumerate(held):
-            for variable in _read(one):
+        for at, operation in enumerate(kept):
+            for variable in _read(operation):
                 last[variable] = at
-        kept = set(block.outputs)
+        returned = set(block.outputs)
         dying: dict[int, list[Any]] = {}
-        for at, one in enumerate(held):
-            for variable in one.outputs:
-                if variable not in kept:
+        for at, operation in enumerate(kept):
+            for variable in operation.outputs:
+                if variable not in returned:
                     dying.setdefault(last.get(variable, at), []).append(variable)
-        steps = tuple(self._step(one, tuple(dying.get(at, ()))) for at, one in enumerate(held))
+        steps = tuple(self._step(operation, tuple(dying.get(at, ()))) for at, operation in enumerate(kept))
         return _Plan(inputs, steps, tuple(block.outputs))
 
-    def _step(self, one: Any, dead: tuple[Any, ...] = ()) -> _Step:
-        definition = operations().get(one.op_type)
-        declared = tuple(_declared(variable) for variable in one.outputs)
-        given = {name: held for name, held in one.inputs.items() if held is not None}
+    def _step(self, operation: Any, dead: tuple[Any, ...] = ()) -> _Step:
+        definition = operations().get(operation.op_type)
+        declared = tuple(_declared(variable) for variable in operation.outputs)
+        inputs = {name: argument for name, argument in operation.inputs.items() if argument is not None}
         fixed: dict[str, Any] = {}
         varying = []
         if definition is not None:
             if "opset" in definition.context:
-                fixed["opset"] = _opset(one)
+                fixed["opset"] = _opset(operation)
             if "declared" in definition.context:
                 fixed["declared"] = declared
-            for name, held in given.items():
+            for name, argument in inputs.items():
                 wants = name in definition.tensors
-                if all(variable in self._fixed for variable in (held if isinstance(held, (tuple, list)) else (held,))):
-                    fixed[name] = self._tensors(held, {}) if wants else self._plain(held, {})
+                variables = argument if isinstance(argument, (tuple, list)) else (argument,)
+                if all(variable in self._fixed for variable in variables):
+                    fixed[name] = self._tensors(argument, {}) if wants else self._plain(argument, {})
                 else:
-                    varying.append((name, held, wants))
-        blocks = tuple(self._planned(block, tuple(block.inputs)) for block in one.blocks)
-        outputs = tuple(one.outputs)
-        return _Step(one, one.op_type, definition, given, fixed, tuple(varying), outputs, declared, dead, blocks)
+                    varying.append((name, argument, wants))
+        blocks = tuple(self._planned(block, tuple(block.inputs)) for block in operation.blocks)
+        outputs = tuple(operation.outputs)
+        kind = operation.op_type
+        return _Step(operation, kind, definition, inputs, fixed, tuple(varying), outputs, declared, dead, blocks)
 
-    def _expand(self, one: Any) -> None:
+    def _expand(self, operation: Any) -> None:
         """Compute compressed weights, once; what they are computed from is not kept."""
         before = set(self._constants)
-        step = self._step(one)
+        step = self._step(operation)
         with torch.no_grad():
             for variable, declared, result in zip(
                 step.outputs, step.declared, self._results(step, {}, None), strict=True
@@ -225,8 +228,8 @@ class Executor:
         definition = step.definition
         assert definition is not None
         arguments = dict(step.fixed)
-        for name, held, wants in step.varying:
-            arguments[name] = self._tensors(held, values) if wants else self._plain(held, values)
+        for name, argument, wants in step.varying:
+            arguments[name] = self._tensors(argument, values) if wants else self._plain(argument, values)
         try:
             result = definition.compute(**arguments)
         except Refusal as error:
@@ -251,29 +254,29 @@ class Executor:
     def _value(self, variable: Any, values: dict[Any, Any]) -> Any:
         return values[variable] if variable in values else self._constant(variable)
 
-    def _tensors(self, held: Any, values: dict[Any, Any]) -> Any:
-        if isinstance(held, (tuple, list)):
-            return [self._value(variable, values) for variable in held]
-        return self._value(held, values)
+    def _tensors(self, argument: Any, values: dict[Any, Any]) -> Any:
+        if isinstance(argument, (tuple, list)):
+            return [self._value(variable, values) for variable in argument]
+        return self._value(argument, values)
 
-    def _plain(self, held: Any, values: dict[Any, Any]) -> Any:
-        if isinstance(held, (tuple, list)):
-            return [self._plain(variable, values) for variable in held]
-        value = self._value(held, values)
+    def _plain(self, argument: Any, values: dict[Any, Any]) -> Any:
+        if isinstance(argument, (tuple, list)):
+            return [self._plain(variable, values) for variable in argument]
+        value = self._value(argument, values)
         return value.tolist() if isinstance(value, Tensor) else value
 
     def _settled(self, step: _Step, declared: Declared, result: Any) -> Any:
-        """A result held against what the program declares, and rounded where that is fp16."""
+        """A result checked against the declared type and shape, and rounded where the type is fp16."""
         if not isinstance(result, Tensor):
             return result
         if declared.dtype in DTYPES:
-            held = DTYPES[declared.dtype]
-            if result.dtype != held:
-                if result.is_floating_point() != held.is_floating_point:
+            dtype = DTYPES[declared.dtype]
+            if result.dtype != dtype:
+                if result.is_floating_point() != dtype.is_floating_point:
                     raise ExecutionError(
                         step.kind, step.operation.name, f"gives {result.dtype}, and {declared.dtype} is declared"
                     )
-                result = result.to(held)
+                result = result.to(dtype)
             if declared.dtype == "fp16" and self._rounds and not (step.definition is None or step.definition.moves):
                 result = rounded_to_half(result)
         shape = declared.shape
@@ -281,9 +284,9 @@ class Executor:
             len(shape) != result.dim()
             or any(a is not None and a != b for a, b in zip(shape, result.shape, strict=True))
         ):
-            said = "x".join("?" if size is None else str(size) for size in shape) or "a scalar"
+            expected = "x".join("?" if size is None else str(size) for size in shape) or "a scalar"
             got = "x".join(map(str, result.shape)) or "a scalar"
-            raise ExecutionError(step.kind, step.operation.name, f"gives {got}, and {said} is declared")
+            raise ExecutionError(step.kind, step.operation.name, f"gives {got}, and {expected} is declared")
         return result
 
 
@@ -292,18 +295,18 @@ _CONTROL = frozenset({"const", "cond", "while_loop", "coreml_update_state"})
 
 def _unknown(block: Any) -> Iterator[str]:
     known = operations()
-    for one in block.operations:
-        if one.op_type not in known and one.op_type not in _CONTROL:
-            yield one.op_type
-        for inner in one.blocks:
+    for operation in block.operations:
+        if operation.op_type not in known and operation.op_type not in _CONTROL:
+            yield operation.op_type
+        for inner in operation.blocks:
             yield from _unknown(inner)
 
 
-def _read(one: Any) -> Iterator[Any]:
+def _read(operation: Any) -> Iterator[Any]:
     """The variables that an operation reads, in blocks that it holds too."""
-    for held in one.inputs.values():
-        yield from held if isinstance(held, (tuple, list)) else () if held is None else (held,)
-    for block in one.blocks:
+    for argument in operation.inputs.values():
+        yield from argument if isinstance(argument, (tuple, list)) else () if argument is None else (argument,)
+    for block in operation.blocks:
         for inner in block.operations:
             yield from _read(inner)
         yield from block.outputs
@@ -320,14 +323,14 @@ def _sizes(variable: Any) -> list[int]:
     return [size for size in shape if size is not None]
 
 
-def _opset(one: Any) -> int:
+def _opset(operation: Any) -> int:
     """The iOS version of an operation's definition; 15 where coremltools gives none."""
-    version = getattr(one, "opset_version", None)
+    version = getattr(operation, "opset_version", None)
     name = getattr(version, "name", "")
     return int(name.removeprefix("iOS")) if name.startswith("iOS") else 15
 
 
-def _given(value: Tensor, dtype: str) -> Tensor:
+def _as_declared(value: Tensor, dtype: str) -> Tensor:
     """An input as Core ML takes it: converted to the declared type."""
     return as_dtype(value.detach(), dtype)
 

@@ -1,4 +1,4 @@
-"""Which boxes are left where they overlap: non-maximum suppression."""
+"""Non-maximum suppression: which boxes are kept where they overlap."""
 
 from __future__ import annotations
 

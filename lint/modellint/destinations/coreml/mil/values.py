@@ -56,5 +56,5 @@ def as_dtype(tensor: Tensor, dtype: str) -> Tensor:
     """A tensor converted to what holds MIL's ``dtype``, rounded where that is fp16."""
     if dtype == "fp16":
         return tensor.to(torch.float32) if tensor.dtype == torch.float16 else rounded_to_half(tensor)
-    held = DTYPES[dtype]
-    return tensor if tensor.dtype == held else tensor.to(held)
+    storage = DTYPES[dtype]
+    return tensor if tensor.dtype == storage else tensor.to(storage)

@@ -46,11 +46,11 @@ def _entries(package: Path) -> Mapping[str, Any]:
     if manifest.stat().st_size > _LARGEST_MANIFEST:
         raise PackageError(f"{manifest} is too large")
     try:
-        found = json.loads(manifest.read_bytes())
+        content = json.loads(manifest.read_bytes())
     except (ValueError, RecursionError) as error:
         raise PackageError(f"{manifest} is no JSON: {error}") from None
-    entries = found.get("itemInfoEntries") if isinstance(found, dict) else None
-    root = found.get("rootModelIdentifier") if isinstance(found, dict) else None
+    entries = content.get("itemInfoEntries") if isinstance(content, dict) else None
+    root = content.get("rootModelIdentifier") if isinstance(content, dict) else None
     if not isinstance(entries, dict) or not isinstance(root, str) or root not in entries:
         raise PackageError(f"{manifest} names no model: rootModelIdentifier must be one of itemInfoEntries")
     return entries

@@ -37,8 +37,8 @@ class Scaling(NamedTuple):
 
     def pixels(self, values: Tensor) -> Tensor:
         """The pixels nearest to what the model is called with."""
-        found = (values.detach().to(torch.float64) - self._offset().to(torch.float64)) / self.scale
-        return self._turned(found.round().clamp(0, WHITE).to(torch.float32))
+        pixels = (values.detach().to(torch.float64) - self._offset().to(torch.float64)) / self.scale
+        return self._turned(pixels.round().clamp(0, WHITE).to(torch.float32))
 
     def _turned(self, image: Tensor) -> Tensor:
         return image.flip(-3) if self.is_flipped else image
@@ -51,7 +51,7 @@ class Scaling(NamedTuple):
 
 
 def of_program(program: Any, name: str) -> Scaling:
-    """What a program does to one of its images before its network sees it."""
+    """Preprocessing of an image input, by the program's first operations."""
     return Scaling(*preprocessing(program, name))
 
 
@@ -93,18 +93,18 @@ class Feed:
             yield case._replace(label=_LABELS.get(case.label, case.label), inputs=inputs)
 
     def _values(self, pixels: Inputs) -> Inputs:
-        return _changed(pixels, {at: one.values for at, one in self._scalings.items()}, torch.float32)
+        return _changed(pixels, {at: scaling.values for at, scaling in self._scalings.items()}, torch.float32)
 
 
 def photos(inputs: Inputs, specs: Sequence[InputSpec]) -> list[int]:
     """The positions of arguments that were decoded from photos."""
-    return [at for at, one in enumerate(_in_order(inputs, specs)) if one.file is not None and one.shape]
+    return [at for at, spec in enumerate(_in_order(inputs, specs)) if spec.file is not None and spec.shape]
 
 
 def _in_order(inputs: Inputs, specs: Sequence[InputSpec]) -> list[InputSpec]:
     """A specification for each argument, empty where nothing was said."""
-    unnamed = [one for one in specs if one.name is None]
-    named = {one.name: one for one in specs if one.name is not None}
+    unnamed = [spec for spec in specs if spec.name is None]
+    named = {spec.name: spec for spec in specs if spec.name is not None}
     nothing = InputSpec("", None)
     return [
         *(unnamed[at] if at < len(unnamed) else nothing for at in range(len(inputs.args))),

@@ -29,13 +29,12 @@ _COLORS = {"rgb": "RGB", "bgr": "BGR", "grayscale": "GRAYSCALE"}
 def argument_names(model: nn.Module, inputs: Inputs) -> list[str]:
     """The names of the arguments that the inputs are for, in the order of ``forward``; empty where they have none."""
     parameters = inspect.signature(model.forward).parameters
-    positional = [
-        name for name, one in parameters.items() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-    ]
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [name for name, parameter in parameters.items() if parameter.kind in kinds]
     if len(inputs.args) > len(positional):
         return []
-    given = {*positional[: len(inputs.args)], *inputs.kwargs}
-    return [*(name for name in parameters if name in given), *(name for name in given if name not in parameters)]
+    filled = {*positional[: len(inputs.args)], *inputs.kwargs}
+    return [*(name for name in parameters if name in filled), *(name for name in filled if name not in parameters)]
 
 
 def ordered(model: nn.Module, inputs: Inputs) -> Inputs:
@@ -48,20 +47,20 @@ def ordered(model: nn.Module, inputs: Inputs) -> Inputs:
 def check_images(model: nn.Module, inputs: Inputs, images: Sequence[Image]) -> None:
     """See that each image is an argument of the shape that Core ML gives an image. Raises ``OptionError``."""
     values = named_values(model, inputs)
-    for one in images:
-        if one.name not in values:
-            raise OptionError(f"--image {one.name}: the model's arguments are {', '.join(values) or 'without names'}")
-        value = values[one.name]
+    for image in images:
+        if image.name not in values:
+            raise OptionError(f"--image {image.name}: the model's arguments are {', '.join(values) or 'without names'}")
+        value = values[image.name]
         shape = tuple(value.shape) if isinstance(value, Tensor) else ()
-        if len(shape) != 4 or shape[:2] != (1, one.channels):
-            wanted = f"1x{one.channels}xHEIGHTxWIDTH"
+        if len(shape) != 4 or shape[:2] != (1, image.channels):
+            wanted = f"1x{image.channels}xHEIGHTxWIDTH"
             got = "x".join(map(str, shape)) if isinstance(value, Tensor) else f"a {type(value).__name__}"
             raise OptionError(
-                f"--image {one.name}: a {one.layout} image is a tensor of {wanted}, and the input is {got}"
+                f"--image {image.name}: a {image.layout} image is a tensor of {wanted}, and the input is {got}"
             )
-        if any(which % 4 < 2 for which in _flexible(inputs, one.name, list(values).index(one.name))):
+        if any(which % 4 < 2 for which in _flexible(inputs, image.name, list(values).index(image.name))):
             raise OptionError(
-                f"--image {one.name}: an image may be flexible in its height and width, and in nothing else"
+                f"--image {image.name}: an image may be flexible in its height and width, and in nothing else"
             )
 
 
@@ -82,31 +81,32 @@ def conversion_options(
     model: nn.Module, inputs: Inputs, captured: routes.Captured, options: Options, states: Mapping[str, Tensor]
 ) -> dict[str, Any]:
     """What `ct.convert` is given beside a captured model: types of inputs, states, outputs' names and labels."""
-    found: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     if isinstance(captured, Traced):
         names = argument_names(model, inputs)
         types = captured.types if len(names) != len(captured.types) else list(_named(captured.types, names))
-        found["inputs"] = [_image_type(one, options.images) for one in types]
+        keywords["inputs"] = [_image_type(tensor_type, options.images) for tensor_type in types]
         if options.states and states:
-            found["states"] = [
+            keywords["states"] = [
                 ct.StateType(ct.TensorType(shape=tuple(value.shape), dtype=np.float16), name=name)
                 for name, value in states.items()
             ]
     elif options.images or inputs.flexible:
-        found["inputs"] = [_image_type(one, options.images) for one in _exported_types(captured.program, model, inputs)]
+        exported = _exported_types(captured.program, model, inputs)
+        keywords["inputs"] = [_image_type(tensor_type, options.images) for tensor_type in exported]
     if options.labels:
         name = options.output_names[0] if options.output_names else None
-        found["classifier_config"] = ct.ClassifierConfig(list(options.labels), predicted_feature_name=name)
+        keywords["classifier_config"] = ct.ClassifierConfig(list(options.labels), predicted_feature_name=name)
     elif options.output_names:
-        found["outputs"] = [ct.TensorType(name=name) for name in options.output_names]
-    return found
+        keywords["outputs"] = [ct.TensorType(name=name) for name in options.output_names]
+    return keywords
 
 
 def _named(types: Sequence[Any], names: Sequence[str]) -> Iterator[Any]:
-    for one, name in zip(types, names, strict=True):
-        if isinstance(one, ct.TensorType):
-            one.name = name
-        yield one
+    for tensor_type, name in zip(types, names, strict=True):
+        if isinstance(tensor_type, ct.TensorType):
+            tensor_type.name = name
+        yield tensor_type
 
 
 def _exported_types(program: Any, model: nn.Module, inputs: Inputs) -> Iterator[Any]:
@@ -136,16 +136,16 @@ def _exported_types(program: Any, model: nn.Module, inputs: Inputs) -> Iterator[
         yield ct.TensorType(name=node.name, shape=tuple(shape))
 
 
-def _image_type(one: Any, images: Sequence[Image]) -> Any:
-    image = next((image for image in images if image.name == getattr(one, "name", None)), None)
+def _image_type(tensor_type: Any, images: Sequence[Image]) -> Any:
+    image = next((image for image in images if image.name == getattr(tensor_type, "name", None)), None)
     if image is None:
-        return one
+        return tensor_type
     bias: Any = list(image.bias) or None
     if bias is not None and image.channels == 1:
         (bias,) = bias
     return ct.ImageType(
-        name=one.name,
-        shape=one.shape,
+        name=tensor_type.name,
+        shape=tensor_type.shape,
         scale=image.scale,
         bias=bias,
         color_layout=getattr(ct.colorlayout, _COLORS[image.layout]),
@@ -187,28 +187,29 @@ def describe(mlmodel: Any, metadata: Metadata) -> None:
         if text:
             setattr(mlmodel, attribute, text)
     description = mlmodel.get_spec().description
-    for option, held, texts, features in (
+    for option, descriptions, texts, features in (
         ("--input-description", mlmodel.input_description, metadata.inputs, description.input),
         ("--output-description", mlmodel.output_description, metadata.outputs, description.output),
     ):
-        known = [one.name for one in features]
+        known = [feature.name for feature in features]
         for name, text in texts:
             if name not in known:
                 raise OptionError(f"{option} {name}: the package has {', '.join(known)}")
-            held[name] = text
+            descriptions[name] = text
 
 
 def features(spec: Any, program: Any) -> tuple[tuple[Feature, ...], tuple[Feature, ...], tuple[Feature, ...]]:
     """The inputs, outputs and states of a specification; its program knows the shapes that vary with the inputs'."""
     described = spec.description
     label = described.predictedFeatureName
-    shapes = {one.name: declared_shape(one) for one in program.functions["main"].outputs}
+    shapes = {output.name: declared_shape(output) for output in program.functions["main"].outputs}
     inputs, outputs, states = (
-        tuple(_feature(one, label) for one in group) for group in (described.input, described.output, described.state)
+        tuple(_feature(entry, label) for entry in group)
+        for group in (described.input, described.output, described.state)
     )
     outputs = tuple(
-        one._replace(shape=one.shape or _known(shapes.get(one.name))) if one.kind == "tensor" else one
-        for one in outputs
+        output._replace(shape=output.shape or _known(shapes.get(output.name))) if output.kind == "tensor" else output
+        for output in outputs
     )
     return inputs, outputs, states
 
@@ -217,24 +218,25 @@ def _known(shape: Sequence[int | None] | None) -> str:
     return "" if shape is None else "x".join("?" if size is None else str(size) for size in shape) or "scalar"
 
 
-def _feature(one: Any, label: str) -> Feature:
-    kind = one.type.WhichOneof("Type")
-    told = one.shortDescription
+def _feature(description: Any, label: str) -> Feature:
+    name, text = description.name, description.shortDescription
+    kind = description.type.WhichOneof("Type")
     match kind:
         case "multiArrayType":
-            return Feature(one.name, "tensor", _dtype(one.type.multiArrayType), _shape(one.type.multiArrayType), told)
+            array = description.type.multiArrayType
+            return Feature(name, "tensor", _dtype(array), _shape(array), text)
         case "stateType":
-            array = one.type.stateType.arrayType
-            return Feature(one.name, "state", _dtype(array), _shape(array), told)
+            array = description.type.stateType.arrayType
+            return Feature(name, "state", _dtype(array), _shape(array), text)
         case "imageType":
-            image = one.type.imageType
+            image = description.type.imageType
             values = image.DESCRIPTOR.enum_types_by_name["ColorSpace"].values_by_number
-            return Feature(one.name, "image", values[image.colorSpace].name, _image_size(image), told)
+            return Feature(name, "image", values[image.colorSpace].name, _image_size(image), text)
         case "stringType" | "int64Type":
-            return Feature(one.name, "label" if one.name == label else "tensor", kind.removesuffix("Type"), "", told)
+            return Feature(name, "label" if name == label else "tensor", kind.removesuffix("Type"), "", text)
         case "dictionaryType":
-            return Feature(one.name, "probabilities", "float", "", told)
-    return Feature(one.name, str(kind), "", "", told)
+            return Feature(name, "probabilities", "float", "", text)
+    return Feature(name, str(kind), "", "", text)
 
 
 def _dtype(array: Any) -> str:
@@ -245,14 +247,14 @@ def _dtype(array: Any) -> str:
 def _shape(array: Any) -> str:
     flexible = array.WhichOneof("ShapeFlexibility")
     if flexible == "shapeRange":
-        return "x".join(_span(one.lowerBound, one.upperBound) for one in array.shapeRange.sizeRanges)
+        return "x".join(_span(range_.lowerBound, range_.upperBound) for range_ in array.shapeRange.sizeRanges)
     return "x".join(map(str, array.shape))
 
 
 def _image_size(image: Any) -> str:
     if image.WhichOneof("SizeFlexibility") == "imageSizeRange":
         spans = image.imageSizeRange
-        return "x".join(_span(one.lowerBound, one.upperBound) for one in (spans.heightRange, spans.widthRange))
+        return "x".join(_span(span.lowerBound, span.upperBound) for span in (spans.heightRange, spans.widthRange))
     return f"{image.height}x{image.width}"
 
 

@@ -50,7 +50,9 @@ class Predictor:
         self._prepared = prepared or {}
         self.output_names = output_names(program)
         known = {sanitized(name): value.detach().clone() for name, value in (buffers or {}).items()}
-        self._initial = {name: known.get(name, held) for name, held in self.executor.states.items()}
+        self.buffers = {sanitized(name): name for name in (buffers or {}) if sanitized(name) in self.executor.states}
+        """The model's buffer that each state is, by the name of the state."""
+        self._initial = {name: known.get(name, state) for name, state in self.executor.states.items()}
         self.is_stateful = bool(self._initial)
 
     def __call__(self, leaves: Sequence[Any], count: int = 1, observe: Observer | None = None) -> list[list[Tensor]]:
@@ -61,37 +63,37 @@ class Predictor:
         return self.in_a_row([leaves] * count, observe)
 
     def in_a_row(self, steps: Sequence[Sequence[Any]], observe: Observer | None = None) -> list[list[Tensor]]:
-        """The same of predictions that have inputs each."""
+        """The outputs of predictions in a row, each on inputs of its own."""
         self.executor.begin(self._initial)
-        found = []
+        predictions = []
         for at, leaves in enumerate(steps, 1):
             results = self.executor(self.named(leaves), observe if at == len(steps) else None)
-            found.append([results[name] for name in self.output_names])
-        return found
+            predictions.append([results[name] for name in self.output_names])
+        return predictions
 
     def named(self, leaves: Sequence[Any]) -> dict[str, Tensor]:
         """The inputs by the names that the program has for them. Raises ``Misfit``."""
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if len(tensors) != len(self.executor.inputs):
             raise Misfit(f"the program takes {len(self.executor.inputs)} inputs, the model {len(tensors)}")
-        given = {}
+        arguments = {}
         for name, tensor in zip(self.input_names, tensors, strict=True):
             declared = self.executor.inputs[name]
             # A number on its own is a tensor of one element to Core ML.
             is_wrapped = not tensor.dim() and declared.shape == (1,)
-            given[name] = tensor.reshape(1) if is_wrapped else tensor
+            arguments[name] = tensor.reshape(1) if is_wrapped else tensor
             shape = declared.shape
             if shape is not None and (
-                len(shape) != given[name].dim()
-                or any(a is not None and a != b for a, b in zip(shape, given[name].shape, strict=True))
+                len(shape) != arguments[name].dim()
+                or any(a is not None and a != b for a, b in zip(shape, arguments[name].shape, strict=True))
             ):
                 raise Misfit(f"the input {name} is of the shape {_shown(shape)}, and not {_shown(tuple(tensor.shape))}")
             if name in self._prepared:
-                given[name] = self._prepared[name](given[name])
-        return given
+                arguments[name] = self._prepared[name](arguments[name])
+        return arguments
 
     def decompressed(self) -> list[Tensor]:
-        """The weights that compressed ones stand for."""
+        """The decompressed weights."""
         return self.executor.expanded
 
     def unrounded(self) -> Predictor:
@@ -103,12 +105,12 @@ class Predictor:
 
 def keeps_states(program: Any) -> bool:
     """Whether a program has states, which Core ML keeps in float16 whatever the program computes in."""
-    return any(is_state(one) for function in program.functions.values() for one in function.inputs.values())
+    return any(is_state(variable) for function in program.functions.values() for variable in function.inputs.values())
 
 
 def is_compressed(program: Any) -> bool:
     """Whether a program has compressed weights."""
-    return any(one.op_type.startswith("constexpr_") for one in _operations(program))
+    return any(operation.op_type.startswith("constexpr_") for operation in _operations(program))
 
 
 def computes_in_half(program: Any) -> bool:
@@ -119,17 +121,17 @@ def computes_in_half(program: Any) -> bool:
     """
     known = operations()
     exact: set[Any] = set()
-    for one in _operations(program):
-        given = [variable for held in one.inputs.values() for variable in _variables(held)]
-        if one.op_type == "const":
-            if _is_whole(one.outputs[0].val):
-                exact.update(one.outputs)
+    for operation in _operations(program):
+        operands = [variable for argument in operation.inputs.values() for variable in _variables(argument)]
+        if operation.op_type == "const":
+            if _is_whole(operation.outputs[0].val):
+                exact.update(operation.outputs)
             continue
-        is_exact = all(variable in exact or dtype_name(variable) not in _FLOATS for variable in given)
+        is_exact = all(variable in exact or dtype_name(variable) not in _FLOATS for variable in operands)
         if is_exact:
-            exact.update(one.outputs)
-        moves = one.op_type in _OF_STATES or (one.op_type in known and known[one.op_type].moves)
-        if not is_exact and not moves and any(dtype_name(variable) == "fp16" for variable in one.outputs):
+            exact.update(operation.outputs)
+        moves = operation.op_type in _OF_STATES or (operation.op_type in known and known[operation.op_type].moves)
+        if not is_exact and not moves and any(dtype_name(variable) == "fp16" for variable in operation.outputs):
             return True
     return False
 
@@ -137,16 +139,16 @@ def computes_in_half(program: Any) -> bool:
 def _operations(program: Any) -> Iterator[Any]:
     pending = [block for function in program.functions.values() for block in (function,)]
     while pending:
-        for one in pending.pop().operations:
-            yield one
-            pending.extend(one.blocks)
+        for operation in pending.pop().operations:
+            yield operation
+            pending.extend(operation.blocks)
 
 
-def _variables(held: Any) -> Iterator[Any]:
-    if isinstance(held, (list, tuple)):
-        yield from held
-    elif held is not None:
-        yield held
+def _variables(argument: Any) -> Iterator[Any]:
+    if isinstance(argument, (list, tuple)):
+        yield from argument
+    elif argument is not None:
+        yield argument
 
 
 def _is_whole(value: Any) -> bool:

@@ -14,16 +14,16 @@ _DIVIDED = frozenset({"mod", "floor_div"})
 
 
 def in_program(program: Any) -> Thresholds:
-    """What a MIL program holds sizes against."""
+    """Numbers that a MIL program compares sizes with or divides them by."""
     compared: dict[int, None] = {}
     divisors: dict[int, None] = {}
     for function in program.functions.values():
-        for one in function.operations:
-            if one.op_type in _COMPARED:
-                compared.update(dict.fromkeys(_constants(one)))
-            elif one.op_type in _DIVIDED:
-                divisors.update(dict.fromkeys(_constants(one)))
-    return Thresholds(tuple(compared), tuple(one for one in divisors if one > 1))
+        for operation in function.operations:
+            if operation.op_type in _COMPARED:
+                compared.update(dict.fromkeys(_constants(operation)))
+            elif operation.op_type in _DIVIDED:
+                divisors.update(dict.fromkeys(_constants(operation)))
+    return Thresholds(tuple(compared), tuple(divisor for divisor in divisors if divisor > 1))
 
 
 def _constants(operation: Any) -> Iterator[int]:

@@ -31,16 +31,16 @@ def as_tensors(package: Path, folder: Path) -> Path:
     There the specification calls an image the array that its pixels reach the program as, and the probabilities are the output.
     """
     spec = ct.utils.load_spec(str(package))
-    has_images = any(one.type.WhichOneof("Type") == "imageType" for one in spec.description.input)
+    has_images = any(feature.type.WhichOneof("Type") == "imageType" for feature in spec.description.input)
     if not has_images and not spec.description.predictedFeatureName:
         return package
-    for one in spec.description.input:
-        if one.type.WhichOneof("Type") == "imageType":
-            image = one.type.imageType
+    for feature in spec.description.input:
+        if feature.type.WhichOneof("Type") == "imageType":
+            image = feature.type.imageType
             channels = 1 if "GRAYSCALE" in image.ColorSpace.Name(image.colorSpace) else 3
             height, width = image.height, image.width
-            one.type.multiArrayType.shape.extend([1, channels, height, width])
-            one.type.multiArrayType.dataType = one.type.multiArrayType.FLOAT32
+            feature.type.multiArrayType.shape.extend([1, channels, height, width])
+            feature.type.multiArrayType.dataType = feature.type.multiArrayType.FLOAT32
     if spec.description.predictedFeatureName:
         _without_labels(spec)
     plain = folder / "plain.mlpackage"
@@ -65,8 +65,8 @@ def _without_labels(spec: Any) -> None:
             for at, operation in enumerate(block.operations):
                 if operation.type == "classify":
                     (probabilities,) = operation.inputs["probabilities"].arguments
-                    made = {one.name for one in operation.outputs}
-                    kept = [name for name in block.outputs if name not in made]
+                    results = {output.name for output in operation.outputs}
+                    kept = [name for name in block.outputs if name not in results]
                     del block.outputs[:]
                     block.outputs.extend([probabilities.name, *kept])
                     del block.operations[at]
@@ -91,14 +91,14 @@ def taking_pixels(
         yield inputs, specs
         return
     names = argument_names(model, inputs)
-    by_name = {one.name: one for one in images}
+    by_name = {image.name: image for image in images}
 
     def from_pixels(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        given = tuple(
+        arguments = tuple(
             _scaled(value, by_name[name]) if name in by_name else value
             for name, value in zip(names, args, strict=False)
         )
-        return given, {
+        return arguments, {
             name: _scaled(value, by_name[name]) if name in by_name else value for name, value in kwargs.items()
         }
 
@@ -108,31 +108,31 @@ def taking_pixels(
     }
     count = len(inputs.args)
     ordered = names[:count]
-    given = inputs._replace(
+    example = inputs._replace(
         args=tuple(values[name] for name in ordered),
         kwargs={name: values[name] for name in inputs.kwargs},
     )
-    ranges = {name: one.range for name, one in _specs_by_name(ordered, specs).items()}
+    ranges = {name: spec.range for name, spec in _specs_by_name(ordered, specs).items()}
     ranges.update(dict.fromkeys(by_name, (0.0, 256.0)))
-    made = [
+    described = [
         InputSpec(name, name if name in inputs.kwargs else None, range=ranges.get(name))
         for name in (*ordered, *inputs.kwargs)
     ]
     hook = model.register_forward_pre_hook(from_pixels, prepend=True, with_kwargs=True)
     try:
-        yield given, made
+        yield example, described
     finally:
         hook.remove()
 
 
 def _specs_by_name(ordered: Sequence[str], specs: Sequence[InputSpec]) -> dict[str, InputSpec]:
     positions = iter(ordered)
-    found = {}
+    by_name = {}
     for spec in specs:
         name = spec.name if spec.name is not None else next(positions, None)
         if name is not None:
-            found[name] = spec
-    return found
+            by_name[name] = spec
+    return by_name
 
 
 def _bias(image: Image, like: Tensor) -> Tensor:

@@ -69,12 +69,12 @@ def exported_operators(program: Any) -> frozenset[str]:
     """The names that the front end looks up for an exported program, as they are."""
     from coremltools.converters.mil.frontend.torch.utils import sanitize_op_kind
 
-    found: set[str] = set()
+    names: set[str] = set()
     for node in program.graph_module.graph.nodes:
         if node.op == "call_function":
             name = getattr(node.target, "name", None)
-            found.add(sanitize_op_kind(name() if callable(name) else node.target.__name__))
-    return frozenset(found)
+            names.add(sanitize_op_kind(name() if callable(name) else node.target.__name__))
+    return frozenset(names)
 
 
 def lowered_graph(program: Any) -> Any:

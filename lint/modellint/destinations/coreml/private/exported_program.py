@@ -1,4 +1,4 @@
-"""What coremltools takes and gives of an exported program."""
+"""Exported programs as coremltools takes them: without inputs and outputs that it refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modellint.destinations.coreml.private.entry_points import ct, front_end_par
 
 
 class Notes(Protocol):
-    """Who is told of what coremltools refuses."""
+    """Receiver of refusals: all that coremltools would have stopped at."""
 
     target: Any
     """coremltools' target."""

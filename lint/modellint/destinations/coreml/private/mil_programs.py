@@ -36,6 +36,21 @@ def is_state(variable: Any) -> bool:
     return bool(types.is_state(variable.sym_type))
 
 
+def updated_states(program: Any) -> set[str]:
+    """The names of the states that a program writes."""
+    return {name for function in program.functions.values() for name in _updated_in(function)}
+
+
+def _updated_in(block: Any) -> set[str]:
+    names = set()
+    for operation in block.operations:
+        if operation.op_type == "coreml_update_state":
+            names.add(operation.state.name)
+        for inner in operation.blocks:
+            names |= _updated_in(inner)
+    return names
+
+
 def declared_shape(variable: Any) -> tuple[int | None, ...] | None:
     """A variable's sizes as its program declares them, ``None`` for a size that is not known before a run.
 
@@ -127,13 +142,13 @@ class Image:
 
 def images(spec: Any, function: str | None = None) -> dict[str, Image]:
     """The image inputs of a specification, by name; of its default function, or of the one named."""
-    found = {}
-    for one in _description(spec, function).input:
-        if one.type.WhichOneof("Type") == "imageType":
-            kind = one.type.imageType
+    images_by_name = {}
+    for feature in _description(spec, function).input:
+        if feature.type.WhichOneof("Type") == "imageType":
+            kind = feature.type.imageType
             layout = kind.DESCRIPTOR.enum_types_by_name["ColorSpace"].values_by_number[kind.colorSpace].name
-            found[one.name] = Image(layout, kind.height, kind.width)
-    return found
+            images_by_name[feature.name] = Image(layout, kind.height, kind.width)
+    return images_by_name
 
 
 def preprocessing(program: Any, name: str) -> tuple[float, tuple[float, ...]]:
@@ -143,20 +158,20 @@ def preprocessing(program: Any, name: str) -> tuple[float, tuple[float, ...]]:
     """
     scale = 1.0
     bias: tuple[float, ...] = (0.0,)
-    for one in program.functions["main"].operations:
-        match one.op_type, one.outputs[0].name if one.outputs else "":
-            case "mul", found if found == f"{name}__scaled__":
-                scale = float(one.inputs["y"].val)
-            case "add", found if found == f"{name}__biased__":
-                bias = tuple(map(float, one.inputs["y"].val.reshape(-1)))
+    for operation in program.functions["main"].operations:
+        match operation.op_type, operation.outputs[0].name if operation.outputs else "":
+            case "mul", name_of_output if name_of_output == f"{name}__scaled__":
+                scale = float(operation.inputs["y"].val)
+            case "add", name_of_output if name_of_output == f"{name}__biased__":
+                bias = tuple(map(float, operation.inputs["y"].val.reshape(-1)))
     return scale, bias
 
 
 def _description(spec: Any, function: str | None) -> Any:
     wanted = function or spec.description.defaultFunctionName
-    for one in spec.description.functions:
-        if one.name == wanted:
-            return one
+    for description in spec.description.functions:
+        if description.name == wanted:
+            return description
     return spec.description
 
 

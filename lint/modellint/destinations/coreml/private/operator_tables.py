@@ -60,8 +60,8 @@ def tables_kept() -> Iterator[None]:
 
 def converter_of(name: str) -> Convert | None:
     """The converter that is in the table by exactly this name."""
-    found: Convert | None = _TORCH_OPS_REGISTRY.name_to_func_mapping.get(name)
-    return found
+    converter: Convert | None = _TORCH_OPS_REGISTRY.name_to_func_mapping.get(name)
+    return converter
 
 
 def register(name: str, convert: Convert) -> None:
@@ -89,27 +89,27 @@ def is_export(context: Any) -> bool:
 
 
 def bindings(context: Any, node: Any) -> tuple[list[Any], dict[str, Any]]:
-    """What a node is given: by position, and by name; variables, Python's own values, lists of both."""
-    keywords = {name: _bound(context, held)[0] for name, held in (node.kwinputs or {}).items() if held}
+    """Arguments of a node, by position and by name: variables, Python's own values, lists of both."""
+    keywords = {name: _bound(context, argument)[0] for name, argument in (node.kwinputs or {}).items() if argument}
     return _bound(context, node.inputs), keywords
 
 
-def _bound(context: Any, given: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
-    for one in given:
-        if isinstance(one, (list, tuple)):
-            found.append(_bound(context, one))
-        elif isinstance(one, str) and one in context:
-            found.append(context[one])
+def _bound(context: Any, arguments: Sequence[Any]) -> list[Any]:
+    values: list[Any] = []
+    for argument in arguments:
+        if isinstance(argument, (list, tuple)):
+            values.append(_bound(context, argument))
+        elif isinstance(argument, str) and argument in context:
+            values.append(context[argument])
         else:
-            found.append(one)
-    return found
+            values.append(argument)
+    return values
 
 
 def torch_dtype(number: int) -> torch.dtype:
     """The dtype that coremltools gives a number."""
-    found: torch.dtype = NUM_TO_TORCH_DTYPE[number]
-    return found
+    dtype: torch.dtype = NUM_TO_TORCH_DTYPE[number]
+    return dtype
 
 
 def number_of(dtype: torch.dtype) -> int:
@@ -117,7 +117,7 @@ def number_of(dtype: torch.dtype) -> int:
     return int(TORCH_DTYPE_TO_NUM[dtype])
 
 
-def inline(context: Any, graph: Any, constants: Any, given: Mapping[str, Any], meta: Any) -> list[Any]:
+def inline(context: Any, graph: Any, constants: Any, arguments: Mapping[str, Any], meta: Any) -> list[Any]:
     """Convert a graph of torch.fx in the middle of another; ``given`` holds its inputs' variables, ``constants`` its tensors.
 
     Gives the variables of its outputs. Raises whatever a converter raises.
@@ -129,14 +129,14 @@ def inline(context: Any, graph: Any, constants: Any, given: Mapping[str, Any], m
         outputs: list[Any] = []
         for node in graph.nodes:
             if node.op == "placeholder":
-                context.add(given[node.name], torch_name=node.name, override=True)
+                context.add(arguments[node.name], torch_name=node.name, override=True)
             elif node.op == "get_attr":
                 value = getattr(constants, node.target).detach().numpy()
                 context.add(Builder.const(val=value), torch_name=node.name, override=True)
             elif node.op == "call_function":
                 _inlined(context, node, meta)
             elif node.op == "output":
-                outputs = [_value_of(context, one) for one in node.args[0]]
+                outputs = [_value_of(context, output) for output in node.args[0]]
         return outputs
     finally:
         context.pop()
@@ -148,13 +148,13 @@ def _inlined(context: Any, node: Any, meta: Any) -> None:
     convert = _TORCH_OPS_REGISTRY.get_func(kind)
     if convert is None:
         raise NotImplementedError(f"there is no converter for {kind}")
-    made = InternalTorchIRNode.from_exir_node(node=node)
-    made.meta = meta
-    convert(context, made)
+    imported = InternalTorchIRNode.from_exir_node(node=node)
+    imported.meta = meta
+    convert(context, imported)
 
 
-def _value_of(context: Any, one: Any) -> Any:
-    return context[one.name] if isinstance(one, torch.fx.Node) else one
+def _value_of(context: Any, value: Any) -> Any:
+    return context[value.name] if isinstance(value, torch.fx.Node) else value
 
 
 def has_no_converter(name: str) -> bool:
@@ -164,8 +164,8 @@ def has_no_converter(name: str) -> bool:
 
 def torch_type(variable: Any) -> torch.dtype:
     """PyTorch's type of a variable's elements; Core ML's integers stand for int64."""
-    found: torch.dtype = MIL_DTYPE_TO_TORCH_DTYPE.get(variable.dtype, torch.int64)
-    return torch.int64 if found in (torch.int32, torch.int16) else found
+    dtype: torch.dtype = MIL_DTYPE_TO_TORCH_DTYPE.get(variable.dtype, torch.int64)
+    return torch.int64 if dtype in (torch.int32, torch.int16) else dtype
 
 
 def is_boolean(variable: Any) -> bool:
@@ -181,14 +181,14 @@ def cast_to(variable: Any, dtype: torch.dtype) -> Any:
 def full(size: Any, value: float, dtype: torch.dtype | None, like: Any) -> Any:
     """A tensor of one number; ``size`` is a variable, or a list of numbers and variables."""
     if isinstance(size, (list, tuple)):
-        parts = [one if isinstance(one, Var) else Builder.const(val=one) for one in size]
-        flat = [Builder.reshape(x=Builder.cast(x=one, dtype="int32"), shape=[1]) for one in parts]
+        parts = [part if isinstance(part, Var) else Builder.const(val=part) for part in size]
+        flat = [Builder.reshape(x=Builder.cast(x=part, dtype="int32"), shape=[1]) for part in parts]
         size = Builder.concat(values=flat, axis=0) if flat else np.zeros(0, np.int32)
     if isinstance(size, Var) and size.val is not None:
         size = size.val
     kind = types.nptype_from_builtin(like.dtype) if dtype is None else _NUMPY[dtype]
     if isinstance(size, np.ndarray):
-        return Builder.const(val=np.full([int(one) for one in size], value, kind))
+        return Builder.const(val=np.full([int(length) for length in size], value, kind))
     return Builder.fill(shape=size, value=kind(value))
 
 
@@ -215,22 +215,22 @@ _NUMPY: dict[torch.dtype, Any] = {
 
 def rank_of(variable: Any) -> int:
     """How many axes a variable has; 0 for what is no tensor."""
-    found = getattr(variable, "rank", 0)
-    return found if isinstance(found, int) else 0
+    rank = getattr(variable, "rank", 0)
+    return rank if isinstance(rank, int) else 0
 
 
 def inputs_of(operation: Any) -> dict[str, Any]:
-    """What an operation is given, by name."""
-    return {name: held for name, held in operation.inputs.items() if held is not None}
+    """Arguments of a MIL operation, by name."""
+    return {name: value for name, value in operation.inputs.items() if value is not None}
 
 
 def wide_in(function: Any) -> bool:
     """Whether a function has tensors of more than five axes that are no constants."""
     return any(
-        rank_of(one) > 5
+        rank_of(output) > 5
         for operation in function.operations
         if operation.op_type != "const"
-        for one in operation.outputs
+        for output in operation.outputs
     )
 
 
@@ -245,9 +245,28 @@ def pipeline_with(name: str, after: str, then: Sequence[str]) -> Any:
     """coremltools' own passes, with one behind another, and some again behind that one."""
     pipeline = PassPipeline()
     at = list(pipeline.passes).index(after)
-    for offset, one in enumerate((name, *then), start=1):
-        pipeline.insert_pass(at + offset, one)
+    for offset, added in enumerate((name, *then), start=1):
+        pipeline.insert_pass(at + offset, added)
     return pipeline
+
+
+def narrow_integers_as_signed() -> None:
+    """Narrow integers that are no constants to int16, in the scope of ``tables_kept``.
+
+    coremltools 9.0 (`add_int16_cast`) takes the type of the last constant for what follows: behind a gather at constant places
+    integers that may be negative become unsigned, and -1 is 65535.
+    """
+    name = "common::add_int16_cast"
+    if name not in PASS_REGISTRY.passes:
+        return
+    usual: Any = PASS_REGISTRY.passes[name]
+
+    class SignedNarrowing(usual):  # type: ignore[misc]
+        def should_cast_parameter(self, op: Any, param_name: str) -> bool:
+            self._target_dtype = "int16"
+            return bool(super().should_cast_parameter(op, param_name))
+
+    PASS_REGISTRY.passes[name] = SignedNarrowing
 
 
 def refused(convert: Convert, context: Any, node: Any) -> Exception | None:
@@ -267,21 +286,21 @@ def converted_as(
     names = [f"{node.name}_{at}" for at in range(outputs)] if outputs > 1 else [node.name]
     context.push(([], []))
     try:
-        given = []
-        for at, one in enumerate(inputs):
-            if isinstance(one, Var):
-                context.add(one, torch_name=f"{node.name}_given_{at}")
-                given.append(f"{node.name}_given_{at}")
+        names_of_inputs = []
+        for at, value in enumerate(inputs):
+            if isinstance(value, Var):
+                context.add(value, torch_name=f"{node.name}_given_{at}")
+                names_of_inputs.append(f"{node.name}_given_{at}")
             else:
-                given.append(one)
-        made = InternalTorchIRNode(
-            kind=name, inputs=given, outputs=names, name=names[0], kwinputs=kwinputs, meta=node.meta
+                names_of_inputs.append(value)
+        substitute = InternalTorchIRNode(
+            kind=name, inputs=names_of_inputs, outputs=names, name=names[0], kwinputs=kwinputs, meta=node.meta
         )
-        _OWN[name](context, made)
+        _OWN[name](context, substitute)
         if isinstance(context[names[0]], (list, tuple)):
             # Of an export some give all outputs by the node's one name.
             return list(context[names[0]])
-        return [context[one] for one in names]
+        return [context[output] for output in names]
     finally:
         context.pop()
 

@@ -30,11 +30,11 @@ Likes = Any
 
 @cache
 def _stand_in_base() -> Any:
-    """An operation that gives a value of a type and says nothing of how; what it uses stays alive."""
+    """Placeholder operation: its result has a type and no definition; what it uses stays alive."""
     api = front_end_parts()
 
     def type_inference(self: Any) -> Any:
-        return self.made
+        return self.value_type
 
     spec = api.InputSpec(uses=api.TupleInputType(optional=True))
     return type("modellint_stand_in", (api.Operation,), {"input_spec": spec, "type_inference": type_inference})
@@ -51,26 +51,26 @@ class StandIns:
         """Let a flexible size go by a symbol of coremltools'."""
         self._symbols.setdefault(size, symbol)
 
-    def value_of(self, held: Any, like: Likes) -> Any:
+    def value_of(self, value: Any, like: Likes) -> Any:
         """What coremltools holds as PyTorch would have it; on the meta device what is no constant.
 
         Raises ``LookupError`` where that is not known.
         """
-        if isinstance(held, (list, tuple)):
-            likes = like if isinstance(like, list) else [None] * len(held)
-            return [self.value_of(part, one) for part, one in zip(held, likes, strict=True)]
-        value = held.val if isinstance(held, self._api.Var) else held
-        if isinstance(value, str) or (value is None and not isinstance(held, self._api.Var)):
-            return value
-        if value is not None:
+        if isinstance(value, (list, tuple)):
+            likes = like if isinstance(like, list) else [None] * len(value)
+            return [self.value_of(part, part_like) for part, part_like in zip(value, likes, strict=True)]
+        known = value.val if isinstance(value, self._api.Var) else value
+        if isinstance(known, str) or (known is None and not isinstance(value, self._api.Var)):
+            return known
+        if known is not None:
             if isinstance(like, Like) and like.dtype in (bool, int, float):
-                return like.dtype(value)
+                return like.dtype(known)
             if isinstance(like, Like):
-                return torch.as_tensor(value).to(like.dtype)
-            if getattr(value, "size", 0) > _LONGEST or getattr(value, "ndim", 0) > 1:
+                return torch.as_tensor(known).to(like.dtype)
+            if getattr(known, "size", 0) > _LONGEST or getattr(known, "ndim", 0) > 1:
                 # No list of sizes but numbers, such as weights that a fused operator takes.
-                return torch.as_tensor(value)
-            return value.tolist() if hasattr(value, "tolist") else value
+                return torch.as_tensor(known)
+            return known.tolist() if hasattr(known, "tolist") else known
         if not isinstance(like, Like) or like.dtype in (bool, int, float) or None in like.shape:
             raise LookupError
         return torch.empty(like.shape, dtype=like.dtype, device="meta")
@@ -78,8 +78,8 @@ class StandIns:
     def constant(self, value: Any) -> Any:
         """A constant of PyTorch's, or a list of such; None for one that coremltools cannot hold."""
         if isinstance(value, (list, tuple)):
-            found = [self.constant(part) for part in value]
-            return None if any(part is None for part in found) else found
+            constants = [self.constant(part) for part in value]
+            return None if any(part is None for part in constants) else constants
         try:
             if isinstance(value, torch.Tensor):
                 narrow = {torch.int64: torch.int32, torch.float64: torch.float32, torch.bfloat16: torch.float32}
@@ -89,18 +89,18 @@ class StandIns:
             unlink_half_built()
             return None
 
-    def made(self, like: Likes, uses: Sequence[Any]) -> Any:
-        """A value without a number in it, or a list of such."""
+    def placeholder(self, like: Likes, uses: Sequence[Any]) -> Any:
+        """A placeholder: a variable with a type and no known value; or a list of placeholders."""
         api = self._api
         if isinstance(like, list):
-            parts = [self.made(part, uses) for part in like]
+            parts = [self.placeholder(part, uses) for part in like]
             return None if any(part is None for part in parts) else parts
         if like is None:
             return None
         kind = self._type(like.dtype, uses)
         shape = [self._size(size) for size in like.shape]
-        made = api.types.tensor(kind, shape) if shape else kind
-        stand_in = type("modellint_stand_in", (_stand_in_base(),), {"made": made})
+        value_type = api.types.tensor(kind, shape) if shape else kind
+        stand_in = type("modellint_stand_in", (_stand_in_base(),), {"value_type": value_type})
         return api.Builder._add_op(stand_in, **({"uses": tuple(uses)} if uses else {}))
 
     def _size(self, size: Any) -> Any:
@@ -127,13 +127,13 @@ class StandIns:
         return types.fp32 if dtype is float or getattr(dtype, "is_floating_point", False) else types.int32
 
 
-def variables(held: Any, api: SimpleNamespace) -> Iterator[Any]:
+def variables(value: Any, api: SimpleNamespace) -> Iterator[Any]:
     """The variables in a value, or in a list of them."""
-    if isinstance(held, (list, tuple)):
-        for part in held:
+    if isinstance(value, (list, tuple)):
+        for part in value:
             yield from variables(part, api)
-    elif isinstance(held, api.Var) and not isinstance(held, api.ListVar):
-        yield held
+    elif isinstance(value, api.Var) and not isinstance(value, api.ListVar):
+        yield value
 
 
 def is_number_like(like: Likes) -> bool:

@@ -174,14 +174,15 @@ class FrontEnd:
         api = self._api
         program = Tidied(exir, self)
         inputs, outputs, parameters, buffers, sources, updates = api.exir.extract_io_from_exir_program(program)
-        given = dict(program.replaced)
-        by_name = {one.name.removesuffix(api.exir.WRAPPED_SCALAR_INPUT_SUFFIX): one for one in inputs}
+        replaced = dict(program.replaced)
+        suffix = api.exir.WRAPPED_SCALAR_INPUT_SUFFIX
+        by_name = {tensor_type.name.removesuffix(suffix): tensor_type for tensor_type in inputs}
         named = OrderedDict()
         for name in program.inputs:
-            one = given[name] if name in given else by_name[name]
-            named[one.name] = one
+            tensor_type = replaced[name] if name in replaced else by_name[name]
+            named[tensor_type.name] = tensor_type
             value = program.values[name]
-            for size, symbol in zip(getattr(value, "shape", ()), one.shape.symbolic_shape, strict=False):
+            for size, symbol in zip(getattr(value, "shape", ()), tensor_type.shape.symbolic_shape, strict=False):
                 if not isinstance(size, int):
                     self._stand_ins.name(str(size), symbol)
         nodes = []
@@ -210,16 +211,16 @@ class FrontEnd:
         # The number comes back as the scope of what is made of the node.
         meta = {**node.meta, "debug_handle": at}
         try:
-            found = api.graph.InternalTorchIRNode.from_exir_node(node=node)
+            imported = api.graph.InternalTorchIRNode.from_exir_node(node=node)
         except Exception as error:
             kind = api.utils.sanitize_op_kind(_target_name(node.target))
             missing = kind not in api.registry.name_to_func_mapping
             self.note("missing" if missing else "refused", node.name, _described(error))
             self._not_imported.add(node.name)
-            names = tuple(one.name for one in node.all_input_nodes)
-            found = api.graph.InternalTorchIRNode(kind=kind, inputs=names, outputs=[node.name], name=node.name)
-        found.meta = meta
-        return found
+            names = tuple(operand.name for operand in node.all_input_nodes)
+            imported = api.graph.InternalTorchIRNode(kind=kind, inputs=names, outputs=[node.name], name=node.name)
+        imported.meta = meta
+        return imported
 
     def _convert_nodes(self, context: Any, graph: Any, early_exit: bool = True) -> None:
         top = isinstance(graph, self._api.graph.InternalTorchIRGraph)
@@ -276,7 +277,7 @@ class FrontEnd:
             self.note("refused" if _speaks(error) else "crash", node.name, message)
 
     def _note_unbound(self, context: Any, maker: Any) -> None:
-        """A converter that made less than its operator gives: the operator is to blame, not what wants the rest."""
+        """Note a converter that bound fewer outputs than its operator has: that operator is to blame, not a user of the others."""
         missing = [name for name in maker.outputs if not (name in context and isinstance(context[name], self._api.Var))]
         absent = [name for name in missing if name not in context] or missing
         ordinals = ", ".join(str(maker.outputs.index(name) + 1) for name in absent)
@@ -288,9 +289,9 @@ class FrontEnd:
     def _newer_target(self, context: Any, node: Any) -> Any:
         """The oldest target, newer than the one that is asked for, for which a node converts."""
         function, block = self._api.blocks.BLOCK_STACK[0], self._api.blocks.curr_block()
-        asked = function.opset_version
+        requested = function.opset_version
         for target in sorted({*ct.target}):
-            if target <= asked:
+            if target <= requested:
                 continue
             known = set(map(id, block.operations))
             names = dict(context._current_graph[-1])
@@ -302,7 +303,7 @@ class FrontEnd:
             except Exception:
                 converts = False
             finally:
-                function.opset_version = asked
+                function.opset_version = requested
                 del context._current_graph[depth:]
                 del self.failures[failures:]
                 context._current_graph[-1].clear()
@@ -335,28 +336,28 @@ class FrontEnd:
         self._put(context, name, _NOTHING, like, ())
 
     def _put(self, context: Any, name: str, value: Any, like: Likes, uses: Sequence[Any]) -> None:
-        made = None if value is _NOTHING else self._stand_ins.constant(value)
-        if made is None:
-            made = self._stand_ins.made(like, uses)
-            if made is None:
+        stand_in = None if value is _NOTHING else self._stand_ins.constant(value)
+        if stand_in is None:
+            stand_in = self._stand_ins.placeholder(like, uses)
+            if stand_in is None:
                 self._lost.add(name)
                 return
             if is_number_like(like):
                 self._uncertain.add(name)
-        context.add(made, torch_name=name, override=True)
+        context.add(stand_in, torch_name=name, override=True)
 
     def _computed(self, context: Any, node: Any) -> Any:
         if node.name in self._lost or any(name in self._lost for name in _names(node.inputs)):
             return _NOTHING
         try:
             name = self._renamed.get(node.name, node.name)
-            found = self._guide.computed(name, node.inputs, lambda given: self._value(context, given))
+            result = self._guide.computed(name, node.inputs, lambda operand: self._value(context, operand))
         except Exception:
             return _NOTHING
-        parts = found if isinstance(found, (list, tuple)) else [found]
+        parts = result if isinstance(result, (list, tuple)) else [result]
         if any(isinstance(part, torch.Tensor) and (part.is_meta or part.numel() > _LARGEST) for part in parts):
             return _NOTHING
-        return found
+        return result
 
     def _value(self, context: Any, name: Any) -> Any:
         """An input as PyTorch would have it; on the meta device what is no constant."""
@@ -370,19 +371,19 @@ class FrontEnd:
         api = self._api
         source = api.ScopeSource
         if self._types is None:
-            given = [
+            sources = [
                 (source.EXIR_STACK_TRACE, [node.meta.get("stack_trace")]),
                 (source.EXIR_DEBUG_HANDLE, [node.meta.get("debug_handle")]),
             ]
         else:
-            given = [(source.TORCHSCRIPT_MODULE_TYPE, [node.kind]), (source.TORCHSCRIPT_MODULE_NAME, [node.name])]
-        return api.Builder.scope(*(api.ScopeInfo(source=one, data=data) for one, data in given))
+            sources = [(source.TORCHSCRIPT_MODULE_TYPE, [node.kind]), (source.TORCHSCRIPT_MODULE_NAME, [node.name])]
+        return api.Builder.scope(*(api.ScopeInfo(source=name, data=data) for name, data in sources))
 
     def _settle_outputs(self, context: Any, graph: Any) -> None:
         """Put something in the place of outputs that coremltools would choke on."""
         for name in graph.outputs:
-            held = context[name] if name in context else _NOTHING  # noqa: SIM401 - it is no dict
-            if isinstance(held, self._api.Var) or held is None:
+            output = context[name] if name in context else _NOTHING  # noqa: SIM401 - it is no dict
+            if isinstance(output, self._api.Var) or output is None:
                 continue
             maker = self._makers.get(name)
             if maker is not None and name not in self._lost:
@@ -390,17 +391,17 @@ class FrontEnd:
                 if name in context and isinstance(context[name], self._api.Var):
                     continue
             elif name not in self._lost and not self.failures:
-                what = "is not there" if held is _NOTHING else f"is a {type(held).__name__}"
+                what = "is not there" if output is _NOTHING else f"is a {type(output).__name__}"
                 self.note("output", None, f"the output {name} {what}", name)
             stand_in = SimpleNamespace(name=name, kind="output", meta={})
             with self._scope(stand_in):
-                context.add(self._stand_ins.made(Like((1,), torch.float32), ()), torch_name=name, override=True)
+                context.add(self._stand_ins.placeholder(Like((1,), torch.float32), ()), torch_name=name, override=True)
 
     def _check_outputs(self, program: Any) -> None:
         for function in program.functions.values():
-            for held in function.outputs:
-                if self._api.types.is_complex(held.dtype):
-                    self.note("output", self.origin(held.op), _COMPLEX, held.name)
+            for output in function.outputs:
+                if self._api.types.is_complex(output.dtype):
+                    self.note("output", self.origin(output.op), _COMPLEX, output.name)
 
     def _lower_complex(self, program: Any) -> None:
         """Do what coremltools' first pass does, which refuses some sizes that the converters let through."""
@@ -410,10 +411,10 @@ class FrontEnd:
         for function in program.functions.values():
             live = live_operations(function)
             with function:
-                for operation in [one for one in function.operations if one in live]:
-                    given = operation.get_flattened_inputs()
+                for operation in [operation for operation in function.operations if operation in live]:
+                    operands = operation.get_flattened_inputs()
                     # What became of a stand-in, or of what was refused, says nothing.
-                    doubtful = any(api.types.is_complex(one.dtype) and one.real is None for one in given)
+                    doubtful = any(api.types.is_complex(operand.dtype) and operand.real is None for operand in operands)
                     if doubtful or not lowering.LowerComplex.has_lower_func(operation.op_type):
                         continue
                     try:
@@ -424,10 +425,10 @@ class FrontEnd:
 
     def origin(self, operation: Any) -> str | None:
         """The node of the captured program that an operation was made of."""
-        found = _node_of(operation)
-        if isinstance(found, int):
-            return str(next(node.name for at, node in enumerate(self._program.graph.nodes) if at == found))
-        return None if found is None else self._renamed.get(found, found)
+        made_from = _node_of(operation)
+        if isinstance(made_from, int):
+            return str(next(node.name for at, node in enumerate(self._program.graph.nodes) if at == made_from))
+        return None if made_from is None else self._renamed.get(made_from, made_from)
 
 
 @cache
@@ -440,14 +441,14 @@ def _walking_converter() -> Any:
             self._front_end = front_end
             super().__init__(*arguments)
 
-        def _create_placeholder(self, given: Any) -> Any:
+        def _create_placeholder(self, declared: Any) -> Any:
             try:
-                return super()._create_placeholder(given)
+                return super()._create_placeholder(declared)
             except ValueError as error:
-                if len(given.shape.symbolic_shape):
+                if len(declared.shape.symbolic_shape):
                     raise
-                self._front_end.note("argument", None, str(error), given.name)
-                return api.Builder.placeholder((), dtype=given.dtype, allow_rank0_input=True)
+                self._front_end.note("argument", None, str(error), declared.name)
+                return api.Builder.placeholder((), dtype=declared.dtype, allow_rank0_input=True)
 
         def _add_const(self, name: str, value: Any) -> None:
             try:
@@ -472,11 +473,11 @@ def _node_of(operation: Any) -> Any:
 
 
 def _names(inputs: Any) -> Iterator[str]:
-    for one in inputs or ():
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, (list, tuple)):
-            yield from _names(one)
+    for operand in inputs or ():
+        if isinstance(operand, str):
+            yield operand
+        elif isinstance(operand, (list, tuple)):
+            yield from _names(operand)
 
 
 def _target_name(target: Any) -> str:

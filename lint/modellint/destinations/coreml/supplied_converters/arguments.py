@@ -55,10 +55,10 @@ _KINDS = {
 def _parameters(make: Callable[..., Any]) -> dict[str, tuple[str, Any]]:
     """The names of a converter's parameters with their annotations, as text, and defaults."""
     if isinstance(make, torch._ops.OpOverload):
-        return {one.name: (_kind(one), _default(one)) for one in make._schema.arguments}
+        return {argument.name: (_kind(argument), _default(argument)) for argument in make._schema.arguments}
     return {
-        name: (str(one.annotation).replace(" ", ""), one.default)
-        for name, one in inspect.signature(make).parameters.items()
+        name: (str(parameter.annotation).replace(" ", ""), parameter.default)
+        for name, parameter in inspect.signature(make).parameters.items()
     }
 
 
@@ -85,20 +85,20 @@ def bound(
     parameters = _parameters(make)
     if len(args) > len(parameters):
         raise Unfit(f"{len(args)} arguments")
-    given = dict(zip(parameters, args, strict=False))
+    values = dict(zip(parameters, args, strict=False))
     for name, value in kwargs.items():
-        if name not in parameters or name in given:
+        if name not in parameters or name in values:
             raise Unfit(f"the argument {name}")
-        given[name] = value
-    found = {}
+        values[name] = value
+    arguments = {}
     for name, (kind, default) in parameters.items():
-        if name in given:
-            found[name] = _as_wanted(given[name], kind, name, strict)
+        if name in values:
+            arguments[name] = _as_wanted(values[name], kind, name, strict)
         elif default is not inspect.Parameter.empty:
-            found[name] = default
+            arguments[name] = default
         else:
             raise Unfit(f"no argument {name}")
-    return found
+    return arguments
 
 
 def _as_wanted(value: Any, kind: str, name: str, strict: bool) -> Any:
@@ -125,9 +125,9 @@ def _as_wanted(value: Any, kind: str, name: str, strict: bool) -> Any:
                 raise Unfit(f"{name} is no list of tensors")
             return list(value)
         case "list[int]":
-            return [int(one) for one in _numbers(value, name)]
+            return [int(number) for number in _numbers(value, name)]
         case "list[float]":
-            return [float(one) for one in _numbers(value, name)]
+            return [float(number) for number in _numbers(value, name)]
         case "int" | "float" | "bool" | "Number":
             return _number(value, wanted, name)
         case "str":
@@ -182,7 +182,7 @@ def _numbers(value: Any, name: str) -> list[Any]:
     if isinstance(value, operator_tables.Var):
         if value.val is None:
             raise Unfit(f"{name} is not known before a run")
-        return [one.item() for one in np.asarray(value.val).reshape(-1)]
+        return [number.item() for number in np.asarray(value.val).reshape(-1)]
     if isinstance(value, (list, tuple)):
-        return [_number(one, "Number", name) for one in value]
+        return [_number(number, "Number", name) for number in value]
     return [_number(value, "Number", name)]

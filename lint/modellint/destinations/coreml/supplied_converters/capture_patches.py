@@ -36,16 +36,17 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
         stack.enter_context(_without_fast_path())
         stack.enter_context(normalizing_in_operators(model))
         with Substituting(not inputs.flexible) as substituting:
-            given = model(*inputs.args, **inputs.kwargs)
-        attends = any(isinstance(one, (nn.MultiheadAttention, nn.TransformerEncoderLayer)) for one in model.modules())
+            outputs = model(*inputs.args, **inputs.kwargs)
+        attention = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
+        attends = any(isinstance(module, attention) for module in model.modules())
         fast = ("the fast path of attention is off",) if attends else ()
         if substituting.notes:
             stack.enter_context(substituting)
             fast = (*fast, *substituting.notes)
-        if _is_plain(given):
+        if _is_plain(outputs):
             yield Prepared((), fast)
             return
-        leaves = pytree.tree_flatten_with_path(given)[0]
+        leaves = pytree.tree_flatten_with_path(outputs)[0]
         kept = [at for at, (_, value) in enumerate(leaves) if isinstance(value, torch.Tensor)]
         lost = [_name(path) for path, value in leaves if not isinstance(value, torch.Tensor) and value is not None]
         names = _distinct([_name(leaves[at][0]) for at in kept])
@@ -55,7 +56,7 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
             *(f"the output {name} is no tensor: left out" for name in lost),
         )
         stack.enter_context(_returning(model, kept))
-        by_name = not isinstance(given, (list, tuple)) or hasattr(given, "_fields")
+        by_name = not isinstance(outputs, (list, tuple)) or hasattr(outputs, "_fields")
         yield Prepared(tuple(names) if by_name else (), notes)
 
 
@@ -69,10 +70,10 @@ def _without_fast_path() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(was_enabled)
 
 
-def _is_plain(given: Any) -> bool:
-    if isinstance(given, torch.Tensor):
+def _is_plain(outputs: Any) -> bool:
+    if isinstance(outputs, torch.Tensor):
         return True
-    return type(given) in (tuple, list) and bool(given) and all(isinstance(one, torch.Tensor) for one in given)
+    return type(outputs) in (tuple, list) and bool(outputs) and all(isinstance(leaf, torch.Tensor) for leaf in outputs)
 
 
 @contextmanager
@@ -108,8 +109,8 @@ def _name(path: Any) -> str:
 
 def _distinct(names: list[str]) -> list[str]:
     seen: dict[str, int] = {}
-    found = []
+    distinct = []
     for name in names:
         seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return found
+        distinct.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return distinct

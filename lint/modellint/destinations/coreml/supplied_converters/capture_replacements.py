@@ -44,7 +44,7 @@ def _at_places(input: Any, size: Any, stride: Any, storage_offset: int | None = 
     """as_strided by index. Raises ``NotImplementedError`` for elements that are not the tensor's own."""
     places, order = _places(input, size, stride, storage_offset)
     flat = input.permute(order).reshape(-1)
-    return flat.index_select(0, torch.tensor(places)).reshape([int(one) for one in size])
+    return flat.index_select(0, torch.tensor(places)).reshape([int(length) for length in size])
 
 
 def _put_at_places(input: Any, src: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:  # noqa: A002
@@ -65,23 +65,23 @@ _PLACED: dict[Any, Callable[..., Any]] = {
 }
 
 
-def _places(given: Any, size: Any, stride: Any, storage_offset: int | None) -> tuple[list[int], list[int]]:
+def _places(tensor: Any, size: Any, stride: Any, storage_offset: int | None) -> tuple[list[int], list[int]]:
     """Indices of the elements that sizes and strides name, in the order of memory, and that order of the axes."""
-    steps = [int(one) for one in given.stride()]
-    begin = int(given.storage_offset())
+    steps = [int(step) for step in tensor.stride()]
+    begin = int(tensor.storage_offset())
     places = [0 if storage_offset is None else int(storage_offset) - begin]
     for length, step in zip(size, stride, strict=True):
         places = [place + at * int(step) for place in places for at in range(int(length))]
     # Outermost in memory first: of a tensor without gaps, the elements are then in the order of memory.
-    axes = sorted((axis for axis in range(given.dim()) if given.shape[axis] != 1), key=lambda axis: -steps[axis])
+    axes = sorted((axis for axis in range(tensor.dim()) if tensor.shape[axis] != 1), key=lambda axis: -steps[axis])
     room = 1
     for axis in reversed(axes):
         if steps[axis] != room:
             raise NotImplementedError("as_strided of a tensor whose elements do not lie side by side")
-        room *= int(given.shape[axis])
+        room *= int(tensor.shape[axis])
     if places and not 0 <= min(places) <= max(places) < room:
         raise NotImplementedError("as_strided reaches elements beyond its tensor")
-    return places, [*(axis for axis in range(given.dim()) if axis not in axes), *axes]
+    return places, [*(axis for axis in range(tensor.dim()) if axis not in axes), *axes]
 
 
 def _limits(
@@ -104,14 +104,14 @@ def _shortened(rows: Any, limit: float, power: float) -> Any:
 @contextmanager
 def normalizing_in_operators(model: nn.Module) -> Iterator[None]:
     """Local response normalization across channels by a matrix product: PyTorch computes it in Python, out of the tracer's sight."""
-    found = [one for one in model.modules() if type(one) is nn.CrossMapLRN2d and "forward" not in vars(one)]
-    for one in found:
-        vars(one)["forward"] = partial(_across, one)
+    layers = [layer for layer in model.modules() if type(layer) is nn.CrossMapLRN2d and "forward" not in vars(layer)]
+    for layer in layers:
+        vars(layer)["forward"] = partial(_across, layer)
     try:
         yield
     finally:
-        for one in found:
-            vars(one).pop("forward", None)
+        for layer in layers:
+            vars(layer).pop("forward", None)
 
 
 def _across(module: Any, x: Any) -> Any:

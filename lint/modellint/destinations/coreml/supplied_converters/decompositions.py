@@ -15,8 +15,8 @@ from modellint.destinations.coreml.private import operator_tables
 def _core() -> dict[Any, Callable[..., Any]]:
     """The decompositions of core ATen; what is composite at any rate is decomposed without a table."""
     # The public function also collects the composite ones, which takes seconds.
-    made: Any = getattr(_decomp, "_core_aten_decompositions_post_autograd", _decomp.core_aten_decompositions)
-    return dict(made().items())
+    table: Any = getattr(_decomp, "_core_aten_decompositions_post_autograd", _decomp.core_aten_decompositions)
+    return dict(table().items())
 
 
 @cache

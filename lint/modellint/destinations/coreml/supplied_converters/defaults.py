@@ -13,18 +13,19 @@ from modellint.destinations.coreml.supplied_converters.registration import BIT_E
 
 
 def _filled(overload: Any) -> Callable[[Call], Any]:
-    given = [one for one in overload._schema.arguments if not one.kwarg_only]
+    positional = [argument for argument in overload._schema.arguments if not argument.kwarg_only]
     name = operator_tables.looked_up(overload)
 
     def make(call: Call) -> Any:
         count = len(call.node.inputs)
-        rest = given[count:]
-        if not operator_tables.is_export(call.context) or not rest or not all(one.has_default_value() for one in rest):
+        rest = positional[count:]
+        has_defaults = bool(rest) and all(argument.has_default_value() for argument in rest)
+        if not has_defaults or not operator_tables.is_export(call.context):
             return NotImplemented
-        inputs = [*call.node.inputs, *(one.default_value for one in rest)]
+        inputs = [*call.node.inputs, *(argument.default_value for argument in rest)]
         kwinputs = dict(call.node.kwinputs or {}) or None
-        made = operator_tables.converted_as(call.context, call.node, name, inputs, 1, kwinputs)
-        return made[0]
+        results = operator_tables.converted_as(call.context, call.node, name, inputs, 1, kwinputs)
+        return results[0]
 
     return make
 

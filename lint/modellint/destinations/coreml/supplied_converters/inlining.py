@@ -31,20 +31,20 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
     if call.node.name.count("__in__") > _DEEPEST:
         raise NotImplementedError("an operator is expressed by itself")
     leaves, tree = pytree.tree_flatten(arguments)
-    places = [at for at, one in enumerate(leaves) if isinstance(one, operator_tables.Var)]
+    places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, operator_tables.Var)]
     shape: Any = None
 
     def run(*tensors: torch.Tensor) -> list[Any]:
         nonlocal shape
-        given = list(leaves)
+        values = list(leaves)
         for at, tensor in zip(places, tensors, strict=True):
-            given[at] = tensor
-        result = function(**pytree.tree_unflatten(given, tree))
+            values[at] = tensor
+        result = function(**pytree.tree_unflatten(values, tree))
         if result is NotImplemented:
             raise _Left
         parts, shape = pytree.tree_flatten(result)
         # What is given through as it is would be no node of its own.
-        return [one if isinstance(one, torch.Tensor) else torch.tensor(one) for one in parts]
+        return [part if isinstance(part, torch.Tensor) else torch.tensor(part) for part in parts]
 
     modules = []
     for number, example in enumerate(_EXAMPLES):
@@ -65,9 +65,9 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
         node.name = f"{call.node.name}__in__{node.name}"
     placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     variables = dict(zip(placeholders, (leaves[at] for at in places), strict=True))
-    found = operator_tables.inline(call.context, module.graph, module, variables, call.node.meta)
-    (given,) = module.graph.find_nodes(op="output")
-    return pytree.tree_unflatten([_typed(*pair) for pair in zip(found, given.args[0], strict=True)], shape)
+    outputs = operator_tables.inline(call.context, module.graph, module, variables, call.node.meta)
+    (output,) = module.graph.find_nodes(op="output")
+    return pytree.tree_unflatten([_typed(*pair) for pair in zip(outputs, output.args[0], strict=True)], shape)
 
 
 def _typed(variable: Any, node: Any) -> Any:
@@ -79,8 +79,8 @@ def _typed(variable: Any, node: Any) -> Any:
         or operator_tables.is_complex(variable)
     ):
         return variable
-    wanted, found = value.dtype, operator_tables.torch_type(variable)
-    if wanted.is_complex or wanted.is_floating_point == found.is_floating_point:
+    wanted, current = value.dtype, operator_tables.torch_type(variable)
+    if wanted.is_complex or wanted.is_floating_point == current.is_floating_point:
         return variable
     return operator_tables.cast_to(variable, torch.float32 if wanted.is_floating_point else wanted)
 
@@ -96,7 +96,7 @@ def _write_nowhere(graph: Any) -> None:
         if schema is None or not schema.is_mutable:
             continue
         name, written = schema.name.removeprefix("aten::").removesuffix("_"), node.args[0]
-        viewed = [one for one in written.users if _is_view(one)]
+        viewed = [user for user in written.users if _is_view(user)]
         if (
             name + "_" != schema.name.removeprefix("aten::")
             or written.op != "call_function"
@@ -112,7 +112,9 @@ def _write_nowhere(graph: Any) -> None:
 def _is_view(node: Any) -> bool:
     """Whether a node gives a tensor that shares memory with another."""
     schema = getattr(node.target, "_schema", None)
-    return schema is not None and not schema.is_mutable and any(one.alias_info is not None for one in schema.returns)
+    if schema is None or schema.is_mutable:
+        return False
+    return any(result.alias_info is not None for result in schema.returns)
 
 
 class _Left(Exception):

@@ -33,7 +33,7 @@ def within(ulps: int) -> str:
 
 
 class Used(NamedTuple):
-    """A converter of ours that took part in a conversion."""
+    """A supplied converter that took part in a conversion."""
 
     operator: str
     """As in ``aten::addcmul``."""
@@ -52,7 +52,7 @@ class Used(NamedTuple):
 
 @dataclass(slots=True)
 class Supplied:
-    """What of ours has taken part so far."""
+    """Record of the supplied converters that took part so far."""
 
     _nodes: dict[tuple[str, Kind, str], list[str]] = field(default_factory=dict)
     pipeline: Any = None
@@ -64,7 +64,7 @@ class Supplied:
 
     @property
     def used(self) -> list[Used]:
-        """What took part, in the order of its first use."""
+        """The converters that took part, in the order of their first use."""
         return [Used(*which, tuple(nodes)) for which, nodes in self._nodes.items()]
 
 
@@ -137,7 +137,7 @@ def takes_over(exactness: str, operators: str, rescue: bool = False) -> None:
 def _adds(
     operator: str, overloads: Sequence[str], exactness: str, form: Form, unless: Unless | None = None
 ) -> Callable[[Make], Make]:
-    names = dict.fromkeys((operator, *(operator + one if one[:1] == "." else one for one in overloads)))
+    names = dict.fromkeys((operator, *(operator + name if name[:1] == "." else name for name in overloads)))
 
     def add(make: Make) -> Make:
         converter = Converter(f"aten::{operator}", tuple(names), exactness, make, form, unless=unless)
@@ -152,9 +152,9 @@ def _adds(
 def table() -> dict[str, list[Converter]]:
     """All supplied converters, by name."""
     package = importlib.import_module(__name__.rpartition(".")[0])
-    found = [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    modules = [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     # What is written for one operator comes before what is made for many.
-    for name in sorted(found, key=lambda name: (name.rpartition(".")[2] in ("defaults", "composites"), name)):
+    for name in sorted(modules, key=lambda name: (name.rpartition(".")[2] in ("defaults", "composites"), name)):
         importlib.import_module(name)
     return TABLE
 
@@ -162,7 +162,7 @@ def table() -> dict[str, list[Converter]]:
 @cache
 def decomposed() -> frozenset[str]:
     """Names whose only converters are PyTorch's own decompositions."""
-    return frozenset(name for name, converters in table().items() if all(one.own for one in converters))
+    return frozenset(name for name, converters in table().items() if all(converter.own for converter in converters))
 
 
 @contextmanager
@@ -172,14 +172,15 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
     Its tables are the same afterwards, order included, also when an exception passes.
     """
     with TURN, operator_tables.tables_kept():
-        found = Supplied()
+        parts = Supplied()
         for name, converters in table().items():
-            operator_tables.register(name, _as_registered(name, converters, found))
-        found.pipeline = high_rank_pass.pipeline(lambda: found.note("more than five axes", "supplied", BIT_EQUAL, ""))
-        yield found
+            operator_tables.register(name, _as_registered(name, converters, parts))
+        operator_tables.narrow_integers_as_signed()
+        parts.pipeline = high_rank_pass.pipeline(lambda: parts.note("more than five axes", "supplied", BIT_EQUAL, ""))
+        yield parts
 
 
-def _as_registered(name: str, converters: Sequence[Converter], found: Supplied) -> operator_tables.Convert:
+def _as_registered(name: str, converters: Sequence[Converter], parts: Supplied) -> operator_tables.Convert:
     original = operator_tables.converter_of(name)
     kind: Kind = "supplied" if original is None else "mended"
 
@@ -187,52 +188,52 @@ def _as_registered(name: str, converters: Sequence[Converter], found: Supplied) 
         args, kwargs = operator_tables.bindings(context, node)
         call = Call(context, node, args, kwargs)
         refusal: Exception | None = None
-        if original is not None and all(one.rescue for one in converters):
+        if original is not None and all(converter.rescue for converter in converters):
             refusal = operator_tables.refused(original, context, node)
             if refusal is None:
                 return
-        said: Exception | None = None
+        reason: Exception | None = None
         # Overloads of one operator differ by whether they take a tensor or a number.
-        for one, strict in [(one, strict) for strict in (True, False) for one in converters]:
+        for converter, strict in [(converter, strict) for strict in (True, False) for converter in converters]:
             try:
-                result = _made(one, call, strict)
+                result = _made(converter, call, strict)
             except (Unfit, NotImplementedError) as error:
-                said = said or error
+                reason = reason or error
                 continue
             if result is not NotImplemented:
                 _put(call, result)
-                found.note(one.operator, kind, one.exactness, node.name)
+                parts.note(converter.operator, kind, converter.exactness, node.name)
                 return
         if refusal is not None:
             raise refusal
         if original is None:
-            raise NotImplementedError(f"{name}: {said or 'not converted with these arguments'}")
+            raise NotImplementedError(f"{name}: {reason or 'not converted with these arguments'}")
         original(context, node)
 
     return convert
 
 
-def _made(one: Converter, call: Call, strict: bool) -> Any:
+def _made(converter: Converter, call: Call, strict: bool) -> Any:
     with torch.no_grad():
-        if one.form == "call":
-            return one.make(call)
-        arguments = bound(one.make, call.args, call.kwargs, strict)
-        if one.unless is not None and one.unless(arguments):
+        if converter.form == "call":
+            return converter.make(call)
+        arguments = bound(converter.make, call.args, call.kwargs, strict)
+        if converter.unless is not None and converter.unless(arguments):
             return NotImplemented
-        if one.form == "mil":
-            return one.make(**arguments)
+        if converter.form == "mil":
+            return converter.make(**arguments)
         from modellint.destinations.coreml.supplied_converters.inlining import inlined
 
-        return inlined(one.make, arguments, call, decomposed())
+        return inlined(converter.make, arguments, call, decomposed())
 
 
 def _put(call: Call, result: Any) -> None:
     """Bind the results to the names that the captured program has for them."""
     context, node = call.context, call.node
 
-    def put(name: str, one: Any) -> None:
-        held = one if operator_tables.is_complex(one) else operator_tables.Builder.identity(x=one, name=name)
-        context.add(held, torch_name=name, override=True)
+    def put(name: str, value: Any) -> None:
+        named = value if operator_tables.is_complex(value) else operator_tables.Builder.identity(x=value, name=name)
+        context.add(named, torch_name=name, override=True)
 
     if isinstance(result, (list, tuple)):
         if len(node.outputs) == len(result) > 1:

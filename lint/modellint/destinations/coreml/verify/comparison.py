@@ -16,8 +16,10 @@ from modellint.destinations.coreml.mil.executor import ExecutionError
 from modellint.destinations.coreml.mil.tensor_difference import LIMIT, SNR, Difference, compare
 from modellint.destinations.coreml.package.predictor import Misfit, Predictor
 from modellint.destinations.coreml.package.size_thresholds import in_program
+from modellint.destinations.coreml.private.mil_programs import updated_states
 from modellint.destinations.coreml.verify.reference_runs import STEPS, OutputCache, Raised, Reference, Row, copied
 from modellint.destinations.coreml.verify.rounding_tolerance import Judgement, Typical, Yardstick
+from modellint.destinations.coreml.verify.stochastic_arithmetic import UNITS
 from modellint.destinations.coreml.verify.untrained_weights import untrained
 from modellint.live.inputs.size_boundaries import sizes, thresholds
 from modellint.live.inputs.variants import Case as Given
@@ -33,12 +35,12 @@ if TYPE_CHECKING:
 EXAMPLE = "the example"
 _OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"
 MOST_UNEQUAL = 0.1
-"""The share of integers or truth values that float16 may turn before it is thought not to be precise enough."""
+"""The share of integers or truth values that float16 may change before it counts as not precise enough."""
 _BEYOND = "made by casting numbers beyond the range of the integers"
 
 
 class Undecided(Exception):
-    """Nothing can be said; the message says why."""
+    """The comparison is undecided; the message says why."""
 
 
 class Mismatch(NamedTuple):
@@ -54,7 +56,7 @@ class Mismatch(NamedTuple):
 
 
 class Comparison:
-    """What has been compared, and how it came out.
+    """Comparison of one model with its programs: the cases so far, and their outcome.
 
     Args:
         model: Of any mode; it is run in evaluation mode, and left as it was.
@@ -98,6 +100,7 @@ class Comparison:
         self._budget = budget
         self._end = end
         self.half_doubt = ""
+        self._half_failure = ""
         """Why float16 cannot be judged."""
         self.after: Callable[[], None] | None = None
         """Called after each set of inputs."""
@@ -204,46 +207,46 @@ class Comparison:
     def _look(self, expected: list[Tensor]) -> None:
         self._first = self._first or expected
         pairs = enumerate(zip(self._first, expected, strict=False))
-        self._varied.update(at for at, (one, other) in pairs if one.shape != other.shape or not torch.equal(one, other))
+        self._varied.update(at for at, (old, new) in pairs if old.shape != new.shape or not torch.equal(old, new))
 
     def remarks(self) -> list[str]:
-        """What is to be known about outputs that agree."""
-        found = [
-            f"{self._named(at)} on {one.case}: the error is that of rounding, which the model magnifies; PyTorch's own float32 is as "
+        """Remarks on outputs that agree."""
+        remarks = [
+            f"{self._named(at)} on {shown.case}: the error is that of rounding, which the model magnifies; PyTorch's own float32 is as "
             "far from its float64"
-            for at, one in sorted(self._outputs.items())
-            if one.ok and not one.ties and LIMIT < one.error < math.inf
+            for at, shown in sorted(self._outputs.items())
+            if shown.ok and not shown.ties and LIMIT < shown.error < math.inf
         ]
-        found += [
+        remarks += [
             f"{self._named(at)} on {case}: PyTorch itself gives nan for {count} elements where the program does not: "
             "that says nothing of either"
             for at, (count, case) in sorted(self._undefined.items())
             if at in self._outputs
         ]
-        found += [
+        remarks += [
             f"{self._named(at)} on {case}: undefined elements: {count}, {_BEYOND}: that says nothing of either"
             for at, (count, case) in sorted(self._cast.items())
             if at in self._outputs
         ]
-        found += [
+        remarks += [
             f"{self._named(at)} on {case}: {count} integers or truth values differ, among numbers that are equal but for rounding: "
             "that says nothing of either"
             for at, (count, case) in sorted(self._tied.items())
             if at in self._outputs
         ]
-        found += [
+        remarks += [
             f"{self._named(at)} on {case}: the model does not run in float64, so that errors are held against {LIMIT:g} of the "
             "largest element of their row"
             for at, case in sorted(self._scaled.items())
             if at in self._outputs
         ]
-        if sum(one.error is not None for one in self.cases) > 1:
-            found += [
+        if sum(case.error is not None for case in self.cases) > 1:
+            remarks += [
                 f"{self._named(at)} is the same on all inputs, so that its agreement says little"
                 for at in range(len(self._first))
                 if at not in self._varied and at in self._outputs
             ]
-        return found
+        return remarks
 
     def _named(self, at: int) -> str:
         return f"the output {self._outputs[at].path or self._outputs[at].name}"
@@ -256,7 +259,7 @@ class Comparison:
         self, predictor: Predictor, leaves: Sequence[Any], case: Given, expected: list[Tensor]
     ) -> tuple[float | None, str]:
         try:
-            (found,) = predictor(leaves)
+            (returned,) = predictor(leaves)
         except Misfit as error:
             if case.inputs is self.inputs:
                 raise Undecided(str(error)) from None
@@ -266,11 +269,11 @@ class Comparison:
         except ExecutionError as error:
             self._fail(case, expected, str(error))
             return math.inf, str(error)
-        outputs = list(self._judged(predictor, found, expected, case))
+        outputs = list(self._judged(predictor, returned, expected, case))
         self._keep(self._outputs, outputs)
-        bad = tuple(at for at, one in enumerate(outputs) if not one.ok)
-        if len(found) != len(expected):
-            self._fail(case, expected, f"the model returns {len(expected)} tensors, the program {len(found)}")
+        bad = tuple(at for at, shown in enumerate(outputs) if not shown.ok)
+        if len(returned) != len(expected):
+            self._fail(case, expected, f"the model returns {len(expected)} tensors, the program {len(returned)}")
         elif bad and self.mismatch is None:
             self.mismatch = Mismatch(case, case.label, 1, bad, expected)
         return worst(outputs), ""
@@ -285,15 +288,15 @@ class Comparison:
 
     @staticmethod
     def _keep(known: dict[int, Output], outputs: Sequence[Output]) -> None:
-        """Of each output the comparison that is worst."""
-        for at, one in enumerate(outputs):
-            if at not in known or (known[at].ok, -known[at].error) > (one.ok, -one.error):
-                known[at] = one
+        """Keep the worst comparison of each output."""
+        for at, shown in enumerate(outputs):
+            if at not in known or (known[at].ok, -known[at].error) > (shown.ok, -shown.error):
+                known[at] = shown
 
     def _judged(
         self,
         predictor: Predictor,
-        found: Sequence[Tensor],
+        returned: Sequence[Tensor],
         expected: Sequence[Tensor],
         case: Given,
         row: Row | None = None,
@@ -303,17 +306,17 @@ class Comparison:
         undefined: list[Tensor] | None = None
         if predictor.executor.casts_beyond:
             undefined = self.reference.undefined(row, expected, len(row.each))
-        for at, (value, right) in enumerate(zip(found, expected, strict=False)):
+        for at, (value, right) in enumerate(zip(returned, expected, strict=False)):
             value = value if undefined is None else _but_for(undefined[at], value, right)
-            one = compare(value, right)
+            difference = compare(value, right)
             name = predictor.output_names[at]
-            seen = Judgement() if one.got is not None else yardstick.judge(at, value)
+            seen = Judgement() if difference.got is not None else yardstick.judge(at, value)
             if seen.wrong and not predictor.executor.casts_beyond:
                 # Casts of PyTorch's to narrower types than the program has.
                 undefined = undefined or self.reference.undefined(row, expected, len(row.each))
                 if undefined is not None:
                     value = _but_for(undefined[at], value, right)
-                    one, seen = compare(value, right), yardstick.judge(at, value)
+                    difference, seen = compare(value, right), yardstick.judge(at, value)
             wrong = seen.wrong
             if self._is_evidence(case):
                 wrong += seen.undefined
@@ -321,9 +324,9 @@ class Comparison:
                 self._undefined.setdefault(at, (seen.undefined, case.label))
             if yardstick.is_scaled:
                 self._scaled.setdefault(at, case.label)
-            shown = output(name, one, one.got is None and not wrong, case.label)
+            shown = output(name, difference, difference.got is None and not wrong, case.label)
             yield shown._replace(path=self._path(at), wrong=wrong, ties=seen.ties)
-            if one.got is None and not wrong:
+            if difference.got is None and not wrong:
                 self._doubt(at, seen, case, right.numel())
                 self._doubt_casts(at, 0 if undefined is None else int(undefined[at].sum()), case, right.numel())
 
@@ -364,26 +367,24 @@ class Comparison:
         inputs: Row,
     ) -> float | None:
         try:
-            found = predictor.in_a_row(row)[-1]
+            returned = predictor.in_a_row(row)[-1]
         except Misfit:
             return None
         except ExecutionError as error:
-            note = f"the float16 program cannot be run: {error}"
-            if note not in self.notes:
-                self.notes.append(note)
+            self._half_failure = self._half_failure or f"the float16 program cannot be run on {case.label}: {error}"
             return math.inf
         if predictor.executor.casts_beyond:
             undefined = self.reference.undefined(inputs, expected, len(row))
             if undefined is not None:
-                found = [_but_for(*parts) for parts in zip(undefined, found, expected, strict=False)]
+                returned = [_but_for(*parts) for parts in zip(undefined, returned, expected, strict=False)]
         outputs = [
             coarse(name, compare(value, right), case.label)._replace(path=self._path(at))
-            for at, (name, value, right) in enumerate(zip(predictor.output_names, found, expected, strict=False))
+            for at, (name, value, right) in enumerate(zip(predictor.output_names, returned, expected, strict=False))
         ]
-        for at, one in enumerate(outputs):
+        for at, shown in enumerate(outputs):
             known = self._half.get(at)
-            if known is None or (one.ok, one.snr) < (known.ok, known.snr):
-                self._half[at] = one
+            if known is None or (shown.ok, shown.snr) < (known.ok, known.snr):
+                self._half[at] = shown
         return worst(outputs)
 
     def over_steps(self, predictor: Predictor | None, halved: Predictor | None, route: str) -> None:
@@ -398,31 +399,42 @@ class Comparison:
         except Raised as error:
             self.notes.append(f"a second run in a row raises {error}")
             return
-        if written or (predictor or halved or _nothing()).is_stateful:
+        program = predictor or halved
+        if written or (program is not None and program.is_stateful):
             self._over_row(predictor, halved, route, [Given(EXAMPLE, self.inputs, True)] * STEPS)
             others = list(islice(variants(self.inputs, self._specs, self.seed), STEPS + 1))[1:]
-            if self.mismatch is None and all(one.usual for one in others):
+            if self.mismatch is None and all(case.usual for case in others):
                 self._over_row(predictor, halved, route, others)
+        if self.mismatch is None and program is not None:
+            self._over_writes(program, {f"{path}.{name}".lstrip(".") for path, name in written})
+
+    def _over_writes(self, predictor: Predictor, written: set[str]) -> None:
+        """Hold the buffers that ``forward`` writes, also where they are the same afterwards, against the states that are written."""
+        lost = predictor.buffers.keys() - updated_states(predictor.program)
+        names = sorted({predictor.buffers[state] for state in lost} & written)
+        if names:
+            reason = f"what forward writes to {', '.join(names)} is lost: the program has the state, and no write to it"
+            self._fail(Given(EXAMPLE, self.inputs, True), self.reference(self.inputs), reason)
 
     def _over_row(
         self, predictor: Predictor | None, halved: Predictor | None, route: str, row: Sequence[Given]
     ) -> None:
         """Compare predictions in a row, the state of which goes from one to the next."""
-        inputs = Row(tuple(one.inputs for one in row))
+        inputs = Row(tuple(case.inputs for case in row))
         try:
             runs = self.reference.steps(inputs, len(row))
         except Raised as error:
             self.notes.append(f"a second run in a row raises {error}")
             return
-        leaves = [self.leaves(one.inputs, route) for one in row]
-        found: Sequence[list[Tensor] | None] = [None] * len(row)
+        leaves = [self.leaves(case.inputs, route) for case in row]
+        returned: Sequence[list[Tensor] | None] = [None] * len(row)
         if predictor is not None:
             try:
-                found = predictor.in_a_row(leaves)
+                returned = predictor.in_a_row(leaves)
             except ExecutionError as error:
                 self._fail(row[0], runs[0], str(error))
                 return
-        for count, (case, values, expected) in enumerate(zip(row, found, runs, strict=True), 1):
+        for count, (case, values, expected) in enumerate(zip(row, returned, runs, strict=True), 1):
             step = case._replace(label=f"{case.label}, prediction {count}")
             outputs: list[Output] = []
             if values is not None and predictor is not None:
@@ -434,16 +446,33 @@ class Comparison:
                 else self._half_compared(halved, leaves[:count], step, expected, Row(inputs.each[:count]))
             )
             self.cases.append(Case(step.label, None if values is None else worst(outputs), half))
-            bad = tuple(at for at, one in enumerate(outputs) if not one.ok)
+            bad = tuple(at for at, shown in enumerate(outputs) if not shown.ok)
             if bad:
                 self.mismatch = Mismatch(case, step.label, count, bad, expected)
+                return
+        self._over_states(predictor or halved, inputs, row[-1], runs[-1])
+
+    def _over_states(self, predictor: Predictor | None, inputs: Row, case: Given, expected: list[Tensor]) -> None:
+        """Compare what predictions in a row leave in the states with what they leave in the model's buffers."""
+        if predictor is None or not predictor.buffers:
+            return
+        before = dict(self.model.named_buffers())
+        after = self.reference.buffers_after(inputs, predictor.buffers.values())
+        for state, name in predictor.buffers.items():
+            if name in after and not _is_kept(predictor.executor.states[state], before[name], after[name]):
+                label = f"{case.label.partition(',')[0]}, prediction {len(inputs.each)}"
+                self._fail(
+                    case, expected, f"the state {state} is not what forward leaves in the buffer {name}, on {label}"
+                )
                 return
 
     def judged_half(self) -> bool | None:
         """Whether float16 is precise enough; with random weights that says nothing against it."""
+        if self._half_failure:
+            return False
         if not self._half:
             return None
-        if all(one.ok for one in self._half.values()):
+        if all(shown.ok for shown in self._half.values()):
             return True
         why = untrained(self.model)
         if why:
@@ -462,7 +491,7 @@ class Comparison:
         if single != AGREES:
             return single, reason, single
         if half_ok is False:
-            return DIFFERS, "float16 is not precise enough", single
+            return DIFFERS, self._half_failure or "float16 is not precise enough", single
         if half_ok is None and (self.half_doubt or half_missing):
             return UNDECIDED, self.half_doubt or half_missing, single
         return AGREES, "", single
@@ -470,46 +499,57 @@ class Comparison:
     def _single(self) -> tuple[str, str]:
         if self.mismatch is not None:
             return DIFFERS, self.failure
-        if all(one.error is None and one.half is None for one in self.cases):
-            return UNDECIDED, next((one.note for one in self.cases if one.note), "nothing was compared")
+        if all(case.error is None and case.half is None for case in self.cases):
+            return UNDECIDED, next((case.note for case in self.cases if case.note), "nothing was compared")
         if self.doubts:
             more = f", and {len(self.doubts) - 1} more such" if len(self.doubts) > 1 else ""
             return UNDECIDED, self.doubts[0] + more
         return AGREES, ""
 
     def turned(self) -> list[str]:
-        """What is to be known of integers and truth values that float16 turns."""
+        """Remarks on integers and truth values that float16 changes."""
         return [
-            f"in float16 {one.unequal:.2g} of the integers or truth values of {one.path or one.name} are others on {one.case}"
-            for one in self.half
-            if one.unequal
+            f"in float16 {shown.unequal:.2g} of the integers or truth values of {shown.path or shown.name} are others on {shown.case}"
+            for shown in self.half
+            if shown.unequal
         ]
 
 
-def coarse(name: str, one: Difference, case: str) -> Output:
+def _is_kept(state: Tensor, before: Tensor, after: Tensor) -> bool:
+    """Whether a state, kept in float16, is what a buffer has become: by rounding, or by the ratio of signal to noise of its change."""
+    if state.numel() != after.numel() or after.is_complex():
+        return True
+    value, right, start = (tensor.detach().to(torch.float64).reshape(-1) for tensor in (state, after, before))
+    finite = right.isfinite() & (right.abs() < torch.finfo(torch.float16).max) & start.isfinite()
+    off = (value - right)[finite].norm()
+    change, size = (right - start)[finite].norm(), torch.maximum(right.abs(), start.abs())[finite].norm()
+    return not bool(off > torch.maximum(change * 10 ** (-SNR / 20), size * 4 * UNITS[torch.float16]))
+
+
+def coarse(name: str, difference: Difference, case: str) -> Output:
     """An output of a program that does not compute in float32, judged by its ratio of signal to noise."""
     # A class that is as likely as another may change with the precision.
-    enough = one.unequal <= MOST_UNEQUAL if one.discrete else one.snr >= SNR
-    return output(name, one, one.got is None and enough, case)
+    enough = difference.unequal <= MOST_UNEQUAL if difference.discrete else difference.snr >= SNR
+    return output(name, difference, difference.got is None and enough, case)
 
 
-def output(name: str, one: Difference, ok: bool, case: str) -> Output:
+def output(name: str, difference: Difference, ok: bool, case: str) -> Output:
     """A difference as it is shown."""
     return Output(
         name,
-        one.shape,
-        one.dtype,
-        one.max_abs_error,
-        one.max_rel_error,
-        one.error,
-        one.scale,
-        one.snr,
-        one.cosine,
-        one.non_finite,
+        difference.shape,
+        difference.dtype,
+        difference.max_abs_error,
+        difference.max_rel_error,
+        difference.error,
+        difference.scale,
+        difference.snr,
+        difference.cosine,
+        difference.non_finite,
         ok,
         case,
-        one.got,
-        unequal=one.unequal,
+        difference.got,
+        unequal=difference.unequal,
     )
 
 
@@ -533,5 +573,5 @@ def _nothing() -> Predictor:
     raise Undecided("there is no program to run")
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and bool(torch.equal(one.nan_to_num(), other.nan_to_num()))
+def _same(first: Tensor, other: Tensor) -> bool:
+    return first.shape == other.shape and bool(torch.equal(first.nan_to_num(), other.nan_to_num()))

@@ -31,7 +31,7 @@ _NO_RUN = (NotRun, RuntimeError, ValueError, TypeError, IndexError)
 
 
 class Locator:
-    """A captured model beside a comparison of its programs.
+    """Search for the first difference: a captured model run beside its programs.
 
     Args:
         comparison: What has been compared.
@@ -56,27 +56,28 @@ class Locator:
         With ``with_layers`` they are wanted in any case.
         """
         comparison = self._comparison
-        found = comparison.mismatch
-        if found is None and not with_layers and all(one.ok for one in comparison.half):
+        mismatch = comparison.mismatch
+        if mismatch is None and not with_layers and all(shown.ok for shown in comparison.half):
             return None, []
-        case = Given(EXAMPLE, comparison.inputs, True) if found is None else found.case
-        count = 1 if found is None else found.predictions
+        case = Given(EXAMPLE, comparison.inputs, True) if mismatch is None else mismatch.case
+        count = 1 if mismatch is None else mismatch.predictions
         leaves = comparison.leaves(case.inputs, self._captured.route)
         try:
             recorded = self._recorded(case.inputs, count)
-            noise = None if found is None else self._recorded(nudged(case.inputs), count)
+            noise = None if mismatch is None else self._recorded(nudged(case.inputs), count)
         except _NO_RUN as error:
             comparison.notes.append(f"the captured program was not run node by node: {first_line(error)}")
-            return (None if found is None else self._of_capture(found)), []
+            return (None if mismatch is None else self._of_capture(mismatch)), []
         seen = compared(predictor, leaves, recorded, self._places, count, noise)
         layers = seen.layers
         if halved is not None:
             rounded = compared(halved, leaves, recorded, self._places, count, limit=math.inf)
             layers = _with_half(layers, rounded.layers)
-        if found is None:
+        if mismatch is None:
             return None, layers
-        first = self._of_capture(found) if self._is_captured_otherwise(recorded, found) else None
-        return first or first_difference(seen, recorded, self._places, predictor, found.label, found.outputs), layers
+        if self._is_captured_otherwise(recorded, mismatch) and (first := self._of_capture(mismatch)) is not None:
+            return first, layers
+        return first_difference(seen, recorded, self._places, predictor, mismatch.label, mismatch.outputs), layers
 
     def overflows(self, predictor: Predictor, halved: Predictor | None) -> list[Layer]:
         """Operations of the float16 program whose values float16 cannot hold, on the example."""
@@ -94,7 +95,7 @@ class Locator:
             recorded = self._recorded(self._comparison.inputs, 1)
         except _NO_RUN:
             return None
-        step = next((one for one in recorded.steps if one.is_random), None)
+        step = next((step for step in recorded.steps if step.is_random), None)
         if step is None:
             return None
         place, module = self._places.of(step.node)
@@ -108,32 +109,32 @@ class Locator:
             leaves = comparison.leaves(inputs, self._captured.route)
             return Recorded(self._captured.captured, leaves, count, self._by_name)
 
-    def _is_captured_otherwise(self, recorded: Recorded, found: Mismatch) -> bool:
+    def _is_captured_otherwise(self, recorded: Recorded, mismatch: Mismatch) -> bool:
         """Whether what was captured already computes something else than the model."""
-        if len(recorded.outputs) != len(found.expected):
+        if len(recorded.outputs) != len(mismatch.expected):
             return False
-        pairs = zip(recorded.outputs, found.expected, strict=True)
+        pairs = zip(recorded.outputs, mismatch.expected, strict=True)
         return any(
             not compare(value, right).agrees()
             for at, (value, right) in enumerate(pairs)
-            if not found.outputs or at in found.outputs
+            if not mismatch.outputs or at in mismatch.outputs
         )
 
-    def _of_capture(self, found: Mismatch) -> FirstDifference | None:
+    def _of_capture(self, mismatch: Mismatch) -> FirstDifference | None:
         comparison = self._comparison
         try:
-            changed = comparison.reference.written(found.case.inputs)
+            changed = comparison.reference.written(mismatch.case.inputs)
         except Raised:
             changed = []
-        of_values = self._captured.taken if found.case.inputs is not comparison.inputs or not changed else ()
-        if of_values and found.predictions == 1:
+        of_values = self._captured.taken if mismatch.case.inputs is not comparison.inputs or not changed else ()
+        if of_values and mismatch.predictions == 1:
             changed = []
-        return of_capture(changed, of_values, comparison.model, self._project, found.label)
+        return of_capture(changed, of_values, comparison.model, self._project, mismatch.label)
 
 
 def _with_half(layers: Sequence[Layer], halves: Sequence[Layer]) -> list[Layer]:
-    errors = {plain_name(one): one.error for one in halves}
-    return [one._replace(half=errors.get(plain_name(one))) for one in layers]
+    errors = {plain_name(layer): layer.error for layer in halves}
+    return [layer._replace(half=errors.get(plain_name(layer))) for layer in layers]
 
 
 def first_line(error: BaseException) -> str:

@@ -64,7 +64,7 @@ def compared(
     noise: Recorded | None = None,
     limit: float = LIMIT,
 ) -> Compared:
-    """Hold the operations of a prediction against PyTorch's values.
+    """Compare the operations of a prediction with PyTorch's values.
 
     ``noise`` is the same run on inputs that differ by rounding: an error that is no larger than such a difference is none.
     """
@@ -123,12 +123,12 @@ def overflows(
 
     single(leaves, 1, measure)
     lost: set[str] = set()
-    found: list[Layer] = []
+    spilled: list[Layer] = []
 
     def look(operation: Any, variable: Any, value: Any) -> None:
         if not (isinstance(value, Tensor) and value.is_floating_point()) or bool(value.isfinite().all()):
             return
-        follows = any(one.name in lost for one in _inputs_of(operation))
+        follows = any(operand.name in lost for operand in _inputs_of(operation))
         lost.add(variable.name)
         known = largest.get(plain_name(variable), 0.0)
         if follows or not math.isfinite(known):
@@ -138,34 +138,35 @@ def overflows(
         place, module = (None, "") if node is None else places.of(node)
         operator = "" if origin is None else origin.operator
         shape = tuple(value.shape)
-        found.append(Layer(variable.name, operation.op_type, operator, module, place, shape, math.inf, math.inf, known))
+        layer = Layer(variable.name, operation.op_type, operator, module, place, shape, math.inf, math.inf, known)
+        spilled.append(layer)
 
     half(leaves, 1, look)
-    return found
+    return spilled
 
 
 def _inputs_of(operation: Any) -> Iterator[Any]:
-    for held in operation.inputs.values():
-        if isinstance(held, (list, tuple)):
-            yield from held
-        elif held is not None:
-            yield held
+    for argument in operation.inputs.values():
+        if isinstance(argument, (list, tuple)):
+            yield from argument
+        elif argument is not None:
+            yield argument
 
 
 def first_difference(
-    found: Compared, recorded: Recorded, places: Places, predictor: Predictor, case: str, outputs: Sequence[int]
+    seen: Compared, recorded: Recorded, places: Places, predictor: Predictor, case: str, outputs: Sequence[int]
 ) -> FirstDifference | None:
     """The earliest operation that departs; without one, the writes that an output lacks.
 
     ``outputs`` are the positions of the outputs that differ.
     """
-    if found.first is not None:
-        operation, variable, known, value, error = found.first
+    if seen.first is not None:
+        operation, variable, known, value, error = seen.first
         if (constant := _folded(operation, recorded)) is not None:
             known, value, error = constant
         step = recorded.steps[known.step]
         place, module = places.of(step.node)
-        lost = tuple(_lost(recorded, places, {storage_of(one) for one in step.inputs}, known.step))
+        lost = tuple(_lost(recorded, places, {storage_of(tensor) for tensor in step.inputs}, known.step))
         kind = "random" if step.is_random else "operation"
         message = f"`{operation.op_type}`, made of {step.operator}, {_shown(value, known.value, error)}"
         return FirstDifference(
@@ -181,8 +182,8 @@ def first_difference(
             case,
             lost,
         )
-    if found.failure is not None:
-        return _failed(found.failure, recorded, places, predictor, case)
+    if seen.failure is not None:
+        return _failed(seen.failure, recorded, places, predictor, case)
     return _output(recorded, places, predictor, case, outputs)
 
 
@@ -214,8 +215,8 @@ def _folded(operation: Any, recorded: Recorded) -> tuple[Known, Tensor, float] |
 def _lost(recorded: Recorded, places: Places, storages: set[int], step: int) -> Iterator[Lost]:
     seen: set[Lost] = set()
     for at in recorded.writes_before(storages, step):
-        one = recorded.steps[at]
-        lost = Lost(one.operator, *places.of(one.node))
+        writer = recorded.steps[at]
+        lost = Lost(writer.operator, *places.of(writer.node))
         if lost not in seen and len(seen) < _MOST_LOST:
             seen.add(lost)
             yield lost
@@ -224,9 +225,8 @@ def _lost(recorded: Recorded, places: Places, storages: set[int], step: int) -> 
 def _failed(
     failure: ExecutionError, recorded: Recorded, places: Places, predictor: Predictor, case: str
 ) -> FirstDifference:
-    operation = next(
-        (one for one in _operations(predictor.program.functions["main"]) if one.name == failure.operation), None
-    )
+    operations = _operations(predictor.program.functions["main"])
+    operation = next((operation for operation in operations if operation.name == failure.operation), None)
     at = None if operation is None else recorded.step_of(operation)
     place, module, operator = None, "", None
     if at is not None:
@@ -248,9 +248,9 @@ def _failed(
 
 
 def _operations(block: Any) -> Iterator[Any]:
-    for one in block.operations:
-        yield one
-        for inner in one.blocks:
+    for operation in block.operations:
+        yield operation
+        for inner in operation.blocks:
             yield from _operations(inner)
 
 
@@ -306,24 +306,24 @@ def _output(
 def of_precision(spilled: Sequence[Layer], layers: Sequence[Layer]) -> FirstDifference | None:
     """The first operation that float16 does not hold, or else the first whose error in float16 can be seen."""
     if spilled:
-        one = spilled[0]
-        message = f"`{one.operation}` gives up to {one.largest:.4g}, which float16 cannot hold"
+        layer = spilled[0]
+        message = f"`{layer.operation}` gives up to {layer.largest:.4g}, which float16 cannot hold"
     else:
-        found = next((layer for layer in layers if layer.half is not None and layer.half > _VISIBLE), None)
-        if found is None:
+        visible = [layer for layer in layers if layer.half is not None and layer.half > _VISIBLE]
+        if not visible:
             return None
-        one = found
-        message = f"`{one.operation}` differs by {one.half:.2g} of its scale in float16"
-    half = math.inf if one.half is None else one.half
+        layer = visible[0]
+        message = f"`{layer.operation}` differs by {layer.half:.2g} of its scale in float16"
+    half = math.inf if layer.half is None else layer.half
     return FirstDifference(
         "precision",
         message,
-        one.operation,
-        one.variable,
-        one.operator,
-        one.place,
-        one.module,
+        layer.operation,
+        layer.variable,
+        layer.operator,
+        layer.place,
+        layer.module,
         half,
-        one.shape,
+        layer.shape,
         "the example",
     )

@@ -76,13 +76,13 @@ def verify(
     work = _Verifier(comparison, destination, project, with_layers, began + limit, progress, captures)
     if partly is not None:
         comparison.after = lambda: partly(so_far(comparison, work.route))
-    found = work.result()
+    result = work.result()
     took = time.monotonic() - began
-    if destination.frontend == "auto" and (found.route, found.single) == ("trace", DIFFERS) and budget:
+    if destination.frontend == "auto" and (result.route, result.single) == ("trace", DIFFERS) and budget:
         if 2 * took > limit:
-            return found
+            return result
         if partly is not None:
-            partly(found)
+            partly(result)
         other = destination._replace(frontend="export", precision="fp32")
         again = verify(
             model,
@@ -97,12 +97,12 @@ def verify(
         )
         if again.ok:
             return replace(
-                found, notes=(*found.notes, "by torch.export (--frontend export) the float32 program agrees")
+                result, notes=(*result.notes, "by torch.export (--frontend export) the float32 program agrees")
             )
-    return found
+    return result
 
 
-def told(comparison: Comparison, verdict: str, reason: str, route: str, **rest: Any) -> Verification:
+def verification_of(comparison: Comparison, verdict: str, reason: str, route: str, **rest: Any) -> Verification:
     """A result with what has been compared so far."""
     return Verification(
         verdict,
@@ -119,12 +119,12 @@ def told(comparison: Comparison, verdict: str, reason: str, route: str, **rest: 
 def so_far(comparison: Comparison, route: str) -> Verification:
     """The result if nothing more comes."""
     if comparison.mismatch is None:
-        return told(comparison, UNDECIDED, "not everything was compared", route)
-    return told(comparison, DIFFERS, comparison.failure or _DIFFERS, route)
+        return verification_of(comparison, UNDECIDED, "not everything was compared", route)
+    return verification_of(comparison, DIFFERS, comparison.failure or _DIFFERS, route)
 
 
 class _Verifier:
-    """One model on its way."""
+    """One verification in progress."""
 
     def __init__(
         self,
@@ -152,12 +152,12 @@ class _Verifier:
         try:
             return self._judged()
         except NotConverted as error:
-            return self._told(NOT_CONVERTED, str(error))
+            return self._verification(NOT_CONVERTED, str(error))
         except Undecided as error:
-            return self._told(UNDECIDED, str(error))
+            return self._verification(UNDECIDED, str(error))
 
-    def _told(self, verdict: str, reason: str, **rest: Any) -> Verification:
-        return told(self._comparison, verdict, reason, self.route, **rest)
+    def _verification(self, verdict: str, reason: str, **rest: Any) -> Verification:
+        return verification_of(self._comparison, verdict, reason, self.route, **rest)
 
     def _judged(self) -> Verification:
         comparison = self._comparison
@@ -175,7 +175,7 @@ class _Verifier:
         except UnknownOperations as error:
             raise Undecided(f"the program cannot be executed: {error}") from None
         if is_random and comparison.reference.drops:
-            return self._told(UNDECIDED, RANDOM, first_difference=locator.random_step())
+            return self._verification(UNDECIDED, RANDOM, first_difference=locator.random_step())
         self._progress("comparing")
         comparison.over_cases(predictor, halved, captured.route)
         comparison.over_steps(predictor, halved, captured.route)
@@ -196,11 +196,11 @@ class _Verifier:
                 "a part of the model is converted in training mode",
             )
         by_core_ml = self._by_core_ml(single if half is None else half, predictor)
-        if any(not one.ok for one in by_core_ml) and verdict == AGREES:
+        if any(not shown.ok for shown in by_core_ml) and verdict == AGREES:
             verdict, reason = DIFFERS, "Core ML computes something else"
         if first is None and half_ok is False:
             first = of_precision(spilled, layers)
-        return self._told(
+        return self._verification(
             verdict,
             reason,
             runtime=tuple(by_core_ml),
@@ -214,21 +214,21 @@ class _Verifier:
     def _converted(self) -> tuple[Captured, Converted, Converted | None]:
         """The programs in float32, and in float16 where that is asked for, by the first route that gives them."""
         comparison = self._comparison
-        asked = self._destination.frontend
+        frontend = self._destination.frontend
         failures: list[NotConverted] = []
-        for route in ("trace", "export") if asked == "auto" else (asked,):
+        for route in ("trace", "export") if frontend == "auto" else (frontend,):
             with comparison.reference.restored(comparison.inputs):
                 try:
                     inputs = copied_inputs(comparison.inputs)
-                    with captures(comparison.model, inputs, self._destination, route, shared=self._captures) as found:
-                        for captured in found:
+                    with captures(comparison.model, inputs, self._destination, route, shared=self._captures) as forms:
+                        for captured in forms:
                             try:
                                 return captured, *self._both(captured)
                             except NotConverted as error:
                                 failures.append(error)
                 except NotConverted as error:
                     failures.append(error)
-        said = [f"{one.route}: {one}" for one in failures]
+        said = [f"{failure.route}: {failure}" for failure in failures]
         raise NotConverted(failures[-1].route, failures[-1].stage, "; ".join(dict.fromkeys(said)))
 
     def _both(self, captured: Captured) -> tuple[Converted, Converted | None]:
@@ -254,17 +254,17 @@ class _Verifier:
         comparison = self._comparison
         try:
             expected = comparison.reference(comparison.inputs)
-            given = predictor.named(comparison.leaves(comparison.inputs, converted.route))
-            found = runtime.predicted(converted.mlmodel, given, predictor.output_names)
+            arguments = predictor.named(comparison.leaves(comparison.inputs, converted.route))
+            predicted = runtime.predicted(converted.mlmodel, arguments, predictor.output_names)
         except Exception as error:
             # Whatever the system's own compiler and runtime say.
             comparison.notes.append(f"Core ML did not run the model: {first_line(error)}")
             return []
         return [
             coarse(name, compare(value, right), EXAMPLE)
-            for name, value, right in zip(predictor.output_names, found, expected, strict=False)
+            for name, value, right in zip(predictor.output_names, predicted, expected, strict=False)
         ]
 
 
 def _silent(stage: str) -> None:
-    """Nobody asked."""
+    """Report no progress."""

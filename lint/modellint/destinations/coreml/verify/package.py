@@ -18,7 +18,7 @@ from modellint.destinations.coreml.package.predictor import Predictor, computes_
 from modellint.destinations.coreml.private.mil_programs import Image, images, read_package
 from modellint.destinations.coreml.verify.comparison import Comparison, Undecided
 from modellint.destinations.coreml.verify.difference_location import Locator
-from modellint.destinations.coreml.verify.model import BUDGET, DROPOUT, RANDOM, so_far, told
+from modellint.destinations.coreml.verify.model import BUDGET, DROPOUT, RANDOM, so_far, verification_of
 from modellint.destinations.coreml.verify.reference_runs import OutputCache, copied_inputs
 from modellint.results.verification import DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
 from modellint.settings import Destination
@@ -70,20 +70,20 @@ def verify_package(
         if not taken:
             _tell(comparison, partly)
             return _compared(comparison, _predictor(program, model, inputs), project, with_layers, precision)
-        found = None
-        for feed, predictor, said in _fed(program, taken, model, inputs, specs):
+        best = None
+        for feed, predictor, remarks in _fed(program, taken, model, inputs, specs):
             comparison = Comparison(model, feed.inputs, specs, seed, budget, feed.cases(seed), end, cache)
             _tell(comparison, partly)
-            comparison.notes += said
-            one = _compared(comparison, predictor, project, with_layers, precision)
-            if one.ok or found is None:
-                found = one
-            if one.ok:
+            comparison.notes += remarks
+            attempt = _compared(comparison, predictor, project, with_layers, precision)
+            if attempt.ok or best is None:
+                best = attempt
+            if attempt.ok:
                 break
-        assert found is not None
-        return found
+        assert best is not None
+        return best
     except Undecided as error:
-        return told(comparison, UNDECIDED, str(error), "package")
+        return verification_of(comparison, UNDECIDED, str(error), "package")
 
 
 def _tell(comparison: Comparison, partly: Callable[[Verification], None] | None) -> None:
@@ -121,11 +121,11 @@ def _fed(
             if name in taken
         }
         feed = image_inputs.Feed(inputs, specs, scalings, decoded)
-        prepared = {names[at]: one.pixels for at, one in scalings.items()}
+        prepared = {names[at]: scaling.pixels for at, scaling in scalings.items()}
         yield (
             feed,
             _predictor(program, model, inputs, prepared),
-            [_told_of(names[at], taken[names[at]], one, is_own) for at, one in scalings.items()],
+            [_told_of(names[at], taken[names[at]], scaling, is_own) for at, scaling in scalings.items()],
         )
 
 
@@ -174,7 +174,7 @@ def _compared(
     elif is_random:
         verdict, reason, single = DIFFERS, DROPOUT, DIFFERS
     shown = tuple(layers) if with_layers else ()
-    return told(
+    return verification_of(
         comparison, verdict, reason, "package", half_ok=half_ok, single=single, first_difference=first, layers=shown
     )
 
@@ -206,7 +206,7 @@ def _decompress(comparison: Comparison, predictor: Predictor) -> None:
     before = comparison.reference(comparison.inputs)
     comparison.reference.weights = taken
     after = comparison.reference(comparison.inputs)
-    lost = min((compare(one, other).snr for one, other in zip(after, before, strict=True)), default=math.inf)
+    lost = min((compare(new, old).snr for new, old in zip(after, before, strict=True)), default=math.inf)
     far = "nothing" if lost == math.inf else f"{lost:.0f} dB of signal to noise remain"
     comparison.notes.append(
         f"{len(taken)} weights are compressed, and the package is compared with the model that has the decompressed ones; on the "
@@ -221,9 +221,9 @@ def _plain(shape: Sequence[int]) -> list[int]:
 def _names(model: nn.Module, inputs: Inputs) -> list[str]:
     """The arguments that the inputs are for, as far as each is one tensor."""
     names = list(inspect.signature(model.forward).parameters)
-    given = [*names[: len(inputs.args)], *inputs.kwargs]
+    used = [*names[: len(inputs.args)], *inputs.kwargs]
     values = [*inputs.args, *inputs.kwargs.values()]
-    return given if len(given) == len(values) and all(isinstance(one, Tensor) for one in values) else []
+    return used if len(used) == len(values) and all(isinstance(value, Tensor) for value in values) else []
 
 
 def _located(
@@ -238,9 +238,9 @@ def _located(
         try:
             with (
                 comparison.reference.restored(inputs),
-                captures(comparison.model, copied_inputs(inputs), Destination(), route) as found,
+                captures(comparison.model, copied_inputs(inputs), Destination(), route) as sequence,
             ):
-                captured = found[0]
+                captured = sequence[0]
         except NotConverted:
             continue
         seen = Locator(comparison, captured, project, by_name=True).located(predictor, None, with_layers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -125,11 +125,20 @@ class Reference:
         The runs are on the same inputs, or on those of a row, of which there have to be as many.
         """
         row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
-        found: list[list[Tensor]] = []
+        outputs: list[list[Tensor]] = []
         with self._at_rest(row), _Without() if not self.drops else nullcontext(), mode or nullcontext():
             self._sow(seed)
-            found.extend(self._run(one) for one in row)
-        return found
+            outputs.extend(self._run(step_inputs) for step_inputs in row)
+        return outputs
+
+    def buffers_after(self, row: Row, names: Iterable[str]) -> dict[str, Tensor]:
+        """Buffers as several runs in a row leave them, by name. Raises ``Raised``."""
+        with self._at_rest(row.each):
+            self._sow(0)
+            for inputs in row.each:
+                self._run(inputs)
+            buffers = dict(self.model.named_buffers())
+            return {name: buffers[name].detach().clone() for name in names if name in buffers}
 
     def in_double(self, inputs: Inputs | Row, count: int = 1) -> list[Tensor] | None:
         """The last of several runs in a row, computed in double precision; None where the model does not run so."""
@@ -146,14 +155,14 @@ class Reference:
         if seed % 2:
             change = Stochastic(seed, size).changed
             row = inputs.each[:count] if isinstance(inputs, Row) else (inputs,) * count
-            inputs = Row(tuple(_with(one, change) for one in row))
+            inputs = Row(tuple(_with(step_inputs, change) for step_inputs in row))
         return self._under(Stochastic(seed, size, self._kept()), inputs, count)
 
     def undefined(self, inputs: Inputs | Row, expected: Sequence[Tensor], count: int = 1) -> list[Tensor] | None:
         """Which elements of the last of several runs depend on undefined casts; None where there are none, or it cannot be said."""
         casts = OtherCasts()
         others = self._under(casts, inputs, count)
-        if not casts.met or others is None or [one.shape for one in others] != [one.shape for one in expected]:
+        if not casts.met or others is None or [x.shape for x in others] != [x.shape for x in expected]:
             return None
         return [
             ~((value == other) | (value.isnan() & other.isnan())) for value, other in zip(expected, others, strict=True)
@@ -173,7 +182,7 @@ class Reference:
             self.weights = before
 
     def _kept(self) -> frozenset[int]:
-        return frozenset(one.untyped_storage()._cdata for one in self.model.parameters() if not one.is_meta)
+        return frozenset(weight.untyped_storage()._cdata for weight in self.model.parameters() if not weight.is_meta)
 
     def _under(self, mode: AbstractContextManager[Any], inputs: Inputs | Row, count: int) -> list[Tensor] | None:
         try:
@@ -186,7 +195,7 @@ class Reference:
         """The model in evaluation mode, for runs on copies of inputs; between runs nobody changes it, so it is looked at once."""
         if self._rest is None:
             self._rest = Rest(self.model)
-        leaves = pytree.tree_leaves([(one.args, dict(one.kwargs)) for one in row])
+        leaves = pytree.tree_leaves([(step_inputs.args, dict(step_inputs.kwargs)) for step_inputs in row])
         # Objects such as caches are not copied with the tensors.
         objects = [leaf for leaf in leaves if not isinstance(leaf, (Tensor, *_PLAIN))]
         with self._rest.kept(), unchanged(*objects) if objects else nullcontext():
@@ -206,14 +215,14 @@ class Reference:
         args, kwargs = copied((inputs.args, dict(inputs.kwargs)))
         try:
             call = partial(torch.func.functional_call, self.model, self.weights) if self.weights else self._called
-            made = call(args, kwargs)
+            returned = call(args, kwargs)
         except Exception as error:
             text = " ".join(str(error).split())[:200]
             raise Raised(f"{type(error).__name__}: {text}" if text else type(error).__name__) from error
-        found = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(made) if isinstance(leaf, Tensor)]
-        self.paths = tuple(pytree.keystr(path) for path, _ in found)
+        tensors = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(returned) if isinstance(leaf, Tensor)]
+        self.paths = tuple(pytree.keystr(path) for path, _ in tensors)
         # What is returned may be a buffer that the next run writes to.
-        return [leaf.detach().clone() for _, leaf in found]
+        return [leaf.detach().clone() for _, leaf in tensors]
 
     def _called(self, args: Any, kwargs: Any) -> Any:
         return self.model(*args, **kwargs)
@@ -224,7 +233,7 @@ class Reference:
         return self._written(inputs) if key is None else self._cache.changes(key, partial(self._written, inputs))
 
     def _written(self, inputs: Inputs) -> list[Changed]:
-        found = []
+        changed = []
         with self.restored(inputs):
             before = {
                 (path, name): (value, _version(value))
@@ -238,10 +247,10 @@ class Reference:
                     known, version = before.get((path, name), (None, 0))
                     if isinstance(value, Tensor):
                         if value is not known or _version(value) != version:
-                            found.append(Changed(path, name))
+                            changed.append(Changed(path, name))
                     elif type(value) is not type(known) or value != known:
-                        found.append(Changed(path, name))
-        return found
+                        changed.append(Changed(path, name))
+        return changed
 
 
 def fingerprint(inputs: Inputs) -> str | None:
@@ -278,14 +287,14 @@ def _with(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
     return inputs._replace(args=args, kwargs=kwargs)
 
 
-def mapped(held: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same nest with other tensors."""
-    return pytree.tree_map(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf, held)
+def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A nested structure with its tensors replaced."""
+    return pytree.tree_map(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf, value)
 
 
-def copied(held: Any) -> Any:
-    """The same nest with copies of its tensors: a model may write to its inputs."""
-    return mapped(held, lambda leaf: leaf.detach().clone())
+def copied(value: Any) -> Any:
+    """A nested structure with its tensors copied: a model may write to its inputs."""
+    return mapped(value, lambda leaf: leaf.detach().clone())
 
 
 def copied_inputs(inputs: Inputs) -> Inputs:

@@ -72,27 +72,27 @@ class Typical:
             return
         _, exponents = torch.frexp((right / scale)[known])
         errors = (spread / scale)[known]
-        held = self._known.setdefault(at, {})
+        medians = self._known.setdefault(at, {})
         for kind in torch.unique(exponents).tolist():
             median = min(float(errors[exponents == kind].median()), CARRIED)
-            held[kind] = max(median, held.get(kind, 0.0))
+            medians[kind] = max(median, medians.get(kind, 0.0))
 
     def errors(self, at: int, right: Tensor) -> Tensor | None:
         """What rounding is taken to change each element by; 0 for zeros and for sizes below all that were seen."""
         if at not in self._known:
             return None
-        held = sorted(self._known[at].items())
-        kinds = torch.tensor([kind for kind, _ in held], dtype=torch.int32)
-        medians = torch.tensor([error for _, error in held], dtype=torch.float64)
+        known = sorted(self._known[at].items())
+        kinds = torch.tensor([kind for kind, _ in known], dtype=torch.int32)
+        medians = torch.tensor([error for _, error in known], dtype=torch.float64)
         scale = _row_scale(right).expand_as(right)
         _, exponents = torch.frexp((right / scale).nan_to_num(0.0, 0.0, 0.0))
         place = torch.searchsorted(kinds, exponents.contiguous(), right=True) - 1
-        found = medians[place.clamp_min(0)] * scale
-        return found.where((place >= 0) & (right != 0) & right.isfinite(), 0.0)
+        errors = medians[place.clamp_min(0)] * scale
+        return errors.where((place >= 0) & (right != 0) & right.isfinite(), 0.0)
 
 
 class Yardstick:
-    """What rounding does to the outputs of a model on one set of inputs; each run is made when it is first needed.
+    """Rounding error of a model's outputs on one set of inputs; each run is made when it is first needed.
 
     Args:
         reference: The model.
@@ -232,23 +232,23 @@ class Yardstick:
 
     def _in_double(self) -> list[Tensor] | None:
         if not self._has_double:
-            found = self._reference.in_double(self._inputs, self._count)
-            self._double = found if found is not None and len(found) == len(self._expected) else None
+            outputs = self._reference.in_double(self._inputs, self._count)
+            self._double = outputs if outputs is not None and len(outputs) == len(self._expected) else None
             self._has_double = True
         return self._double
 
     def _stochastic(self, count: int, size: float) -> list[list[Tensor]]:
-        held = self._runs.setdefault(size, [])
-        while len(held) < count and size not in self._failed:
+        runs = self._runs.setdefault(size, [])
+        while len(runs) < count and size not in self._failed:
             if self._rounded:
-                found = self._reference.with_rounded_weights(self._inputs, self._count, len(held))
+                outputs = self._reference.with_rounded_weights(self._inputs, self._count, len(runs))
             else:
-                found = self._reference.in_stochastic_arithmetic(self._inputs, self._count, len(held), size)
-            if found is None or len(found) != len(self._expected):
+                outputs = self._reference.in_stochastic_arithmetic(self._inputs, self._count, len(runs), size)
+            if outputs is None or len(outputs) != len(self._expected):
                 self._failed.add(size)
             else:
-                held.append(found)
-        return held[:count]
+                runs.append(outputs)
+        return runs[:count]
 
 
 def _doubled(tensor: Tensor) -> Tensor:
@@ -271,5 +271,5 @@ def _median(bias: Tensor, right: Tensor, known: Tensor) -> Tensor:
     exponents = exponents.where(right != 0, _DEEP).reshape(-1)
     kinds, which = torch.unique(exponents, return_inverse=True)
     flat = bias.reshape(-1)
-    medians = torch.stack([flat[which == one].median() for one in range(len(kinds))])
+    medians = torch.stack([flat[which == kind].median() for kind in range(len(kinds))])
     return medians[which].reshape(right.shape)

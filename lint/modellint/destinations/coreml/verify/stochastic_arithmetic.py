@@ -56,11 +56,11 @@ class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def wide(self, tensor: Tensor) -> Tensor:
         """The float64 counterpart of a tensor; tensors that share memory have counterparts that do."""
-        held = tensor.untyped_storage()
-        key = held._cdata, tensor.dtype
+        storage = tensor.untyped_storage()
+        key = storage._cdata, tensor.dtype
         if key not in self._wide:
             with torch.no_grad():
-                flat = tensor.detach().as_strided((held.nbytes() // tensor.element_size(),), (1,), 0)
+                flat = tensor.detach().as_strided((storage.nbytes() // tensor.element_size(),), (1,), 0)
                 # The tensor is kept too: its address stands for it.
                 self._wide[key] = tensor, flat.double()
         return self._wide[key][1].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
@@ -129,9 +129,9 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
             values, *rest = result if isinstance(result, tuple) else (result,)
             return self._shifted(values) if not isinstance(result, tuple) else (self._shifted(values), *rest)
         if func._schema.is_mutable:
-            for one in pytree.tree_leaves(result):
-                if isinstance(one, Tensor) and one.dtype in _NARROW:
-                    one.copy_(self.changed(one))
+            for output in pytree.tree_leaves(result):
+                if isinstance(output, Tensor) and output.dtype in _NARROW:
+                    output.copy_(self.changed(output))
             return result
         return pytree.tree_map(self.changed, result)
 
@@ -139,12 +139,12 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """A tensor changed by rounding; whole numbers, zeros, and what is not finite stay, as arithmetic on them is exact."""
         if not isinstance(value, Tensor) or value.dtype not in _NARROW or not value.numel():
             return value
-        held = value if value.dtype is torch.float32 else value.float()
-        other = torch.addcmul(held, held, self._drawn(held.shape), value=self._size * UNITS[value.dtype])
-        whole = held == held.round()
-        if float(held.abs().amax()) >= _WHOLE:
-            whole &= held.abs() < _WHOLE
-        other = torch.where(whole | ~held.isfinite(), held, other)
+        wide = value if value.dtype is torch.float32 else value.float()
+        other = torch.addcmul(wide, wide, self._drawn(wide.shape), value=self._size * UNITS[value.dtype])
+        whole = wide == wide.round()
+        if float(wide.abs().amax()) >= _WHOLE:
+            whole &= wide.abs() < _WHOLE
+        other = torch.where(whole | ~wide.isfinite(), wide, other)
         return other if value.dtype is torch.float32 else other.to(value.dtype)
 
     def _shifted(self, value: Tensor) -> Tensor:
@@ -159,9 +159,9 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """A tensor whose equal elements come in any order, as PyTorch leaves it open."""
         if value.dtype not in _NARROW:
             return value
-        held = value.float()
-        tiny = self._drawn(held.shape) * torch.finfo(torch.float32).tiny
-        return (torch.addcmul(held, held, self._drawn(held.shape), value=UNITS[value.dtype]) + tiny).to(value.dtype)
+        wide = value.float()
+        tiny = self._drawn(wide.shape) * torch.finfo(torch.float32).tiny
+        return (torch.addcmul(wide, wide, self._drawn(wide.shape), value=UNITS[value.dtype]) + tiny).to(value.dtype)
 
     def _terms(self, value: Any) -> Any:
         """A term of a sum: what the model keeps is left alone, as its other factor is changed."""
@@ -181,7 +181,8 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _rounds(func: Any) -> bool:
     """Whether an operator makes new numbers: a view, or what returns nothing, does not."""
     returns = func._schema.returns
-    return bool(returns) and not any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
+    aliases = [result.alias_info for result in returns if result.alias_info is not None]
+    return bool(returns) and all(alias.is_write for alias in aliases)
 
 
 _SUMS = _words(

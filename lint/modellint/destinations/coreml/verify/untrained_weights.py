@@ -14,20 +14,20 @@ _ENOUGH = 64
 
 def untrained(model: nn.Module) -> str:
     """What makes the weights look untrained; empty where they look trained, or there is nothing to go by."""
-    norms = [one for one in model.modules() if isinstance(one, _BatchNorm) and one.running_mean is not None]
-    if norms and all(_is_fresh(one) for one in norms):
+    norms = [norm for norm in model.modules() if isinstance(norm, _BatchNorm) and norm.running_mean is not None]
+    if norms and all(_is_fresh(norm) for norm in norms):
         return "running averages have never been updated"
     scaled = [
-        one for one in model.modules() if isinstance(one, (nn.LayerNorm, nn.GroupNorm)) and one.weight is not None
+        norm for norm in model.modules() if isinstance(norm, (nn.LayerNorm, nn.GroupNorm)) and norm.weight is not None
     ]
-    if scaled and all(_is(one.weight, 1.0) and _is(one.bias, 0.0) for one in scaled):
+    if scaled and all(_is(norm.weight, 1.0) and _is(norm.bias, 0.0) for norm in scaled):
         return "the scales of all normalizations are 1"
     layers = [
-        one
-        for one in model.modules()
-        if isinstance(one, (nn.Linear, _ConvNd)) and one.weight.numel() >= _ENOUGH and not one.weight.is_meta
+        layer
+        for layer in model.modules()
+        if isinstance(layer, (nn.Linear, _ConvNd)) and layer.weight.numel() >= _ENOUGH and not layer.weight.is_meta
     ]
-    drawn = [one for one in layers if _is_drawn(one.weight)]
+    drawn = [layer for layer in layers if _is_drawn(layer.weight)]
     if layers and len(drawn) > len(layers) / 2:
         return "linear and convolutional weights are distributed as PyTorch draws them"
     return ""

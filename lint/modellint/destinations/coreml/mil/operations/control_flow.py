@@ -31,7 +31,7 @@ class TensorList:
             raise Refusal(f"element {index} of a list of {self.length}")
         if index in self.written:
             return self.written[index]
-        shape = next((one.shape for one in self.written.values()), self.shape)
+        shape = next((element.shape for element in self.written.values()), self.shape)
         if shape is None:
             raise Refusal("an element that was never written, in a list whose elements have no known shape")
         return torch.zeros(shape, dtype=self.dtype)

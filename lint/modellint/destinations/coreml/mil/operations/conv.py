@@ -43,12 +43,12 @@ def margins(
             flat = [0] * (2 * len(kernel)) if pad is None else list(pad)
             return list(zip(flat[::2], flat[1::2], strict=True))
         case "same" | "same_lower" as kind:
-            found = []
+            margins_by_axis = []
             for size, width, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
                 total = max(0, stride * (math.ceil(size / stride) - 1) + (width - 1) * dilation + 1 - size)
                 less, more = total // 2, total - total // 2
-                found.append((less, more) if kind == "same" else (more, less))
-            return found
+                margins_by_axis.append((less, more) if kind == "same" else (more, less))
+            return margins_by_axis
         case kind:
             raise Refusal(f"the padding {kind!r} is not known")
 

@@ -157,12 +157,12 @@ def crop_resize(
     """
     height, width = x.shape[-2:]
     scales = (height - 1, width - 1) if normalized_coordinates else (1, 1)
-    given = boxes if boxes is not None else roi
-    if given is None:
+    regions = boxes if boxes is not None else roi
+    if regions is None:
         raise Refusal("no boxes are given")
-    rows = given.double().reshape(given.shape[0], -1).tolist()
+    rows = regions.double().reshape(regions.shape[0], -1).tolist()
     whole = boxes is None and len(rows[0]) == 4
-    found = []
+    crops = []
     for number, row in enumerate(rows):
         if whole:
             images = x
@@ -174,8 +174,8 @@ def crop_resize(
         horizontal = _within(corners[1] * scales[1], corners[3] * scales[1], target_width, sampling_mode)
         resized = interpolated(interpolated(images, 2, vertical), 3, horizontal)
         inside = _inside(vertical, height)[:, None] & _inside(horizontal, width)
-        found.append(torch.where(inside, resized, pad_value))
-    return torch.cat(found) if boxes is not None else torch.stack(found)
+        crops.append(torch.where(inside, resized, pad_value))
+    return torch.cat(crops) if boxes is not None else torch.stack(crops)
 
 
 def _corners(box: list[float], mode: str) -> tuple[float, float, float, float]:
@@ -236,11 +236,11 @@ def resample(
             pixels = (grid + 1) / 2 * (size - 1) if align_corners else ((grid + 1) * size - 1) / 2
         grid = 2 * pixels / (size - 1).clamp(min=1) - 1 if aligned else (2 * pixels + 1) / size - 1
     if padding_mode == "constant":
-        found = functional.grid_sample(x, grid, sampling_mode, "zeros", aligned)
+        sampled = functional.grid_sample(x, grid, sampling_mode, "zeros", aligned)
         if padding_value == 0:
-            return found
-        known = functional.grid_sample(torch.ones_like(x[:, :1]), grid, sampling_mode, "zeros", aligned)
-        return found + padding_value * (1 - known)
+            return sampled
+        weight = functional.grid_sample(torch.ones_like(x[:, :1]), grid, sampling_mode, "zeros", aligned)
+        return sampled + padding_value * (1 - weight)
     beyond = "border" if padding_mode == "border" else "reflection"
     return functional.grid_sample(x, grid, sampling_mode, beyond, aligned)
 

@@ -41,7 +41,7 @@ def matmul(
     wide = torch.promote_types(x.dtype, y.dtype)
     product = torch.matmul(x.to(wide), y.to(wide))
     result = DTYPES[declared[0].dtype]
-    if not result.is_floating_point and not all(torch.equal(one, one.to(result).to(one.dtype)) for one in (x, y)):
+    if not result.is_floating_point and not all(torch.equal(side, side.to(result).to(side.dtype)) for side in (x, y)):
         raise Refusal("fractions are multiplied to integers")
     return product.to(result)
 

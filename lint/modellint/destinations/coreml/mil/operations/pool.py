@@ -52,7 +52,7 @@ def avg_pool(
     around, missing = _around(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
     pool = _AVERAGE[len(kernel_sizes)]
     if _native(around, missing, kernel_sizes):
-        before = [one for one, _ in around]
+        before = [margin for margin, _ in around]
         return pool(x, kernel_sizes, strides, before, count_include_pad=not exclude_padding_from_average)
     longer = _longer(around, missing)
     mean = pool(padded(x, longer), kernel_sizes, strides)
@@ -60,7 +60,7 @@ def avg_pool(
     if exclude_padding_from_average:
         counted = padded(counted, longer)
     elif any(missing):
-        counted = padded(padded(counted, around, 1.0), [(0, one) for one in missing])
+        counted = padded(padded(counted, around, 1.0), [(0, margin) for margin in missing])
     else:
         return mean
     return mean / pool(counted, kernel_sizes, strides)

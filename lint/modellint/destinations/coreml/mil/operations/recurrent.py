@@ -156,7 +156,7 @@ def _lstm_of_torch(
     size = weight_hh.shape[1]
     fits = x.dim() == 3 and weight_hh.shape == (4 * size, size) and weight_ih.shape == (4 * size, x.shape[-1])
     if not fits or any(state.shape != (x.shape[1], size) for state in (h, c)):
-        shapes = ", ".join("x".join(map(str, one.shape)) for one in (x, h, c, weight_ih, weight_hh))
+        shapes = ", ".join("x".join(map(str, tensor.shape)) for tensor in (x, h, c, weight_ih, weight_hh))
         raise Refusal(f"the shapes of the input, the states and the weights do not fit: {shapes}")
     weights = [_as_torch(weight_ih), _as_torch(weight_hh)]
     if bias is not None:

@@ -98,7 +98,7 @@ def _bounded(indices: Tensor, size: int, opset: int) -> Tensor:
     """Indices from 0 on, as torch takes them."""
     places = indices.to(torch.int64)
     if places.numel():
-        least, greatest = (int(one) for one in torch.aminmax(places))
+        least, greatest = (int(extreme) for extreme in torch.aminmax(places))
         if least < 0 and opset >= 17:
             raise Refusal(f"index {least}: from iOS 17 on a negative one is out of bounds, which is undefined")
         if least < -size or greatest >= size:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Tensor
 
 _SPLIT = 8.0
-"""From here on the functions are a slow one of one over the number, times a root, and an exponential or a wave."""
+"""Where asymptotic forms begin: a smooth function of 1 / x, over sqrt(x), times an exponential or a wave."""
 EXACTNESS = within(32)
 
 
@@ -50,8 +50,8 @@ def i0e(x: Tensor) -> Any:
 def i1e(x: Tensor) -> Any:
     """Exponentially scaled modified Bessel function of order 1, exp(-|x|)·I1(x)."""
     size = x.abs()
-    found = _modified(size, _I1_FAR, size * fitted(size, _i1_near, 0.0, _SPLIT, 24))
-    return torch.where(x < 0, -found, found)
+    scaled = _modified(size, _I1_FAR, size * fitted(size, _i1_near, 0.0, _SPLIT, 24))
+    return torch.where(x < 0, -scaled, scaled)
 
 
 @expresses("i0", "special_i0", exactness=EXACTNESS)
@@ -132,12 +132,12 @@ def bessel_j1(x: Tensor) -> Any:
     """Bessel function of the first kind of order 1."""
     size = x.abs()
     near = size * fitted(size * size, _j1_near, 0.0, _SPLIT**2, 18)
-    found = torch.where(size < _SPLIT, near, _far(size, 1)[0])
-    return torch.where(x < 0, -found, found)
+    magnitude = torch.where(size < _SPLIT, near, _far(size, 1)[0])
+    return torch.where(x < 0, -magnitude, magnitude)
 
 
-def _of_positive(x: Any, found: Any) -> Any:
-    return torch.where(x > 0, found, torch.where(x == 0, -torch.inf, x * torch.nan))
+def _of_positive(x: Any, value: Any) -> Any:
+    return torch.where(x > 0, value, torch.where(x == 0, -torch.inf, x * torch.nan))
 
 
 @expresses("special_bessel_y0", exactness=EXACTNESS)
@@ -160,12 +160,12 @@ def spherical_bessel_j0(x: Tensor) -> Any:
     """Spherical Bessel function of order 0, sin(x) / x."""
     square = x * x
     near = 1 - square / 6 * (1 - square / 20 * (1 - square / 42))
-    found = torch.sin(x) / torch.where(x == 0, 1.0, x)
-    return torch.where(x.abs() < 0.5, near, torch.where(x.abs() == torch.inf, 0.0, found))
+    ratio = torch.sin(x) / torch.where(x == 0, 1.0, x)
+    return torch.where(x.abs() < 0.5, near, torch.where(x.abs() == torch.inf, 0.0, ratio))
 
 
 _DEEP, _STEEP = -8.0, 2.0
-"""Between these Airy's function is a polynomial."""
+"""Ends of the interval on which the Airy function is a Chebyshev series; beyond them, asymptotic expansions."""
 
 
 def _decay(share: Any) -> Any:
@@ -177,10 +177,10 @@ def _decay(share: Any) -> Any:
 
 def _terms(count: int) -> list[float]:
     """Coefficients of the Airy function's asymptotic expansion."""
-    found = [1.0]
+    terms = [1.0]
     for at in range(1, count):
-        found.append(found[-1] * (6 * at - 5) * (6 * at - 3) * (6 * at - 1) / (216 * at * (2 * at - 1)))
-    return found
+        terms.append(terms[-1] * (6 * at - 5) * (6 * at - 3) * (6 * at - 1) / (216 * at * (2 * at - 1)))
+    return terms
 
 
 @expresses("special_airy_ai", exactness=within(64))

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Number, Operand, Tensor
 
 
-def _is_unscaled(given: dict[str, Any]) -> bool:
-    return bool(given["alpha"] == 1)
+def _is_unscaled(arguments: dict[str, Any]) -> bool:
+    return bool(arguments["alpha"] == 1)
 
 
 def _holds(x: Any, mask: Any) -> bool:
@@ -28,7 +28,7 @@ def _holds(x: Any, mask: Any) -> bool:
     if len(mask.shape) > rank:
         return False
     sizes = x.shape[rank - len(mask.shape) :]
-    return all(one == other or one == 1 for one, other in zip(mask.shape, sizes, strict=True))
+    return all(length == size or length == 1 for length, size in zip(mask.shape, sizes, strict=True))
 
 
 @expresses("addcmul", exactness=within(1))
@@ -140,16 +140,16 @@ def gelu(call: Call) -> Any:
     return mb.gelu(x=call.args[0], mode="TANH_APPROXIMATION")
 
 
-@expresses("softplus", exactness=within(4), unless=lambda given: given["threshold"] >= 20)
+@expresses("softplus", exactness=within(4), unless=lambda arguments: arguments["threshold"] >= 20)
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """Softplus with a threshold that is low enough to show: above it the identity."""
     scaled = x * beta
     return torch.where(scaled > threshold, x, torch.log1p(torch.exp(scaled)) / beta)
 
 
-def _has_layer(given: dict[str, Any]) -> bool:
+def _has_layer(arguments: dict[str, Any]) -> bool:
     """Whether coremltools takes the slopes: constants that are equal, or of an input of rank 4."""
-    x, slopes = given["x"], given["weight"].val
+    x, slopes = arguments["x"], arguments["weight"].val
     if slopes is None or not x.shape or np.ndim(slopes) != 1:
         return False
     return len(x.shape) == 1 or (
@@ -164,13 +164,13 @@ def prelu(x: Tensor, weight: Tensor) -> Any:
     return torch.where(x > 0, x, slopes * x)
 
 
-@expresses("sqrt", exactness=within(1), unless=lambda given: not is_integral(given["x"]))
+@expresses("sqrt", exactness=within(1), unless=lambda arguments: not is_integral(arguments["x"]))
 def sqrt(x: Tensor) -> Any:
     """Square root, of integers too."""
     return torch.sqrt(x.float())
 
 
-@expresses("masked_fill", ".scalar", ".tensor", unless=lambda given: _holds(given["x"], given["mask"]))
+@expresses("masked_fill", ".scalar", ".tensor", unless=lambda arguments: _holds(arguments["x"], arguments["mask"]))
 def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Any:
     """Masked fill whose mask may be larger than the tensor."""
     shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
@@ -199,13 +199,14 @@ def fmod(x: Operand, other: Operand) -> Any:
     """Remainder with the sign of the dividend."""
     x, other = _tensors(x, other)
     size, divisor = torch.abs(x), torch.abs(other)
-    found = torch.remainder(size, divisor)
+    remainder = torch.remainder(size, divisor)
     if x.is_floating_point():
         # Core ML subtracts a multiple of the divisor, which an infinite number is not, nor a quotient beyond all numbers.
         tiny = torch.logical_and(divisor > 0, isfinite(size))
-        found = torch.where(torch.logical_and(tiny, isinf(size / divisor)), 0.0, found)
-        found = torch.where(torch.logical_and(tiny, isinf(divisor)), size, found)
-    return torch.where(x < 0, -found, found)
+        remainder = torch.where(torch.logical_and(tiny, isinf(size / divisor)), 0.0, remainder)
+        remainder = torch.where(torch.logical_and(tiny, isinf(divisor)), size, remainder)
+        return torch.where(torch.logical_and(x == 0, divisor > 0), x, torch.where(x < 0, -remainder, remainder))
+    return torch.where(x < 0, -remainder, remainder)
 
 
 def _tensors(x: Any, other: Any) -> tuple[Any, Any]:
@@ -265,8 +266,8 @@ def isfinite(x: Tensor) -> Any:
 def isclose(x: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Test for equality up to a tolerance."""
     near = torch.abs(x - other) <= atol + torch.abs(rtol * other)
-    found = torch.logical_or(x == other, torch.logical_and(near, isfinite(x - other)))
-    return torch.logical_or(found, torch.logical_and(torch.isnan(x), torch.isnan(other))) if equal_nan else found
+    close = torch.logical_or(x == other, torch.logical_and(near, isfinite(x - other)))
+    return torch.logical_or(close, torch.logical_and(torch.isnan(x), torch.isnan(other))) if equal_nan else close
 
 
 @expresses("sgn")
@@ -278,18 +279,18 @@ def sgn(x: Tensor) -> Any:
 @expresses("angle")
 def angle(x: Tensor) -> Any:
     """Angle of real numbers: 0, or pi for negative ones."""
-    found = torch.where(x < 0, torch.pi, 0.0).to(torch.float32)
-    return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
+    result = torch.where(x < 0, torch.pi, 0.0).to(torch.float32)
+    return torch.where(torch.isnan(x), x, result) if x.is_floating_point() else result
 
 
 def _ignoring_nan(extreme: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def of_numbers(x: Tensor, other: Tensor) -> Any:
         """Maximum or minimum that is NaN only where both are."""
         x, other = _tensors(x, other)
-        found = extreme(x, other)
+        result = extreme(x, other)
         if not x.is_floating_point():
-            return found
-        return torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, found))
+            return result
+        return torch.where(torch.isnan(x), other, torch.where(torch.isnan(other), x, result))
 
     return of_numbers
 
@@ -304,8 +305,8 @@ def hypot(x: Tensor, other: Tensor) -> Any:
     x, other = torch.abs(x), torch.abs(other)
     large, small = torch.maximum(x, other), torch.minimum(x, other)
     ratio = torch.where(torch.logical_or(large == 0, isinf(large)), 0.0, small / large)
-    found = large * torch.sqrt(1 + ratio * ratio)
-    return torch.where(torch.logical_or(isinf(x), isinf(other)), torch.inf, found)
+    length = large * torch.sqrt(1 + ratio * ratio)
+    return torch.where(torch.logical_or(isinf(x), isinf(other)), torch.inf, length)
 
 
 @expresses("lerp", ".scalar", ".tensor", exactness=within(2))
@@ -328,10 +329,11 @@ def asinh(x: Tensor) -> Any:
     """Inverse hyperbolic sine."""
     size = torch.abs(x)
     near = size + size * size / (1 + torch.sqrt(size * size + 1))
-    found = torch.where(
+    result = torch.where(
         size > 1e4, torch.log(torch.where(size > 1, size, 1.0)) + 0.6931471805599453, _log1p(torch.clamp(near, max=1e8))
     )
-    return torch.where(x < 0, -found, found)
+    # Zero keeps its sign, by which `atan2` and a division decide.
+    return torch.where(x == 0, x, torch.where(x < 0, -result, result))
 
 
 @expresses("acosh", exactness=within(16))
@@ -368,7 +370,7 @@ def polar(magnitude: Tensor, angle: Tensor) -> Any:
 def gcd(x: Tensor, other: Tensor) -> Any:
     """Greatest common divisor by Euclid's algorithm, in as many steps as 32 bits can take."""
     # Below zero there is room for all numbers of 32 bits.
-    x, other = (mb.minimum(x=one, y=mb.sub(x=0, y=one)) for one in (x, other))
+    x, other = (mb.minimum(x=number, y=mb.sub(x=0, y=number)) for number in (x, other))
     nothing = mb.equal(x=mb.minimum(x=x, y=other), y=0)
     x = mb.select(cond=nothing, a=-1, b=x)
     for _ in range(46):

@@ -29,8 +29,8 @@ def _scaled(x: Any) -> Any:
 @expresses("special_erfcx", exactness=within(32))
 def erfcx(x: Tensor) -> Any:
     """Scaled complementary error function, exp(x²)·erfc(x)."""
-    found = _scaled(x.abs())
-    return torch.where(x < 0, 2 * torch.exp(x * x) - found, found)
+    scaled = _scaled(x.abs())
+    return torch.where(x < 0, 2 * torch.exp(x * x) - scaled, scaled)
 
 
 @expresses("special_log_ndtr", exactness=within(32))
@@ -69,12 +69,12 @@ def _inverse(left: Any, x: Any) -> Any:
 @expresses("erfinv", "special_erfinv", exactness=within(32))
 def erfinv(x: Tensor) -> Any:
     """Inverse error function."""
-    found = _inverse(-torch.log((1 - x) * (1 + x)), x)
-    return torch.where(x.abs() == 1, x * torch.inf, found)
+    inverse = _inverse(-torch.log((1 - x) * (1 + x)), x)
+    return torch.where(x.abs() == 1, x * torch.inf, inverse)
 
 
 @expresses("special_ndtri", exactness=within(32))
 def ndtri(x: Tensor) -> Any:
     """Quantile function of the standard normal distribution."""
-    found = _inverse(-torch.log(4 * x * (1 - x)), 2 * x - 1) * math.sqrt(2)
-    return torch.where(x == 0, -torch.inf, torch.where(x == 1, torch.inf, found))
+    quantile = _inverse(-torch.log(4 * x * (1 - x)), 2 * x - 1) * math.sqrt(2)
+    return torch.where(x == 0, -torch.inf, torch.where(x == 1, torch.inf, quantile))

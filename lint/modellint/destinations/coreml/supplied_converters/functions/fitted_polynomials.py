@@ -19,8 +19,8 @@ def coefficients(function: Callable[[Any], Any], low: float, high: float, count:
         angles = (torch.arange(count, dtype=torch.float64) + 0.5) * (math.pi / count)
         values = function((torch.cos(angles) + 1) / 2 * (high - low) + low)
         terms = torch.cos(torch.arange(count, dtype=torch.float64).unsqueeze(-1) * angles)
-        found: list[float] = ((terms * values).sum(-1) * (2 / count)).tolist()
-    return found[0] / 2, *found[1:]
+        series: list[float] = ((terms * values).sum(-1) * (2 / count)).tolist()
+    return series[0] / 2, *series[1:]
 
 
 def fitted(x: Any, function: Callable[[Any], Any], low: float, high: float, count: int) -> Any:
@@ -28,9 +28,9 @@ def fitted(x: Any, function: Callable[[Any], Any], low: float, high: float, coun
     return _summed(torch.clamp((x - low) * (2 / (high - low)) - 1, -1.0, 1.0), coefficients(function, low, high, count))
 
 
-def _summed(x: Any, given: Sequence[float]) -> Any:
+def _summed(x: Any, series: Sequence[float]) -> Any:
     """Chebyshev series summed by Clenshaw's recurrence."""
-    now, before = torch.full_like(x, given[-1]), torch.zeros_like(x)
-    for one in reversed(given[1:-1]):
-        now, before = 2 * x * now - before + one, now
-    return x * now - before + given[0]
+    now, before = torch.full_like(x, series[-1]), torch.zeros_like(x)
+    for coefficient in reversed(series[1:-1]):
+        now, before = 2 * x * now - before + coefficient, now
+    return x * now - before + series[0]

@@ -56,12 +56,12 @@ def nextafter(x: Tensor, other: Tensor) -> Any:
     apart = torch.clamp(scale, min=2.0**-125) * 2.0**-24
     back = torch.where(torch.logical_and(fraction == 0.5, scale > 2.0**-125), apart * 0.5, apart)
     outward = torch.where(x > 0, other > x, other < x)
-    found = torch.where(outward, torch.where(size == _LARGEST, torch.inf, size + apart), size - back)
-    found = torch.where(torch.logical_and(size > _LARGEST, torch.logical_not(outward)), _LARGEST, found)
-    found = torch.where(x < 0, -found, found)
-    found = torch.where(x == 0, torch.sign(other) * 2.0**-149, found)
-    found = torch.where(x == other, other, found)
-    return torch.where(torch.logical_or(torch.isnan(x), torch.isnan(other)), torch.nan, found)
+    neighbour = torch.where(outward, torch.where(size == _LARGEST, torch.inf, size + apart), size - back)
+    neighbour = torch.where(torch.logical_and(size > _LARGEST, torch.logical_not(outward)), _LARGEST, neighbour)
+    neighbour = torch.where(x < 0, -neighbour, neighbour)
+    neighbour = torch.where(x == 0, torch.sign(other) * 2.0**-149, neighbour)
+    neighbour = torch.where(x == other, other, neighbour)
+    return torch.where(torch.logical_or(torch.isnan(x), torch.isnan(other)), torch.nan, neighbour)
 
 
 @expresses("view.dtype")
@@ -74,8 +74,8 @@ def view_dtype(x: Tensor, dtype: Dtype) -> Any:
     normal = (exponent + 126).to(torch.int32) * 2**23 + (fraction * 2.0**24 - 2.0**23).to(torch.int32)
     tiny = torch.where(plain, fraction * scale * 2.0**75 * 2.0**74, 0.0)
     small = torch.where(exponent < -125, tiny, 0.0).to(torch.int32)
-    found = torch.where(exponent < -125, small, normal)
+    bits = torch.where(exponent < -125, small, normal)
     special = (x != 0).to(torch.int32) * 0x7F800000 + torch.isnan(x).to(torch.int32) * 0x400000
-    found = torch.where(plain, found, special)
+    bits = torch.where(plain, bits, special)
     # Core ML's integers do not reach 2**31.
-    return torch.where(torch.logical_and(signbit(x), torch.logical_not(torch.isnan(x))), found - 2**30 - 2**30, found)
+    return torch.where(torch.logical_and(signbit(x), torch.logical_not(torch.isnan(x))), bits - 2**30 - 2**30, bits)

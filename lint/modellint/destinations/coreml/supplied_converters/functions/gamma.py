@@ -48,16 +48,16 @@ def _log_gamma(x: Any) -> Any:
 @expresses("lgamma", "special_gammaln", exactness=within(32))
 def lgamma(x: Tensor) -> Any:
     """Logarithm of the gamma function's absolute value."""
-    found = _log_gamma(torch.where(x < 0, 1 - x, x))
+    positive = _log_gamma(torch.where(x < 0, 1 - x, x))
     sine = torch.sin(math.pi * (x - torch.round(x))).abs()
-    return torch.where(x < 0, math.log(math.pi) - torch.log(sine) - found, found)
+    return torch.where(x < 0, math.log(math.pi) - torch.log(sine) - positive, positive)
 
 
 @expresses("mvlgamma", "special_multigammaln", exactness=within(32))
 def mvlgamma(x: Tensor, p: int) -> Any:
     """Logarithm of the multivariate gamma function."""
-    found = sum((lgamma(x - at / 2) for at in range(1, p)), lgamma(x))
-    return found + p * (p - 1) / 4 * math.log(math.pi)
+    total = sum((lgamma(x - at / 2) for at in range(1, p)), lgamma(x))
+    return total + p * (p - 1) / 4 * math.log(math.pi)
 
 
 def _beyond_log(x: Any) -> Any:
@@ -72,10 +72,10 @@ def digamma(x: Tensor) -> Any:
     near = fitted(torch.where(up < 1, up + 1, up), torch.special.digamma, 1.0, 3.0, 20)
     near = torch.where(up < 1, near - 1 / up, near)
     large = torch.clamp(up, min=3.0)
-    found = torch.where(up < 3, near, torch.log(large) + fitted(1 / large, _beyond_log, 0.0, 1 / 3, 10) / large)
+    result = torch.where(up < 3, near, torch.log(large) + fitted(1 / large, _beyond_log, 0.0, 1 / 3, 10) / large)
     off = math.pi * (x - torch.round(x))
-    found = torch.where(x < 0, found - math.pi * torch.cos(off) / torch.sin(off), found)
-    return torch.where(torch.logical_and(x < 0, off == 0), torch.nan, found)
+    result = torch.where(x < 0, result - math.pi * torch.cos(off) / torch.sin(off), result)
+    return torch.where(torch.logical_and(x < 0, off == 0), torch.nan, result)
 
 
 _FIRST = 10
@@ -84,17 +84,17 @@ _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
 
 def _zeta(x: Any, q: Any) -> Any:
     """Hurwitz zeta function: some terms, and the Euler-Maclaurin formula for the others."""
-    found = torch.pow(q, -x)
+    total = torch.pow(q, -x)
     for at in range(1, _FIRST):
-        found = found + torch.pow(q + at, -x)
+        total = total + torch.pow(q + at, -x)
     end = q + _FIRST
     part = torch.pow(end, -x)
-    found = found + part * (end / (x - 1) + 0.5)
+    total = total + part * (end / (x - 1) + 0.5)
     part = part * x / end
     for at, number in enumerate(_BERNOULLI):
-        found = found + number * part
+        total = total + number * part
         part = part * (x + 2 * at + 1) * (x + 2 * at + 2) / (end * end)
-    return found
+    return total
 
 
 @expresses("special_zeta", ".self_scalar", ".other_scalar", exactness=within(32))
@@ -103,9 +103,9 @@ def zeta(x: Operand, other: Operand) -> Any:
     like = x if isinstance(x, torch.Tensor) else other
     x = x if isinstance(x, torch.Tensor) else torch.full_like(like, x)
     other = other if isinstance(other, torch.Tensor) else torch.full_like(like, other)
-    found = _zeta(torch.clamp(x, min=1 + 1e-6), other)
-    found = torch.where(other > 0, found, torch.inf)
-    return torch.where(x > 1, found, torch.where(x == 1, torch.inf, x * torch.nan))
+    result = _zeta(torch.clamp(x, min=1 + 1e-6), other)
+    result = torch.where(other > 0, result, torch.inf)
+    return torch.where(x > 1, result, torch.where(x == 1, torch.inf, x * torch.nan))
 
 
 @expresses("polygamma", "special_polygamma", exactness=within(32))

@@ -25,8 +25,8 @@ _SIGNED = np.array([*_POWERS[:15], -(2**15)], np.int32)
 _FACTORS = np.array([2**at for at in range(17)], np.int32)
 
 
-def _are_truths(*given: Any) -> bool:
-    return all(is_boolean(one) if isinstance(one, Var) else isinstance(one, bool) for one in given)
+def _are_truths(*operands: Any) -> bool:
+    return all(is_boolean(operand) if isinstance(operand, Var) else isinstance(operand, bool) for operand in operands)
 
 
 def _truth(x: Any) -> Any:
@@ -62,10 +62,10 @@ def _bits(half: Any) -> Any:
 def _combined(x: Any, other: Any, sums: int, common: int) -> Any:
     """Bitwise combination of each half: ``sums`` times the sum, and ``common`` times the bits that both have."""
     halves = []
-    for one, two, stand_for in zip(_halves(x), _halves(other), (_SIGNED, _POWERS), strict=True):
-        both = mb.reduce_sum(x=mb.mul(x=mb.mul(x=_bits(one), y=_bits(two)), y=stand_for), axes=[-1])
-        half = both if common == 1 else mb.mul(x=both, y=common)
-        halves.append(mb.add(x=mb.add(x=one, y=two), y=half) if sums else half)
+    for half_x, half_other, stand_for in zip(_halves(x), _halves(other), (_SIGNED, _POWERS), strict=True):
+        both = mb.reduce_sum(x=mb.mul(x=mb.mul(x=_bits(half_x), y=_bits(half_other)), y=stand_for), axes=[-1])
+        combined = both if common == 1 else mb.mul(x=both, y=common)
+        halves.append(mb.add(x=mb.add(x=half_x, y=half_other), y=combined) if sums else combined)
     return mb.add(x=mb.mul(x=halves[0], y=_HALF), y=halves[1])
 
 
@@ -97,7 +97,7 @@ def _factors(places: Any) -> tuple[Any, Any]:
     """2^places for 0 to 31 places, as a product of two 32-bit integers."""
     if isinstance(places, Var):
         first = mb.minimum(x=places, y=np.int32(15))
-        return tuple(mb.gather(x=_FACTORS, indices=one, axis=0) for one in (first, mb.sub(x=places, y=first)))
+        return tuple(mb.gather(x=_FACTORS, indices=exponent, axis=0) for exponent in (first, mb.sub(x=places, y=first)))
     if not 0 <= places < 32:
         raise Unfit(f"a shift by {places}")
     first = min(int(places), 15)
@@ -107,15 +107,15 @@ def _factors(places: Any) -> tuple[Any, Any]:
 @builds("bitwise_left_shift", "lshift", "__lshift__", "__ilshift__", ".tensor_scalar", ".scalar_tensor")
 def bitwise_left_shift(x: Operand, other: Operand) -> Any:
     """Left shift, by up to 31 places."""
-    one, two = _factors(_integer(other))
-    return mb.mul(x=mb.mul(x=_integer(x), y=one), y=two)
+    first, second = _factors(_integer(other))
+    return mb.mul(x=mb.mul(x=_integer(x), y=first), y=second)
 
 
 @builds("bitwise_right_shift", "rshift", "__rshift__", "__irshift__", ".tensor_scalar", ".scalar_tensor")
 def bitwise_right_shift(x: Operand, other: Operand) -> Any:
     """Arithmetic right shift, by up to 31 places."""
-    one, two = _factors(_integer(other))
-    return mb.floor_div(x=mb.floor_div(x=_integer(x), y=one), y=two)
+    first, second = _factors(_integer(other))
+    return mb.floor_div(x=mb.floor_div(x=_integer(x), y=first), y=second)
 
 
 @expresses("any")

@@ -15,14 +15,14 @@ _EPSILON = float(torch.tensor(1e-12))
 """What PyTorch adds to the squares of lengths (`EPSILON` in its Loss.cpp), in single precision."""
 
 
-def _reduced(found: Any, reduction: int) -> Any:
+def _reduced(losses: Any, reduction: int) -> Any:
     """Reduction of losses: none, mean or sum."""
     match reduction:
         case 1:
-            return found.mean()
+            return losses.mean()
         case 2:
-            return found.sum()
-    return found
+            return losses.sum()
+    return losses
 
 
 @expresses("hinge_embedding_loss", exactness=within(8))
@@ -39,7 +39,7 @@ def cosine_embedding_loss(
 ) -> Any:
     """Cosine embedding loss."""
     axis = max(input1.dim(), input2.dim()) - 1
-    lengths = [(one * one).sum(axis) + _EPSILON for one in (input1, input2)]
+    lengths = [(rows * rows).sum(axis) + _EPSILON for rows in (input1, input2)]
     cosine = (input1 * input2).sum(axis) / torch.sqrt(lengths[0] * lengths[1])
     near = torch.where(target == 1, 1 - cosine, 0.0)
     far = torch.where(target == -1, torch.clamp(cosine - margin, min=0.0), 0.0)

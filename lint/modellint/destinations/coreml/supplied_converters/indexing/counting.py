@@ -46,7 +46,7 @@ def histogram(
     flat = x.reshape(-1)
     if range is not None and range[0] == range[1]:
         range = [range[0] - 0.5, range[1] + 0.5]  # noqa: A001
-    low, high = _limits(flat, 0.5) if range is None else (torch.full([1], one) for one in range)
+    low, high = _limits(flat, 0.5) if range is None else (torch.full([1], limit) for limit in range)
     step = (high - low) / bins
     at = torch.arange(float(bins + 1))
     edges = torch.where(at < (bins + 1) // 2, low + at * step, high - (bins - at) * step)
@@ -64,11 +64,11 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     size = int(x.shape[-1])
     counts = (x.unsqueeze(-1) == x.unsqueeze(-2)).long().sum(-1)
     most = counts == counts.amax(-1, keepdim=True)
-    found = torch.where(most, x, torch.finfo(torch.float32).max if x.is_floating_point() else 2**31 - 1)
-    found = found.amin(-1, keepdim=True)
-    place = torch.where(x == found, torch.arange(size), -1).amax(-1, keepdim=True)
-    both = found.movedim(-1, dim), place.movedim(-1, dim)
-    return both if keepdim else tuple(one.squeeze(dim) for one in both)
+    value = torch.where(most, x, torch.finfo(torch.float32).max if x.is_floating_point() else 2**31 - 1)
+    value = value.amin(-1, keepdim=True)
+    place = torch.where(x == value, torch.arange(size), -1).amax(-1, keepdim=True)
+    both = value.movedim(-1, dim), place.movedim(-1, dim)
+    return both if keepdim else tuple(part.squeeze(dim) for part in both)
 
 
 def _median(x: Any) -> tuple[Any, Any]:
@@ -78,16 +78,16 @@ def _median(x: Any) -> tuple[Any, Any]:
     values, places = torch.sort(torch.where(missing, torch.inf, x), -1)
     count = torch.logical_not(missing).long().sum(-1, keepdim=True)
     mine = torch.arange(size) == torch.clamp(torch.div(count - 1, 2, rounding_mode="floor"), min=0)
-    found = torch.where(mine, values, 0.0).sum(-1)
+    median = torch.where(mine, values, 0.0).sum(-1)
     place = torch.where(mine, places, 0).sum(-1)
-    return torch.where(count.squeeze(-1) == 0, torch.nan, found), place
+    return torch.where(count.squeeze(-1) == 0, torch.nan, median), place
 
 
 @expresses("nanmedian", ".dim")
 def nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     """Median without NaN along an axis, the lower of two, and its index."""
-    found = _median(x.movedim(dim, -1))
-    return tuple(one.unsqueeze(dim) for one in found) if keepdim else found
+    median = _median(x.movedim(dim, -1))
+    return tuple(part.unsqueeze(dim) for part in median) if keepdim else median
 
 
 @expresses("nanmedian")
@@ -147,8 +147,8 @@ def unique_dim(call: Call) -> Any:
     ordered, new, rank, counts = inlined(lambda x: _in_order(x.permute(axes)), {"x": x}, call, decomposed())
     places = _places(new)
     back = [axes.index(axis) for axis in range(len(axes))]
-    found = mb.transpose(x=mb.gather(x=ordered, indices=places, axis=0), perm=back)
-    return found, rank, mb.gather(x=counts, indices=places, axis=0)
+    unique = mb.transpose(x=mb.gather(x=ordered, indices=places, axis=0), perm=back)
+    return unique, rank, mb.gather(x=counts, indices=places, axis=0)
 
 
 def _against_all(x: Any, least: int = 0) -> Any:

@@ -23,20 +23,20 @@ def _scattered(x: Any, dim: int, index: Any, src: Any, mode: str) -> Any:
     """Scatter along an axis; of constants the sum itself, which coremltools folds as the last update."""
     if list(index.shape) != list(src.shape):
         src = mb.slice_by_size(x=src, begin=[0] * len(src.shape), size=[int(size) for size in index.shape])
-    if all(one.val is not None for one in (x, index, src)) and mode == "add":
+    if all(operand.val is not None for operand in (x, index, src)) and mode == "add":
         return mb.const(val=_added(x.val, dim, index.val, src.val))
     return mb.scatter_along_axis(data=x, indices=index, updates=src, axis=dim, mode=mode)
 
 
 def _added(x: Any, dim: int, index: Any, src: Any) -> Any:
-    found = torch.tensor(x).scatter_add(dim, torch.tensor(index).long(), torch.tensor(src))
-    return found.numpy()
+    total = torch.tensor(x).scatter_add(dim, torch.tensor(index).long(), torch.tensor(src))
+    return total.numpy()
 
 
 @builds("scatter_add", exactness=within(4))
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     """Scatter with addition; coremltools loses updates where everything is constant."""
-    if any(one.val is None for one in (x, index, src)):
+    if any(operand.val is None for operand in (x, index, src)):
         return NotImplemented
     return _scattered(x, dim, index, src, "add")
 
@@ -85,20 +85,20 @@ def _in_order(call: Call, name: str, outputs: int) -> Any:
         dim, descending = args[2:]
     else:
         return NotImplemented
-    made = operator_tables.converted_as(call.context, call.node, name, [args[0], dim, descending], outputs)
-    return made[0] if outputs == 1 else tuple(made)
+    results = operator_tables.converted_as(call.context, call.node, name, [args[0], dim, descending], outputs)
+    return results[0] if outputs == 1 else tuple(results)
 
 
 @expresses("diagonal")
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Diagonal of two axes, along a new last one."""
     dim1, dim2 = dim1 % x.dim(), dim2 % x.dim()
-    rest = [one for one in range(x.dim()) if one not in (dim1, dim2)]
+    rest = [axis for axis in range(x.dim()) if axis not in (dim1, dim2)]
     high, wide = int(x.shape[dim1]), int(x.shape[dim2])
     down, right = max(0, -offset), max(0, offset)
     count = max(0, min(high - down, wide - right))
     places = [(at + down) * wide + at + right for at in range(count)]
-    flat = x.permute([*rest, dim1, dim2]).reshape(*(x.shape[one] for one in rest), high * wide)
+    flat = x.permute([*rest, dim1, dim2]).reshape(*(x.shape[axis] for axis in rest), high * wide)
     return torch.index_select(flat, len(rest), torch.tensor(places, dtype=torch.int64))
 
 
@@ -108,12 +108,12 @@ def diag(x: Tensor, diagonal: int = 0) -> Any:
     return torch.diagonal(x, diagonal, 0, 1) if x.dim() == 2 else torch.diag_embed(x, diagonal)
 
 
-def _is_alike(given: dict[str, Any]) -> bool:
+def _is_alike(arguments: dict[str, Any]) -> bool:
     """Whether the dtype that is asked for is that of the tensor."""
-    return given["dtype"] is None or given["dtype"] == torch_type(given["x"])
+    return arguments["dtype"] is None or arguments["dtype"] == torch_type(arguments["x"])
 
 
-@expresses("narrow", unless=lambda given: given["start"] >= 0)
+@expresses("narrow", unless=lambda arguments: arguments["start"] >= 0)
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Any:
     """Slice of an axis; a negative start counts from the end."""
     start %= int(x.shape[dim])
@@ -205,7 +205,9 @@ def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim
 
 @builds("flip")
 def flip(x: Tensor, dims: list[int]) -> Any:
-    """Constant flipped along axes, contiguous in memory; PyTorch does not read coremltools' own."""
+    """Constant flipped along axes, contiguous in memory; PyTorch does not read coremltools' own. A scalar stays as it is."""
+    if not x.shape:
+        return mb.identity(x=x)
     if x.val is None:
         return NotImplemented
     return mb.const(val=np.ascontiguousarray(np.flip(x.val, dims)))
@@ -219,7 +221,7 @@ def bucketize(x: Tensor, boundaries: Tensor, out_int32: bool = False, right: boo
     return torch.logical_not(behind).long().sum(-1)
 
 
-@expresses("searchsorted", ".tensor", unless=lambda given: len(given["boundaries"].shape) != 1)
+@expresses("searchsorted", ".tensor", unless=lambda arguments: len(arguments["boundaries"].shape) != 1)
 def searchsorted(
     boundaries: Tensor,
     x: Tensor,

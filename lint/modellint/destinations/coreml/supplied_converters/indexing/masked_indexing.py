@@ -22,10 +22,10 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Any:
     return torch.where(mask, taken.reshape(x.shape), x)
 
 
-def _is_unmixed(given: dict[str, Any]) -> bool:
+def _is_unmixed(arguments: dict[str, Any]) -> bool:
     """Whether the indices are not masks and places at once; ``None`` leaves an axis as it is."""
-    found = {is_boolean(one) for one in given["indices"] if one is not None}
-    return len(found) < 2 or given["accumulate"]
+    kinds = {is_boolean(index) for index in arguments["indices"] if index is not None}
+    return len(kinds) < 2 or arguments["accumulate"]
 
 
 @expresses("index_put", exactness="bit-equal", unless=_is_unmixed)
@@ -33,21 +33,21 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
     """Assignment of one value at masks and indices."""
     hit = torch.ones([1] * x.dim(), dtype=torch.bool)
     axis = 0
-    for one in indices:
+    for index in indices:
         shape = [1] * x.dim()
-        if one is None:
+        if index is None:
             axis += 1
             continue
-        if one.dtype == torch.bool:
-            shape[axis : axis + one.dim()] = one.shape
-            axis += one.dim()
+        if index.dtype == torch.bool:
+            shape[axis : axis + index.dim()] = index.shape
+            axis += index.dim()
         else:
-            if one.numel() != 1:
+            if index.numel() != 1:
                 raise NotImplementedError("masks and more than one place")
             shape[axis] = x.shape[axis]
-            one = torch.arange(x.shape[axis]) == torch.remainder(one.reshape(1), x.shape[axis])
+            index = torch.arange(x.shape[axis]) == torch.remainder(index.reshape(1), x.shape[axis])
             axis += 1
-        hit = torch.logical_and(hit, one.reshape(shape))
+        hit = torch.logical_and(hit, index.reshape(shape))
     if values.numel() != 1:
         raise NotImplementedError("masks, places and more than one value")
     return torch.where(hit, values.reshape([1] * x.dim()).to(x.dtype), x)
@@ -93,9 +93,9 @@ def index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str
     return torch.where(count == 0, x, total / torch.clamp(count, min=1))
 
 
-def _is_additive(given: dict[str, Any]) -> bool:
+def _is_additive(arguments: dict[str, Any]) -> bool:
     """Whether the mask is added to the scores: no mask of truth values takes part."""
-    return not given["is_causal"] and (given["attn_mask"] is None or not is_boolean(given["attn_mask"]))
+    return not arguments["is_causal"] and (arguments["attn_mask"] is None or not is_boolean(arguments["attn_mask"]))
 
 
 @expresses("scaled_dot_product_attention", exactness=within(16), unless=_is_additive)
@@ -120,7 +120,7 @@ def scaled_dot_product_attention(
         mask = attn_mask
     # Tensors both, as a choice between two numbers has no size of its own where sizes are flexible.
     kept = mask.float() * 0.0
-    found = torch.nn.functional.scaled_dot_product_attention(
+    attention = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, torch.where(mask, kept, kept - 3e38), dropout_p, False, scale=scale, enable_gqa=enable_gqa
     )
-    return found if is_causal else torch.where(torch.amax(mask.float(), -1, keepdim=True) > 0, found, 0.0)
+    return attention if is_causal else torch.where(torch.amax(mask.float(), -1, keepdim=True) > 0, attention, 0.0)

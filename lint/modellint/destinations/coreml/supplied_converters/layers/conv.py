@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Tensor
 
 
-def _is_no_matter(given: dict[str, Any]) -> bool:
+def _is_no_matter(arguments: dict[str, Any]) -> bool:
     """Whether coremltools converts it: all but output padding where there is no padding."""
-    return not given.get("transposed", True) or not any(given["output_padding"]) or any(given["padding"])
+    return not arguments.get("transposed", True) or not any(arguments["output_padding"]) or any(arguments["padding"])
 
 
 def _grown(
@@ -23,10 +23,10 @@ def _grown(
     """Transposed convolution without padding, whose output is padded at its ends."""
     rank = weight.dim() - 2
     convolve = getattr(torch.nn.functional, f"conv_transpose{rank}d")
-    found = convolve(x, weight, None, stride, 0, 0, groups, dilation)
+    output = convolve(x, weight, None, stride, 0, 0, groups, dilation)
     each = list(output_padding) * (rank if len(output_padding) == 1 else 1)
-    found = torch.nn.functional.pad(found, [one for size in reversed(each) for one in (0, size)])
-    return found if bias is None else found + bias.reshape([-1, *([1] * rank)])
+    output = torch.nn.functional.pad(output, [margin for size in reversed(each) for margin in (0, size)])
+    return output if bias is None else output + bias.reshape([-1, *([1] * rank)])
 
 
 @expresses(

@@ -43,7 +43,7 @@ def embedding_bag(
     if mode == 2:
         largest = torch.where(mine.unsqueeze(-1), rows, -torch.inf).amax(1)
         return torch.where(empty, 0.0, largest), bag, sizes, sizes
-    found = torch.where(mine.unsqueeze(-1), rows, 0.0).sum(1)
+    totals = torch.where(mine.unsqueeze(-1), rows, 0.0).sum(1)
     if mode == 1:
-        found = found / torch.where(empty, 1, sizes.unsqueeze(-1)).to(rows.dtype)
-    return found, bag, sizes, sizes
+        totals = totals / torch.where(empty, 1, sizes.unsqueeze(-1)).to(rows.dtype)
+    return totals, bag, sizes, sizes

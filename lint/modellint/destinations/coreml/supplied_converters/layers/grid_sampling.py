@@ -17,8 +17,8 @@ _BILINEAR, _NEAREST, _CUBIC = range(3)
 _ZEROS, _BORDER, _REFLECTION = range(3)
 
 
-def _is_resampled(given: dict[str, Any]) -> bool:
-    return len(given["x"].shape) == 4 and given["interpolation_mode"] != _CUBIC
+def _is_resampled(arguments: dict[str, Any]) -> bool:
+    return len(arguments["x"].shape) == 4 and arguments["interpolation_mode"] != _CUBIC
 
 
 def _folded(at: Any, low: float, high: float) -> Any:
@@ -88,6 +88,6 @@ def _near(at: Any, mode: int, size: int, padding: int, align: bool) -> tuple[Any
     return _kept(whole, size, padding, align), torch.cat(_cubic(rest), 1)
 
 
-def _each(one: Any, other: Any, join: Callable[[Any, Any], Any]) -> Any:
+def _each(first: Any, second: Any, join: Callable[[Any, Any], Any]) -> Any:
     """Outer combination of two sets of rows."""
-    return join(one.unsqueeze(2), other.unsqueeze(1)).reshape(one.shape[0], -1, one.shape[2])
+    return join(first.unsqueeze(2), second.unsqueeze(1)).reshape(first.shape[0], -1, first.shape[2])

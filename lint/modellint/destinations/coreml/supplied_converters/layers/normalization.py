@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Tensor
 
 
-def _has_own_statistics(given: dict[str, Any]) -> bool:
-    return given["use_input_stats"] or given["running_mean"] is None or given["running_var"] is None
+def _has_own_statistics(arguments: dict[str, Any]) -> bool:
+    return arguments["use_input_stats"] or arguments["running_mean"] is None or arguments["running_var"] is None
 
 
 @expresses("instance_norm", exactness=within(16), unless=_has_own_statistics)
@@ -42,8 +42,8 @@ def rms_norm(x: Tensor, normalized_shape: list[int], weight: Tensor | None = Non
     """Root mean square normalization."""
     dims = list(range(x.dim() - len(normalized_shape), x.dim()))
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    found = x / torch.sqrt((x * x).mean(dims, keepdim=True) + eps)
-    return found if weight is None else found * weight
+    normalized = x / torch.sqrt((x * x).mean(dims, keepdim=True) + eps)
+    return normalized if weight is None else normalized * weight
 
 
 @expresses("log_softmax", ".int", "_log_softmax", exactness=within(8))
@@ -56,7 +56,7 @@ def log_softmax(x: Tensor, dim: int, dtype: object = None) -> Any:
 @expresses("renorm", exactness=within(16))
 def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Any:
     """Slices along an axis scaled down to a maximum norm."""
-    dims = [one for one in range(x.dim()) if one != dim % x.dim()]
+    dims = [axis for axis in range(x.dim()) if axis != dim % x.dim()]
     norm = torch.linalg.vector_norm(x, p, dims, keepdim=True)
     factor = torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), torch.ones_like(norm))
     return x * factor

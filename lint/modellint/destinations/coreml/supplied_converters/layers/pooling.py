@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Number, Tensor
 
 
-def _each(given: Sequence[int], rank: int) -> list[int]:
-    return list(given) * rank if len(given) == 1 else list(given)
+def _each(values: Sequence[int], rank: int) -> list[int]:
+    return list(values) * rank if len(values) == 1 else list(values)
 
 
 class _Windows:
@@ -64,8 +64,8 @@ class _Windows:
 
     def places(self) -> Any:
         """Index of each element of the input, -1 in the padding."""
-        found = torch.arange(math.prod(self.sizes)).reshape(1, 1, *self.sizes).float()
-        return self.padded(found, -1.0)
+        indices = torch.arange(math.prod(self.sizes)).reshape(1, 1, *self.sizes).float()
+        return self.padded(indices, -1.0)
 
 
 def _largest(x: Any, windows: _Windows, placed: bool = True) -> tuple[Any, Any]:
@@ -191,7 +191,7 @@ def adaptive_max_pool(x: Tensor, output_size: list[int]) -> Any:
     sizes = [int(size) for size in x.shape[-rank:]]
     lead = list(x.shape[:-rank])
     places = torch.arange(math.prod(sizes)).reshape(sizes)
-    values, found = [], []
+    values, indices = [], []
     for window in itertools.product(*(_adaptive(size, out) for size, out in zip(sizes, output_size, strict=True))):
         part, at = x, places
         for axis, (begin, end) in enumerate(window):
@@ -204,8 +204,8 @@ def adaptive_max_pool(x: Tensor, output_size: list[int]) -> Any:
             last = torch.amax(torch.where(torch.isnan(part), at, -1), -1)
             place = torch.where(last >= 0, last, place)
         values.append(torch.amax(part, -1))
-        found.append(place)
-    return torch.stack(values, -1).reshape(*lead, *output_size), torch.stack(found, -1).reshape(*lead, *output_size)
+        indices.append(place)
+    return torch.stack(values, -1).reshape(*lead, *output_size), torch.stack(indices, -1).reshape(*lead, *output_size)
 
 
 @expresses("col2im", exactness=within(16))
@@ -226,33 +226,33 @@ def col2im(
     batched = x if x.dim() == 3 else x.unsqueeze(0)
     channels = int(batched.shape[1]) // (high * wide)
     kernels = torch.eye(high * wide).reshape(high * wide, 1, high, wide).repeat(channels, 1, 1, 1)
-    found = torch.nn.functional.conv_transpose2d(
+    folded = torch.nn.functional.conv_transpose2d(
         batched.reshape(-1, channels * high * wide, *counts), kernels, stride=stride, dilation=dilation, groups=channels
     )
     for axis, (size, pad, length) in enumerate(zip(output_size, padding, full, strict=True), start=2):
         if pad + size > length:
-            missing = list(found.shape)
+            missing = list(folded.shape)
             missing[axis] = pad + size - length
-            found = torch.cat([found, torch.zeros(missing)], axis)
-        if pad or pad + size < found.shape[axis]:
-            found = torch.ops.aten.slice(found, axis, pad, pad + size)
-    return found if x.dim() == 3 else found.squeeze(0)
+            folded = torch.cat([folded, torch.zeros(missing)], axis)
+        if pad or pad + size < folded.shape[axis]:
+            folded = torch.ops.aten.slice(folded, axis, pad, pad + size)
+    return folded if x.dim() == 3 else folded.squeeze(0)
 
 
-@expresses("constant_pad_nd", unless=lambda given: min(given["pad"], default=0) >= 0)
+@expresses("constant_pad_nd", unless=lambda arguments: min(arguments["pad"], default=0) >= 0)
 def constant_pad_nd(x: Tensor, pad: list[int], value: Number = 0) -> Any:
     """Padding with a constant; negative padding crops."""
     for at in range(len(pad) // 2):
         axis = x.dim() - 1 - at
-        before, after = (min(0, one) for one in pad[2 * at : 2 * at + 2])
+        before, after = (min(0, margin) for margin in pad[2 * at : 2 * at + 2])
         if before or after:
             x = torch.ops.aten.slice(x, axis, -before, x.shape[axis] + after)
-    rest = [max(0, one) for one in pad]
+    rest = [max(0, margin) for margin in pad]
     return torch.constant_pad_nd(x, rest, value) if any(rest) else x
 
 
-def _is_plain_padding(given: dict[str, Any]) -> bool:
-    pad, mode = given["pad"], given["mode"]
+def _is_plain_padding(arguments: dict[str, Any]) -> bool:
+    pad, mode = arguments["pad"], arguments["mode"]
     return min(pad, default=0) >= 0 and (mode == "constant" or (mode != "circular" and len(pad) <= 4))
 
 
@@ -270,11 +270,11 @@ def pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None =
         wanted = range(-before, size + after)
         match mode:
             case "circular":
-                places = [one % size for one in wanted]
+                places = [position % size for position in wanted]
             case "replicate":
-                places = [min(max(one, 0), size - 1) for one in wanted]
+                places = [min(max(position, 0), size - 1) for position in wanted]
             case _:
-                turn = max(1, 2 * (size - 1))
-                places = [min(one % turn, turn - one % turn) for one in wanted]
+                period = max(1, 2 * (size - 1))
+                places = [min(position % period, period - position % period) for position in wanted]
         x = torch.index_select(x, axis, torch.tensor(places))
     return x

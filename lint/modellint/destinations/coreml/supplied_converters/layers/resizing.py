@@ -26,8 +26,8 @@ def _matrix(resize: Callable[..., Any], size: int, out: int, scale: float | None
     others = [2] * (rank - 1)
     identity = torch.eye(size).reshape(1, size, size, *([1] * (rank - 1))).repeat(1, 1, 1, *others)
     aligned = () if align is None else (align,)
-    found = resize(identity, [out, *others], *aligned, scale, *([None] * (rank - 1)))
-    return found.reshape(size, out, -1)[..., 0].T.contiguous().numpy()
+    rows = resize(identity, [out, *others], *aligned, scale, *([None] * (rank - 1)))
+    return rows.reshape(size, out, -1)[..., 0].T.contiguous().numpy()
 
 
 def _resized(
@@ -40,7 +40,7 @@ def _resized(
     sizes = [int(size) for size in sizes]
     factors: list[float | None] = list(scales) if scales else [None] * rank
     if output_size:
-        outs = [int(one) for one in output_size]
+        outs = [int(size) for size in output_size]
     else:
         outs = [math.floor(size * float(factor or 1)) for size, factor in zip(sizes, factors, strict=True)]
     resize = getattr(torch.ops.aten, name).default
@@ -54,7 +54,7 @@ def _resized(
         elif axis == rank - 2:
             x = mb.matmul(x=matrix, y=x)
         else:
-            before = [int(one) for one in x.shape]
+            before = [int(size) for size in x.shape]
             x = mb.reshape(x=x, shape=[before[0], before[1], size, before[3] * before[4]])
             x = mb.reshape(x=mb.matmul(x=matrix, y=x), shape=[before[0], before[1], out, *before[3:]])
     return x

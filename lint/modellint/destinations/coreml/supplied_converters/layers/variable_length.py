@@ -19,13 +19,13 @@ def pad_sequence(
     sequences: list[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Any:
     """Sequences padded to one length, and stacked."""
-    longest = max(int(one.shape[0]) for one in sequences)
-    found = []
-    for one in sequences:
-        rest = longest - int(one.shape[0])
+    longest = max(int(sequence.shape[0]) for sequence in sequences)
+    padded = []
+    for sequence in sequences:
+        rest = longest - int(sequence.shape[0])
         ends = [0, rest] if padding_side == "right" else [rest, 0]
-        found.append(torch.nn.functional.pad(one, [0, 0] * (one.dim() - 1) + ends, value=padding_value))
-    return torch.stack(found, 0 if batch_first else 1)
+        padded.append(torch.nn.functional.pad(sequence, [0, 0] * (sequence.dim() - 1) + ends, value=padding_value))
+    return torch.stack(padded, 0 if batch_first else 1)
 
 
 @builds("_pack_padded_sequence")
@@ -50,19 +50,19 @@ def pad_packed_sequence(
     sizes = [*batch_sizes, *([0] * (times - len(batch_sizes)))]
     taken = [[at < size for at in range(batch_sizes[0])] for size in sizes]
     places = [[begins[time] + at if known else 0 for at, known in enumerate(row)] for time, row in enumerate(taken)]
-    found = torch.index_select(data, 0, torch.tensor(places).reshape(-1))
-    found = found.reshape(times, batch_sizes[0], *data.shape[1:])
+    padded = torch.index_select(data, 0, torch.tensor(places).reshape(-1))
+    padded = padded.reshape(times, batch_sizes[0], *data.shape[1:])
     known = torch.tensor(taken).reshape(times, batch_sizes[0], *([1] * (data.dim() - 1)))
-    found = torch.where(known, found, padding_value)
+    padded = torch.where(known, padded, padding_value)
     lengths = [sum(size > at for size in batch_sizes) for at in range(batch_sizes[0])]
-    return found.transpose(0, 1) if batch_first else found, torch.tensor(lengths) + 0
+    return padded.transpose(0, 1) if batch_first else padded, torch.tensor(lengths) + 0
 
 
 def _layer(
     x: Any, sizes: list[int], hidden: Any, cell: Any, weights: list[Any], backward: bool
 ) -> tuple[Any, Any, Any]:
     """One layer in one direction: what it gives at each step, and its last states."""
-    given = torch.nn.functional.linear(x, weights[0], weights[2] if len(weights) > 2 else None)
+    projected = torch.nn.functional.linear(x, weights[0], weights[2] if len(weights) > 2 else None)
     begins = np.cumsum([0, *sizes]).tolist()
     times = range(len(sizes))
     now: tuple[Any, Any] = (hidden[: sizes[-1]], cell[: sizes[-1]]) if backward else (hidden, cell)
@@ -70,18 +70,18 @@ def _layer(
     for time in reversed(times) if backward else times:
         size, before = sizes[time], int(now[0].shape[0])
         if size < before:
-            ended.append(tuple(one[size:] for one in now))
+            ended.append(tuple(state[size:] for state in now))
             now = now[0][:size], now[1][:size]
         elif size > before:
             now = torch.cat([now[0], hidden[before:size]]), torch.cat([now[1], cell[before:size]])
-        gates = given[begins[time] : begins[time + 1]]
+        gates = projected[begins[time] : begins[time + 1]]
         gates = gates + torch.nn.functional.linear(now[0], weights[1], weights[3] if len(weights) > 3 else None)
         inward, forget, change, outward = torch.chunk(gates, 4, 1)
         inside = torch.sigmoid(forget) * now[1] + torch.sigmoid(inward) * torch.tanh(change)
         now = torch.sigmoid(outward) * torch.tanh(inside), inside
         outputs.append(now[0])
     parts = [now, *reversed(ended)]
-    last = [torch.cat([one[which] for one in parts]) for which in (0, 1)]
+    last = [torch.cat([states[which] for states in parts]) for which in (0, 1)]
     return torch.cat(outputs[::-1] if backward else outputs), last[0], last[1]
 
 
@@ -100,16 +100,16 @@ def packed_lstm(
     """LSTM over packed sequences, step by step."""
     if hx[0].shape[-1] != hx[1].shape[-1]:
         raise NotImplementedError("with projections")
-    each, turns = 4 if has_biases else 2, 1 + bidirectional
+    each, directions = 4 if has_biases else 2, 1 + bidirectional
     lasts = []
     for layer in range(num_layers):
         parts = []
-        for turn in range(turns):
-            at = layer * turns + turn
-            found, *last = _layer(
-                data, batch_sizes, hx[0][at], hx[1][at], params[at * each : (at + 1) * each], turn == 1
+        for direction in range(directions):
+            at = layer * directions + direction
+            output, *last = _layer(
+                data, batch_sizes, hx[0][at], hx[1][at], params[at * each : (at + 1) * each], direction == 1
             )
-            parts.append(found)
+            parts.append(output)
             lasts.append(last)
         data = torch.cat(parts, -1)
-    return data, *(torch.stack([one[which] for one in lasts]) for which in (0, 1))
+    return data, *(torch.stack([states[which] for states in lasts]) for which in (0, 1))

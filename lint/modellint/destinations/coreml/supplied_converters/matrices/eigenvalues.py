@@ -24,13 +24,13 @@ def _sweeps(size: int) -> int:
 def _rounds(size: int) -> list[tuple[list[int], list[int]]]:
     """Round-robin schedule of column pairs: rounds of pairs that have no column in common."""
     seats: list[int] = list(range(size + size % 2))
-    found = []
+    rounds = []
     for _ in range(len(seats) - 1):
         half = len(seats) // 2
         pairs = [pair for pair in zip(seats[:half], reversed(seats[half:]), strict=True) if max(pair) < size]
-        found.append(([one for one, _ in pairs], [two for _, two in pairs]))
+        rounds.append(([first for first, _ in pairs], [second for _, second in pairs]))
         seats = [seats[0], seats[-1], *seats[1:-1]]
-    return [one for one in found if one[0]]
+    return [pairs for pairs in rounds if pairs[0]]
 
 
 def _rotated(x: Any, high: int) -> Any:
@@ -38,9 +38,9 @@ def _rotated(x: Any, high: int) -> Any:
     size = int(x.shape[-1])
     order = list(range(size))
     for first, second in _rounds(size) * _sweeps(size):
-        rest = [one for one in range(size) if one not in (*first, *second)]
+        rest = [column for column in range(size) if column not in (*first, *second)]
         parts = [
-            x.index_select(-1, torch.tensor([order.index(one) for one in some]))
+            x.index_select(-1, torch.tensor([order.index(column) for column in some]))
             for some in (first, second, rest)
             if some
         ]
@@ -49,16 +49,16 @@ def _rotated(x: Any, high: int) -> Any:
     return x
 
 
-def _turned(one: Any, two: Any, high: int) -> tuple[Any, Any]:
+def _turned(first: Any, second: Any, high: int) -> tuple[Any, Any]:
     """Jacobi rotation of two columns, after which they are orthogonal."""
-    left, right = (one, two) if one.shape[-2] == high else (one[..., :high, :], two[..., :high, :])
+    left, right = (first, second) if first.shape[-2] == high else (first[..., :high, :], second[..., :high, :])
     product = 2 * (left * right).sum(-2, keepdim=True)
     more = (right * right).sum(-2, keepdim=True) - (left * left).sum(-2, keepdim=True)
     steep = more.abs() + torch.sqrt(more * more + product * product) + 1e-30
-    tangent = (1 - 2 * (more < 0).to(one.dtype)) * product / steep
+    tangent = (1 - 2 * (more < 0).to(first.dtype)) * product / steep
     cosine = torch.rsqrt(tangent * tangent + 1)
     sine = cosine * tangent
-    return cosine * one - sine * two, sine * one + cosine * two
+    return cosine * first - sine * second, sine * first + cosine * second
 
 
 def _decomposed(x: Any, vectors: bool) -> tuple[Any, Any, Any]:
@@ -126,8 +126,8 @@ def _symmetric(x: Any, uplo: str, vectors: bool) -> tuple[Any, Any]:
     x = half + half.mT + x * torch.eye(size_of(x))
     # With none below zero they are the singular values.
     more = torch.sqrt((x * x).sum((-2, -1), keepdim=True))
-    _, values, found = singular(x + more * torch.eye(size_of(x)), vectors)
-    return (values - more.squeeze(-1)).flip(-1), found.flip(-1) if vectors else None
+    _, values, vectors_of = singular(x + more * torch.eye(size_of(x)), vectors)
+    return (values - more.squeeze(-1)).flip(-1), vectors_of.flip(-1) if vectors else None
 
 
 @expresses("_linalg_eigh", exactness=EXACTNESS)
@@ -190,9 +190,9 @@ def linalg_lstsq(x: Tensor, b: Tensor, rcond: float | None = None, driver: str |
     """Least squares solution, residuals, rank and singular values."""
     left, values, right = singular(x)
     least = _least(x, values, None, rcond)
-    found = torch.matmul(right * _inverted(values, least).unsqueeze(-2), torch.matmul(left.mT, b))
-    off = b - torch.matmul(x, found)
-    return found, (off * off).sum(-2), (values > least).long().sum(-1), values
+    solution = torch.matmul(right * _inverted(values, least).unsqueeze(-2), torch.matmul(left.mT, b))
+    off = b - torch.matmul(x, solution)
+    return solution, (off * off).sum(-2), (values > least).long().sum(-1), values
 
 
 _TERMS = 12
@@ -207,13 +207,13 @@ def linalg_matrix_exp(x: Tensor) -> Any:
     powers = torch.tensor([2.0**at for at in range(-1, _SQUARES - 1)])
     count = (norm > powers).long().sum(-1, keepdim=True)
     small = x * torch.exp2(-count.to(x.dtype))
-    one = torch.eye(size)
-    found = one + small / _TERMS
+    identity = torch.eye(size)
+    total = identity + small / _TERMS
     for at in range(_TERMS - 1, 0, -1):
-        found = one + torch.matmul(small / at, found)
+        total = identity + torch.matmul(small / at, total)
     for at in range(_SQUARES):
-        found = torch.where(count > at, torch.matmul(found, found), found)
-    return found
+        total = torch.where(count > at, torch.matmul(total, total), total)
+    return total
 
 
 takes_over(EXACTNESS, "linalg_norm", rescue=True)

@@ -34,5 +34,5 @@ def stft(call: Call) -> Any:
     if whole is None or bool(getattr(whole, "val", whole)):
         return NotImplemented
     kwinputs = dict(call.node.kwinputs or {}) or None
-    found = operator_tables.converted_as(call.context, call.node, "stft", call.node.inputs, 1, kwinputs)[0]
-    return mb.stack(values=[mb.complex_real(data=found), mb.complex_imag(data=found)], axis=-1)
+    spectrum = operator_tables.converted_as(call.context, call.node, "stft", call.node.inputs, 1, kwinputs)[0]
+    return mb.stack(values=[mb.complex_real(data=spectrum), mb.complex_imag(data=spectrum)], axis=-1)

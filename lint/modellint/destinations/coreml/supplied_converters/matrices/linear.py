@@ -40,9 +40,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     outs, left, right = weight.shape
     lead = input1.shape[:-1]
     first = torch.mm(input1.reshape(-1, left), weight.permute(1, 0, 2).reshape(left, outs * right))
-    found = (first.reshape(-1, outs, right) * input2.reshape(-1, 1, right)).sum(-1)
-    found = found.reshape(*lead, outs)
-    return found if bias is None else found + bias
+    product = (first.reshape(-1, outs, right) * input2.reshape(-1, 1, right)).sum(-1)
+    product = product.reshape(*lead, outs)
+    return product if bias is None else product + bias
 
 
 @expresses("_trilinear", exactness=within(16))
@@ -58,10 +58,10 @@ def trilinear(
 ) -> Any:
     """Sum of products of three tensors."""
     parts = []
-    for one, dims in ((i1, expand1), (i2, expand2), (i3, expand3)):
+    for operand, dims in ((i1, expand1), (i2, expand2), (i3, expand3)):
         for dim in sorted(dims):
-            one = one.unsqueeze(dim)
-        parts.append(one)
+            operand = operand.unsqueeze(dim)
+        parts.append(operand)
     return (parts[0] * parts[1] * parts[2]).sum(sumdim)
 
 
@@ -94,9 +94,9 @@ def _length(off: Any, p: float) -> Any:
 def pdist(x: Tensor, p: float = 2.0) -> Any:
     """Pairwise distances of the rows of one matrix."""
     rows = int(x.shape[0])
-    pairs = [(one, two) for one in range(rows) for two in range(one + 1, rows)]
-    left = torch.index_select(x, 0, torch.tensor([one for one, _ in pairs], dtype=torch.int64))
-    right = torch.index_select(x, 0, torch.tensor([two for _, two in pairs], dtype=torch.int64))
+    pairs = [(row, other) for row in range(rows) for other in range(row + 1, rows)]
+    left = torch.index_select(x, 0, torch.tensor([row for row, _ in pairs], dtype=torch.int64))
+    right = torch.index_select(x, 0, torch.tensor([other for _, other in pairs], dtype=torch.int64))
     return _length(left - right, p)
 
 
@@ -122,7 +122,7 @@ def _determinant(x: Any) -> Any:
         return x.reshape(x.shape[:-2])
     total = None
     for at in range(count):
-        rest = torch.tensor([one for one in range(count) if one != at])
+        rest = torch.tensor([column for column in range(count) if column != at])
         minor = torch.index_select(torch.ops.aten.slice(x, -2, 1, count), x.dim() - 1, rest)
         part = x.select(-2, 0).select(-1, at) * _determinant(minor)
         total = part if total is None else total + part if at % 2 == 0 else total - part
@@ -137,14 +137,14 @@ def grouped_mm(
     if offs is None or x.dim() != 2 or mat2.dim() != 3 or bias is not None:
         raise NotImplementedError("groups of another kind")
     rows = torch.arange(x.shape[0])
-    found: Any = None
+    product: Any = None
     for group in range(mat2.shape[0]):
         mine = rows < offs.select(0, group)
         if group:
             mine = torch.logical_and(mine, rows >= offs.select(0, group - 1))
         part = torch.where(mine.unsqueeze(-1), torch.mm(x, mat2.select(0, group)), torch.zeros([1, 1]))
-        found = part if found is None else found + part
-    return found
+        product = part if product is None else product + part
+    return product
 
 
 @expresses("cov", exactness=within(16))
@@ -173,5 +173,5 @@ def logdet(x: Tensor) -> Any:
 @expresses("linalg_slogdet", "slogdet", exactness=within(64))
 def slogdet(x: Tensor) -> Any:
     """Sign and logarithm of the determinant of matrices of up to four rows."""
-    found = det(x)
-    return torch.sign(found), torch.log(torch.abs(found))
+    determinant = det(x)
+    return torch.sign(determinant), torch.log(torch.abs(determinant))

@@ -27,13 +27,13 @@ def size_of(x: Any) -> int:
     return int(x.shape[-1])
 
 
-def _is_known(given: dict[str, Any]) -> bool:
-    return given["x"].val is not None
+def _is_known(arguments: dict[str, Any]) -> bool:
+    return arguments["x"].val is not None
 
 
-def _ones(given: Iterable[bool]) -> Any:
+def _ones(flags: Iterable[bool]) -> Any:
     """Indicator column: ones where something holds, and zeros."""
-    return torch.tensor([[float(one)] for one in given])
+    return torch.tensor([[float(flag)] for flag in flags])
 
 
 def _pivoted(x: Any, step: int) -> tuple[Any, Any]:
@@ -70,21 +70,21 @@ def _factored(x: Any) -> tuple[Any, Any]:
 def substituted(triangle: Any, b: Any, upper: bool, unit: bool) -> Any:
     """Solution of a triangular system by substitution; the other triangle is not read."""
     size = size_of(triangle)
-    found = []
+    rows = []
     for step in reversed(range(size)) if upper else range(size):
         own = b[..., step : step + 1, :]
         if not unit:
             own = own / triangle[..., step : step + 1, step : step + 1]
-        found.append(own)
+        rows.append(own)
         b = b - triangle[..., step : step + 1] * own
-    return torch.cat(found[::-1] if upper else found, -2)
+    return torch.cat(rows[::-1] if upper else rows, -2)
 
 
 def solved(x: Any, b: Any) -> Any:
     """Solution of a linear system by Gauss-Jordan elimination."""
     size = size_of(x)
     batch = torch.broadcast_shapes(x.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
-    both = torch.cat([one.expand(*batch, *one.shape[-2:]) for one in (x, b)], -1)
+    both = torch.cat([matrix.expand(*batch, *matrix.shape[-2:]) for matrix in (x, b)], -1)
     for step in range(size):
         both, _ = _pivoted(both, step)
         both, _ = _eliminated(both, step, _ones(at != step for at in range(size)), 1.0)
@@ -140,8 +140,8 @@ def linalg_cholesky(x: Tensor, upper: bool = False) -> Any:
         column = x[..., step : step + 1] / root * _ones(at >= step for at in range(size))
         columns.append(column)
         x = x - column * column.mT
-    found = torch.cat(columns, -1)
-    return found.mT if upper else found
+    factor = torch.cat(columns, -1)
+    return factor.mT if upper else factor
 
 
 @expresses("cholesky_solve", exactness=EXACTNESS)
@@ -164,7 +164,7 @@ def linalg_qr(x: Tensor, mode: str = "reduced") -> Any:
         raise NotImplementedError("without the orthogonal matrix")
     size_of(x)
     high, wide = int(x.shape[-2]), int(x.shape[-1])
-    found = torch.eye(high).expand(*x.shape[:-2], high, high)
+    orthogonal = torch.eye(high).expand(*x.shape[:-2], high, high)
     for step in range(min(high - 1, wide)):
         column = x[..., step : step + 1]
         below = column * _ones(at > step for at in range(high))
@@ -176,6 +176,6 @@ def linalg_qr(x: Tensor, mode: str = "reduced") -> Any:
         vector = below / (own - end + nothing) + _ones(at == step for at in range(high))
         vector = vector * ((end - own) / (end + nothing) * (1 - nothing)).sqrt()
         x = x - vector * (vector * x).sum(-2, keepdim=True)
-        found = found - (found * vector.mT).sum(-1, keepdim=True) * vector.mT
+        orthogonal = orthogonal - (orthogonal * vector.mT).sum(-1, keepdim=True) * vector.mT
     kept = high if mode == "complete" else min(high, wide)
-    return found[..., :kept], x[..., :kept, :] * torch.ones(kept, wide).triu()
+    return orthogonal[..., :kept], x[..., :kept, :] * torch.ones(kept, wide).triu()

@@ -13,7 +13,7 @@ from modellint.destinations.coreml.supplied_converters.shapes.rank_folding impor
     Narrow,
     Stays,
     joined,
-    made,
+    rebuilt,
     sizes_of,
     sizes_together,
 )
@@ -27,7 +27,8 @@ def transposed(operation: Any, state: Narrow) -> Any:
     perm = [axis for axis in perm if sizes[axis] != 1]
     groups: list[list[int]] = []
     for axis in perm:
-        if groups and not [one for one in range(groups[-1][-1] + 1, axis) if sizes[one] != 1] and axis > groups[-1][-1]:
+        last = groups[-1][-1] if groups else axis
+        if axis > last and all(sizes[between] == 1 for between in range(last + 1, axis)):
             groups[-1].append(axis)
         else:
             groups.append([axis])
@@ -40,9 +41,9 @@ def transposed(operation: Any, state: Narrow) -> Any:
     x = operation.x
     done: list[int] = []
     for axis in perm:
-        lead = math.prod(shape[one] for one in done)
-        before = math.prod(size for one, size in enumerate(shape) if one < axis and one not in done)
-        after = math.prod(size for one, size in enumerate(shape) if one > axis and one not in done)
+        lead = math.prod(shape[at] for at in done)
+        before = math.prod(size for at, size in enumerate(shape) if at < axis and at not in done)
+        after = math.prod(size for at, size in enumerate(shape) if at > axis and at not in done)
         x = state.shaped(x, [lead, before, shape[axis], after])
         if before != 1:
             x = mb.transpose(x=x, perm=[0, 2, 1, 3], before_op=operation)
@@ -55,9 +56,9 @@ def concatenated(operation: Any, state: Narrow) -> Any:
     rank = len(operation.outputs[0].shape)
     axis = int(operation.axis.val) % rank
     parts = []
-    for one in operation.values:
-        sizes = sizes_of(one)
-        parts.append(state.shaped(one, [math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])]))
+    for variable in operation.values:
+        sizes = sizes_of(variable)
+        parts.append(state.shaped(variable, [math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])]))
     return mb.concat(values=parts, axis=1, before_op=operation)
 
 
@@ -65,9 +66,9 @@ def stacked(operation: Any, state: Narrow) -> Any:
     """Stack along a new axis."""
     axis = int(operation.axis.val) % len(operation.outputs[0].shape)
     parts = []
-    for one in operation.values:
-        sizes = sizes_of(one)
-        parts.append(state.shaped(one, [math.prod(sizes[:axis]), 1, math.prod(sizes[axis:])]))
+    for variable in operation.values:
+        sizes = sizes_of(variable)
+        parts.append(state.shaped(variable, [math.prod(sizes[:axis]), 1, math.prod(sizes[axis:])]))
     return mb.concat(values=parts, axis=1, before_op=operation)
 
 
@@ -78,7 +79,7 @@ def along(operation: Any, state: Narrow) -> Any:
     inputs = operator_tables.inputs_of(operation)
     inputs["x"] = state.shaped(operation.x, [math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])])
     inputs["axis"] = 1
-    return made(operation, inputs)
+    return rebuilt(operation, inputs)
 
 
 def sliced(operation: Any, state: Narrow) -> Any:
@@ -89,12 +90,12 @@ def sliced(operation: Any, state: Narrow) -> Any:
         parts[axis] = part
     groups = joined([None if parts[axis] == _whole(size) else axis for axis, size in enumerate(sizes)], sizes)
     # An axis of size one may be cut as well, and then stands for itself.
-    groups = [list(one) for group in groups for one in _apart(group, parts, sizes)]
+    groups = [list(run) for group in groups for run in _apart(group, parts, sizes)]
     shape = sizes_together(groups, sizes)
     cut = [parts[next((axis for axis in group if parts[axis] != _whole(sizes[axis])), group[0])] for group in groups]
     cut = [
-        _whole(size) if _is_whole(group, parts, sizes) else one
-        for one, group, size in zip(cut, groups, shape, strict=True)
+        _whole(size) if _is_whole(group, parts, sizes) else part
+        for part, group, size in zip(cut, groups, shape, strict=True)
     ]
     x = state.shaped(operation.x, shape)
     return mb.slice_by_index(
@@ -133,12 +134,12 @@ def _slices(operation: Any, sizes: Sequence[int]) -> list[tuple[int, int, int]]:
     """Begin, end and step of each axis, as numbers that need no mask."""
     if operation.begin.val is None:
         raise Stays("a part that is not known before a run")
-    begins = [int(one) for one in operation.begin.val]
+    begins = [int(number) for number in operation.begin.val]
     count = len(sizes)
     if operation.op_type == "slice_by_size":
         if operation.size.val is None:
             raise Stays("a part that is not known before a run")
-        lengths = [int(one) for one in operation.size.val]
+        lengths = [int(number) for number in operation.size.val]
         starts = [begin % size if size else 0 for begin, size in zip(begins, sizes, strict=True)]
         return [
             (start, size if length == -1 else start + length, 1)
@@ -146,24 +147,23 @@ def _slices(operation: Any, sizes: Sequence[int]) -> list[tuple[int, int, int]]:
         ]
     if operation.end.val is None:
         raise Stays("a part that is not known before a run")
-    ends = [int(one) for one in operation.end.val]
+    ends = [int(number) for number in operation.end.val]
 
-    def held(name: str, default: Any) -> list[Any]:
-        found = getattr(operation, name)
-        return [default] * count if found is None or found.val is None else list(found.val)
+    def values_of(name: str, default: Any) -> list[Any]:
+        argument = getattr(operation, name)
+        return [default] * count if argument is None or argument.val is None else list(argument.val)
 
-    found = []
-    zipped = zip(
-        begins, ends, held("stride", 1), held("begin_mask", False), held("end_mask", False), sizes, strict=True
-    )
+    slices = []
+    steps, begin_mask, end_mask = values_of("stride", 1), values_of("begin_mask", False), values_of("end_mask", False)
+    zipped = zip(begins, ends, steps, begin_mask, end_mask, sizes, strict=True)
     for axis, (begin, end, step, from_start, to_end, size) in enumerate(zipped):
-        if bool(held("squeeze_mask", False)[axis]):
+        if bool(values_of("squeeze_mask", False)[axis]):
             start = begin % size
-            found.append((start, start + 1, 1))
+            slices.append((start, start + 1, 1))
             continue
         start, stop, step = slice(None if from_start else begin, None if to_end else end, int(step)).indices(size)
-        found.append((start, stop, step))
-    return found
+        slices.append((start, stop, step))
+    return slices
 
 
 def gathered(operation: Any, state: Narrow) -> Any:
@@ -177,7 +177,7 @@ def gathered(operation: Any, state: Narrow) -> Any:
     inputs["x"] = state.shaped(operation.x, [math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])])
     inputs["indices"] = state.shaped(operation.indices, [math.prod(sizes_of(operation.indices))])
     inputs["axis"] = 1
-    return made(operation, inputs)
+    return rebuilt(operation, inputs)
 
 
 def tiled(operation: Any, state: Narrow) -> Any:
@@ -185,11 +185,11 @@ def tiled(operation: Any, state: Narrow) -> Any:
     sizes = sizes_of(operation.x)
     if operation.reps.val is None:
         raise Stays("a number of repetitions that is not known before a run")
-    times = [int(one) for one in operation.reps.val]
+    times = [int(count) for count in operation.reps.val]
     groups: list[list[int]] = []
     for axis in range(len(sizes)):
         # A repeated axis of size one joins what it repeats from the left: its copies follow each other.
-        if groups and times[axis] == 1 and all(times[one] == 1 for one in groups[-1]):
+        if groups and times[axis] == 1 and all(times[member] == 1 for member in groups[-1]):
             groups[-1].append(axis)
         else:
             groups.append([axis])

@@ -20,7 +20,7 @@ from modellint.destinations.coreml.supplied_converters.shapes.rank_folding impor
     Stays,
     is_wide,
     joined,
-    made,
+    rebuilt,
     sizes_of,
     sizes_together,
 )
@@ -35,10 +35,10 @@ def narrow_block(block: Any) -> bool:
     state = Narrow()
     replaced: list[Any] = []
     for operation in list(block.operations):
-        if operation.op_type == "const" or all(one.val is not None for one in operation.outputs):
+        if operation.op_type == "const" or all(output.val is not None for output in operation.outputs):
             continue
-        given = [one for one in operation.get_flattened_inputs() if state.holds(one)]
-        if not given and not any(is_wide(one) for one in operation.outputs):
+        wide = [variable for variable in operation.get_flattened_inputs() if state.holds(variable)]
+        if not wide and not any(is_wide(output) for output in operation.outputs):
             continue
         make = OPERATIONS.get(operation.op_type)
         if make is None:
@@ -67,11 +67,11 @@ def _reshaped(operation: Any, state: Narrow) -> Any:
     """Reshape and its kin: the elements stay in order."""
     out = operation.outputs[0]
     if is_wide(out):
-        held = operation.x
+        source = operation.x
         return (
-            state.shaped(held, [math.prod(sizes_of(held))])
-            if is_wide(held) and not state.holds(held)
-            else state.held_as(held)
+            state.shaped(source, [math.prod(sizes_of(source))])
+            if is_wide(source) and not state.holds(source)
+            else state.held_as(source)
         )
     return state.shaped(operation.x, sizes_of(out))
 
@@ -80,9 +80,9 @@ def _unary(operation: Any, state: Narrow) -> Any:
     """Element-wise operation on one tensor."""
     sizes = sizes_of(operation.x)
     inputs = operator_tables.inputs_of(operation)
-    held = state.held_as(operation.x)
-    inputs["x"] = held if operator_tables.rank_of(held) <= LIMIT else state.shaped(operation.x, [math.prod(sizes)])
-    return made(operation, inputs)
+    narrow = state.held_as(operation.x)
+    inputs["x"] = narrow if operator_tables.rank_of(narrow) <= LIMIT else state.shaped(operation.x, [math.prod(sizes)])
+    return rebuilt(operation, inputs)
 
 
 def _elementwise(*names: str) -> Callable[[Any, Narrow], Any]:
@@ -96,7 +96,7 @@ def _elementwise(*names: str) -> Callable[[Any, Narrow], Any]:
         sizes_together(groups, out)
         for name in names:
             inputs[name] = state.shaped(inputs[name], sizes_together(groups, shapes[name]))
-        return made(operation, inputs)
+        return rebuilt(operation, inputs)
 
     return make
 
@@ -106,8 +106,8 @@ def _reduced(operation: Any, state: Narrow) -> Any:
     sizes = sizes_of(operation.x)
     inputs = operator_tables.inputs_of(operation)
     many = "axes" in operation.input_spec.input_types
-    given = inputs.get("axes" if many else "axis")
-    axes = range(len(sizes)) if given is None else np.atleast_1d(given.val).tolist()
+    named = inputs.get("axes" if many else "axis")
+    axes = range(len(sizes)) if named is None else np.atleast_1d(named.val).tolist()
     over = {int(axis) % len(sizes) for axis in axes}
     groups = joined([axis in over for axis in range(len(sizes))], sizes)
     left = [at for at, group in enumerate(groups) if any(axis in over and sizes[axis] != 1 for axis in group)]
@@ -119,7 +119,7 @@ def _reduced(operation: Any, state: Narrow) -> Any:
     inputs["x"] = state.shaped(operation.x, sizes_together(groups, sizes))
     inputs["axes" if many else "axis"] = left if many else left[0]
     inputs["keep_dims"] = True
-    return made(operation, inputs)
+    return rebuilt(operation, inputs)
 
 
 def _multiplied(operation: Any, state: Narrow) -> Any:
@@ -136,7 +136,7 @@ def _multiplied(operation: Any, state: Narrow) -> Any:
         raise Stays(f"{len(groups) + 2} axes are left")
     for name, batch, shape in zip("xy", batches, shapes, strict=True):
         inputs[name] = state.shaped(inputs[name], [*sizes_together(groups, batch), *shape[-2:]])
-    return made(operation, inputs)
+    return rebuilt(operation, inputs)
 
 
 def _linear(operation: Any, state: Narrow) -> Any:
@@ -144,7 +144,7 @@ def _linear(operation: Any, state: Narrow) -> Any:
     sizes = sizes_of(operation.x)
     inputs = operator_tables.inputs_of(operation)
     inputs["x"] = state.shaped(operation.x, [math.prod(sizes[:-1]), sizes[-1]])
-    return made(operation, inputs)
+    return rebuilt(operation, inputs)
 
 
 def _normalized(operation: Any, state: Narrow) -> Any:
@@ -156,7 +156,7 @@ def _normalized(operation: Any, state: Narrow) -> Any:
         raise Stays("a normalization of axes that are not the last")
     inputs["x"] = state.shaped(operation.x, [math.prod(sizes[: axes[0]]), *sizes[axes[0] :]])
     inputs["axes"] = list(range(1, len(axes) + 1))
-    return made(operation, inputs)
+    return rebuilt(operation, inputs)
 
 
 def _all(make: Callable[[Any, Narrow], Any], kinds: str) -> dict[str, Callable[[Any, Narrow], Any]]:

@@ -25,7 +25,7 @@ def joined(keys: Sequence[Any], sizes: Sequence[int]) -> list[list[int]]:
     for axis, key in enumerate(keys):
         if groups and (key == last or sizes[axis] == 1):
             groups[-1].append(axis)
-        elif groups and all(sizes[one] == 1 for one in groups[-1]):
+        elif groups and all(sizes[axis_before] == 1 for axis_before in groups[-1]):
             groups[-1].append(axis)
             last = key
         else:
@@ -36,14 +36,14 @@ def joined(keys: Sequence[Any], sizes: Sequence[int]) -> list[list[int]]:
 
 def sizes_together(groups: Sequence[Sequence[int]], sizes: Sequence[int]) -> list[int]:
     """The sizes of axes that are joined. Raises ``Stays`` where too many are left."""
-    found = [math.prod(sizes[axis] for axis in group) for group in groups]
-    if len(found) > LIMIT:
-        raise Stays(f"{len(found)} axes are left")
-    return found
+    merged = [math.prod(sizes[axis] for axis in group) for group in groups]
+    if len(merged) > LIMIT:
+        raise Stays(f"{len(merged)} axes are left")
+    return merged
 
 
 class Narrow:
-    """The wide tensors of one block, and what they are held as."""
+    """Folded tensors of one block: each wide variable with the narrow variable that holds its elements."""
 
     def __init__(self) -> None:
         self._held: dict[Any, Any] = {}
@@ -51,25 +51,25 @@ class Narrow:
         """The operation that is being replaced."""
 
     def holds(self, variable: Any) -> bool:
-        """Whether a variable is wide, and held as a narrow one."""
+        """Whether a wide variable has a narrow counterpart."""
         return variable in self._held
 
     def held_as(self, variable: Any) -> Any:
-        """What a variable is held as, or itself."""
+        """The narrow counterpart of a variable, or itself."""
         return self._held.get(variable, variable)
 
     def hold(self, variable: Any, narrow: Any) -> None:
-        """Hold a wide variable as a narrow one."""
+        """Set the narrow counterpart of a wide variable."""
         self._held[variable] = narrow
 
     def shaped(self, variable: Any, shape: Sequence[int]) -> Any:
         """A variable's elements in another shape."""
         if variable.val is not None:
             return mb.const(val=np.asarray(variable.val).reshape(list(shape)), before_op=self.before)
-        found = self.held_as(variable)
-        if tuple(found.shape) == tuple(shape):
-            return found
-        return mb.reshape(x=found, shape=list(shape), before_op=self.before)
+        narrow = self.held_as(variable)
+        if tuple(narrow.shape) == tuple(shape):
+            return narrow
+        return mb.reshape(x=narrow, shape=list(shape), before_op=self.before)
 
 
 def sizes_of(variable: Any) -> list[int]:
@@ -84,6 +84,6 @@ def is_wide(variable: Any) -> bool:
     return operator_tables.rank_of(variable) > LIMIT
 
 
-def made(operation: Any, inputs: dict[str, Any]) -> Any:
+def rebuilt(operation: Any, inputs: dict[str, Any]) -> Any:
     """The same operation on other inputs, before it."""
     return getattr(mb, operation.op_type)(**inputs, before_op=operation)

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def _variance(x: Any, dim: list[int] | None, correction: Any, keepdim: bool) -> tuple[Any, Any]:
-    dims = list(range(x.dim())) if not dim else [one % x.dim() for one in dim]
+    dims = list(range(x.dim())) if not dim else [axis % x.dim() for axis in dim]
     mean = x.mean(dims, keepdim=True)
     off = x - mean
     # Counted, where sizes are not known before a run.
     count = torch.ones_like(x).sum(dims, keepdim=keepdim)
-    found = (off * off).sum(dims, keepdim=keepdim) / torch.clamp(
+    variance = (off * off).sum(dims, keepdim=keepdim) / torch.clamp(
         count - (1 if correction is None else correction), min=0
     )
-    return found, mean if keepdim else mean.squeeze(dims)
+    return variance, mean if keepdim else mean.squeeze(dims)
 
 
 _STATISTICS: dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]] = {
@@ -31,7 +31,7 @@ _STATISTICS: dict[str, tuple[Callable[[Any, Any], Any], tuple[str, ...]]] = {
     "var_mean": (lambda variance, mean: (variance, mean), ()),
     "std_mean": (lambda variance, mean: (variance.sqrt(), mean), ()),
 }
-"""What is made of variance and mean, and names beside the operator's own where axes are given."""
+"""Results of variance and mean by operator, with further names for overloads with axes."""
 
 
 def _of_all(statistic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -85,8 +85,8 @@ def prod_of_axis(x: Tensor, dim: int, keepdim: bool = False, dtype: Dtype | None
 def _product(x: Any, dim: int, keepdim: bool) -> Any:
     if x.dtype == torch.bool:
         x = x.long()
-    found = x.cumprod(dim)
-    last = found.select(dim, found.shape[dim] - 1) if found.shape[dim] else found.sum(dim) + 1
+    products = x.cumprod(dim)
+    last = products.select(dim, products.shape[dim] - 1) if products.shape[dim] else products.sum(dim) + 1
     return last.unsqueeze(dim) if keepdim else last
 
 
@@ -106,16 +106,16 @@ def _cumulative(x: Any, dim: int, better: Any) -> tuple[Any, Any]:
     values: list[Any] = []
     places: list[Any] = []
     for at in range(x.shape[dim]):
-        one = torch.ops.aten.slice(x, dim, at, at + 1)
-        place = torch.full_like(one, at, dtype=torch.int64)
+        value = torch.ops.aten.slice(x, dim, at, at + 1)
+        place = torch.full_like(value, at, dtype=torch.int64)
         if values:
-            wins = better(one, values[-1])
+            wins = better(value, values[-1])
             if x.is_floating_point():
                 # What is no number stays the largest and the smallest.
-                wins = torch.logical_or(wins, torch.isnan(one))
-            one = torch.where(wins, one, values[-1])
+                wins = torch.logical_or(wins, torch.isnan(value))
+            value = torch.where(wins, value, values[-1])
             place = torch.where(wins, place, places[-1])
-        values.append(one)
+        values.append(value)
         places.append(place)
     return torch.cat(values, dim), torch.cat(places, dim)
 
@@ -132,8 +132,8 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """k-th smallest element along an axis, and its index."""
     values, places = torch.sort(x, dim)
-    found = values.select(dim, k - 1), places.select(dim, k - 1)
-    return tuple(one.unsqueeze(dim) for one in found) if keepdim else found
+    results = values.select(dim, k - 1), places.select(dim, k - 1)
+    return tuple(result.unsqueeze(dim) for result in results) if keepdim else results
 
 
 @expresses("median", ".dim")

@@ -23,7 +23,7 @@ def alias(x: Tensor) -> Any:
 @builds("diff")
 def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Any:
     """Differences of neighbouring elements; of truth values, whether they differ."""
-    parts = [one for one in (prepend, x, append) if one is not None]
+    parts = [part for part in (prepend, x, append) if part is not None]
     x = mb.concat(values=parts, axis=dim) if len(parts) > 1 else x
     rank = len(x.shape)
     at = dim % rank
@@ -69,8 +69,8 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
     return taken.movedim(dimension + 1, -1)
 
 
-def _are_alike(given: dict[str, Any]) -> bool:
-    x, other = given["x"], given["other"]
+def _are_alike(arguments: dict[str, Any]) -> bool:
+    x, other = arguments["x"], arguments["other"]
     return isinstance(x, Var) and isinstance(other, Var) and torch_type(x) == torch_type(other)
 
 
@@ -80,16 +80,17 @@ def where(condition: Tensor, x: Operand, other: Operand) -> Any:
     if isinstance(x, torch.Tensor) and isinstance(other, torch.Tensor):
         wanted = torch.result_type(x, other)
         return torch.where(condition, x.to(wanted), other.to(wanted))
-    wanted = torch.result_type(*(one if isinstance(one, torch.Tensor) else torch.tensor(one) for one in (x, other)))
+    wanted = torch.result_type(*(side if isinstance(side, torch.Tensor) else torch.tensor(side) for side in (x, other)))
     if isinstance(x, torch.Tensor) or isinstance(other, torch.Tensor):
         wanted = torch.result_type(x, other)
     # A tensor without axes would be taken for a number again.
     ones = [1] * max(1, condition.dim())
     x = x.to(wanted) if isinstance(x, torch.Tensor) else torch.full(ones, x, dtype=wanted)
     other = other.to(wanted) if isinstance(other, torch.Tensor) else torch.full(ones, other, dtype=wanted)
-    found = torch.where(condition, x, other)
-    shape = torch.broadcast_shapes(condition.shape, *(one.shape for one in (x, other) if list(one.shape) != ones))  # type: ignore[no-untyped-call]
-    return found if found.shape == shape else found.reshape(shape)
+    chosen = torch.where(condition, x, other)
+    shapes = [side.shape for side in (x, other) if list(side.shape) != ones]
+    shape = torch.broadcast_shapes(condition.shape, *shapes)  # type: ignore[no-untyped-call]
+    return chosen if chosen.shape == shape else chosen.reshape(shape)
 
 
 @expresses("native_channel_shuffle")

@@ -1,4 +1,4 @@
-"""Size trials: runs at other sizes of flexible inputs, and what fails or varies there."""
+"""Resized runs: captured runs at other sizes of flexible inputs, and what fails or varies there."""
 
 from __future__ import annotations
 
