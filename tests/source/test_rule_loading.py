@@ -70,7 +70,7 @@ def test_misread_annotation_is_an_error(signature: str, said: str) -> None:
         ("source(self, cls: ModuleClass)", FUTURE),
         ("source(self, code: authoring.Code)", FUTURE),
         ("source(self, code: 'Code')", FUTURE),
-        ("source(self, code: Code)", "from modellint.source.engine.function_facts import Code"),
+        ("source(self, code: Code)", "from modellint.source.facts.function_facts import Code"),
         ("source(self, node: cst.Call, file: CstFile)", FUTURE),
         ("source(self, node: cst.Call | cst.Attribute, file: CstFile)", FUTURE),
         ("source(self, node: Union[cst.Call, cst.Name], file: CstFile)", FUTURE),
