@@ -175,6 +175,7 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
         parts = Supplied()
         for name, converters in table().items():
             operator_tables.register(name, _as_registered(name, converters, parts))
+        operator_tables.narrow_integers_as_signed()
         parts.pipeline = high_rank_pass.pipeline(lambda: parts.note("more than five axes", "supplied", BIT_EQUAL, ""))
         yield parts
 
