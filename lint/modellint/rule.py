@@ -98,6 +98,8 @@ class Trigger:
     """A tensor may be reshaped to sizes that are all numbers."""
     SEVERAL_INDICES = "<several indices>"
     """Something may be indexed by two tensors at once."""
+    CASTS_PARAMETER = "<casts parameters>"
+    """A new parameter may be computed with where it is made."""
     NO_RUNNING_STATISTICS = "<keeps no statistics>"
     """A batch normalization may be told to keep no running statistics."""
     SLICE_STEP = "<step>"

@@ -179,13 +179,13 @@ def method_result(reader: Reader, callee: Method, arguments: Arguments, node: as
             return receiver
         if name in _TRUTHS:
             return Drawn(receiver, node) if receiver.is_data else NUMBER
-        return operator_result(name, receiver, arguments, node, reader.modes.is_quiet)
+        return operator_result(name, receiver, arguments, node, reader.modes.quiet > 0)
     if isinstance(receiver, Shape):
         return NUMBER if name == "numel" else UNKNOWN
     if reader.reading and name in tensors.TENSOR_ONLY and type(receiver) in (Value, Opaque, Instance, Argument):
         unseen = _unseen_receiver(receiver, node)
         if unseen is not None:
-            return operator_result(name, unseen, arguments, node, reader.modes.is_quiet)
+            return operator_result(name, unseen, arguments, node, reader.modes.quiet > 0)
     if isinstance(receiver, SelfValue) and name == "register_buffer":
         value = arguments.get(1, "tensor")
         if value is not None:

@@ -49,7 +49,7 @@ class TensorDomain:
         """The value of ``receiver.name``."""
         if isinstance(receiver, Method):
             receiver = self.resolved(reader, receiver)
-        return tensor_expressions.attribute_of(receiver, name, reader.modes.is_quiet)
+        return tensor_expressions.attribute_of(receiver, name, reader.modes.quiet > 0)
 
     def resolved(self, reader: Reader, value: Value) -> Value:
         """What `outputs.last_hidden_state` is, where `outputs` was given by a module that was not followed: maybe a tensor."""
@@ -71,7 +71,8 @@ class TensorDomain:
 
     def element(self, reader: Reader, value: Value) -> Value | None:
         """What iterating over a value gives."""
-        value = self.resolved(reader, value)
+        if isinstance(value, Method):
+            value = self.resolved(reader, value)
         if isinstance(value, Tensor):
             return tensor_expressions.element_of(value, value.node or ast.Constant(None))
         if isinstance(value, Shape):
@@ -86,7 +87,9 @@ class TensorDomain:
 
     def named(self, reader: Reader, value: Value) -> Value:
         """What a value is once a variable holds it: a number that is not known is told from others by the name that it gets."""
-        return tensor_expressions.told_apart(self.resolved(reader, value))
+        if isinstance(value, Method):
+            value = self.resolved(reader, value)
+        return tensor_expressions.told_apart(value)
 
     def binary(self, reader: Reader, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value | None:
         """The value of a binary operation."""
@@ -94,11 +97,11 @@ class TensorDomain:
 
     def unary(self, reader: Reader, node: ast.UnaryOp, operand: Value) -> Value | None:
         """The value of an operation on one operand."""
-        return tensor_expressions.unary(node, operand, reader.modes.is_quiet)
+        return tensor_expressions.unary(node, operand, reader.modes.quiet > 0)
 
     def compared(self, reader: Reader, node: ast.Compare, parts: list[Value]) -> Value | None:
         """The value of a comparison."""
-        return tensor_expressions.compared(node, parts, reader.modes.is_quiet)
+        return tensor_expressions.compared(node, parts, reader.modes.quiet > 0)
 
     # Calls
 
@@ -112,7 +115,7 @@ class TensorDomain:
 
     def module_output(self, reader: Reader, module: Instance, arguments: Arguments, node: ast.expr) -> Value:
         """What calling a module gives."""
-        output = module_output(module, arguments.get(0), node, reader.modes.is_quiet)
+        output = module_output(module, arguments.get(0), node, reader.modes.quiet > 0)
         if isinstance(output, Tensor) and output.origin == "unseen" and output.batch is None:
             # What it is given by name, or behind the first.
             output.batch = tensors.batch_of(tensors_in(arguments.everything()))
@@ -120,7 +123,7 @@ class TensorDomain:
 
     def external(self, reader: Reader, name: str, arguments: Arguments, node: ast.expr) -> Value | None:
         """What a function or class outside the project gives."""
-        return external_result(name, arguments, node, reader.reading, reader.modes.is_quiet)
+        return external_result(name, arguments, node, reader.reading, reader.modes.quiet > 0)
 
     def state(self, made: Instance, arguments: Arguments) -> Value:
         """A new parameter or buffer as a tensor."""
@@ -128,7 +131,7 @@ class TensorDomain:
 
     def builtin(self, reader: Reader, name: str, arguments: Arguments, node: ast.expr) -> Value | None:
         """What a builtin gives."""
-        return builtin_result(name, arguments, node, reader.modes.is_quiet)
+        return builtin_result(name, arguments, node, reader.modes.quiet > 0)
 
     def method(
         self, reader: Reader, callee: Method, arguments: Arguments, node: ast.expr, frame: Frame

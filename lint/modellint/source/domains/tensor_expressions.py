@@ -116,7 +116,7 @@ def _joined_shape(reader: Reader, value: Union, count: int, frame: Frame) -> Ten
         return None
     rows = zip(*([axis.size for axis in layout.axes] for layout in ranked), strict=True)
     sizes = [row[0] if len(set(row)) == 1 else Dim.symbol() for row in rows]
-    made = derived(parts[0].node, Layout.contiguous(sizes), parts[0].made_by, parts, reader.modes.is_quiet)
+    made = derived(parts[0].node, Layout.contiguous(sizes), parts[0].made_by, parts, reader.modes.quiet > 0)
     made.certain = True
     wanted = {id(part) for part in parts}
     for name, held in frame.locals.items():
@@ -178,13 +178,13 @@ def _subscripted(reader: Reader, receiver: Value, node: ast.Subscript, frame: Fr
                 layout = None
         elif isinstance(value, Const) and isinstance(value.value, str):
             # A dictionary, whatever it is said to be.
-            held = derived(node, None, "index", [receiver], reader.modes.is_quiet)
+            held = derived(node, None, "index", [receiver], reader.modes.quiet > 0)
             held.certain = held.shown = False
             return held
         elif _is_index(value):
             layout = layout and layout.selected(at)
         else:
-            return derived(node, None, "index", [receiver, *tensors_in([value])], reader.modes.is_quiet)
+            return derived(node, None, "index", [receiver, *tensors_in([value])], reader.modes.quiet > 0)
     made = view_of(node, layout, "index", receiver)
     if parts and not isinstance(parts[0], ast.Slice) and _is_index(reader.value(parts[0], frame)):
         made.unbatched()
@@ -238,8 +238,8 @@ def combined(reader: Reader, node: ast.BinOp | ast.AugAssign, left: Value, right
     lefts, rights = alternatives(left), alternatives(right)
     if any(isinstance(part, Tensor) for part in (*lefts, *rights)):
         if len(lefts) * len(rights) > 16:
-            return derived(node, None, "add", tensors_in([left, right]), reader.modes.is_quiet)
-        made = union([_computed(node, one, two, reader.modes.is_quiet) for one in lefts for two in rights])
+            return derived(node, None, "add", tensors_in([left, right]), reader.modes.quiet > 0)
+        made = union([_computed(node, one, two, reader.modes.quiet > 0) for one in lefts for two in rights])
         reader.recorder.operated(reader, node, (left, right), made)
         return made
     drawn = next((part for part in (left, right) if isinstance(part, Drawn)), None)

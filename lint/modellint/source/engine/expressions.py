@@ -232,16 +232,15 @@ class Evaluator(ABC):
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
-        receiver = without_none(self.value(node.value, frame))
+        receiver = self.value(node.value, frame)
+        if type(receiver) is Union:
+            receiver = without_none(receiver)
         if type(receiver) is Union:
             return union([self.attribute_of(part, node.attr, frame) for part in receiver.values])
         return self.attribute_of(receiver, node.attr, frame)
 
     def attribute_of(self, receiver: Value, name: str, frame: Frame) -> Value:
         """The value of ``receiver.name``."""
-        known = self.domain.attribute(self, receiver, name)
-        if known is not None:
-            return known
         match receiver:
             case SelfValue():
                 if name in self.attributes:
@@ -256,7 +255,8 @@ class Evaluator(ABC):
                     if value is not None:
                         return value
                 return Method(receiver, name)
-        return Method(receiver, name)
+        known = self.domain.attribute(self, receiver, name)
+        return Method(receiver, name) if known is None else known
 
     def class_attribute(self, name: str) -> Value:
         """``self.name`` where no statement read so far has bound it."""
@@ -349,14 +349,14 @@ class Evaluator(ABC):
 
     def element_of(self, value: Value) -> Value:
         """What iterating over a value gives."""
+        if type(value) is Union:
+            return union(self.element_of(part) for part in value.values)
+        if isinstance(value, Container):
+            return value.element()
         known = self.domain.element(self, value)
         if known is not None:
             return known
         match value:
-            case Union():
-                return union(self.element_of(part) for part in value.values)
-            case Container():
-                return value.element()
             case Argument() if not value.element:
                 return value.item()
             case Instance(kind="module"):
@@ -469,7 +469,7 @@ class Evaluator(ABC):
 
     def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
         value = self.value(node.value, frame)
-        known = self.domain.subscript(self, node, without_none(value), frame)
+        known = self.domain.subscript(self, node, without_none(value) if type(value) is Union else value, frame)
         if known is not None:
             return known
         if isinstance(node.slice, ast.Slice):

@@ -53,23 +53,19 @@ class Modes:
         """What makes a value that nothing is known of."""
         self.training = 0
         self.quiet = 0
+        """More than 0 where no graph is recorded."""
         self.switches = 0
         self.unusual = 0
         self.unexported = 0
         self.functions: list[ast.AST] = []
         """Those that call each other, the innermost last."""
-        self._blocks: list[list[int]] = []
+        self.blocks: list[tuple[int, int, int, int] | None] = []
         """By how much statements of each block that leave early changed the first four but ``quiet``."""
 
     @property
     def function(self) -> ast.AST | None:
         """The function that is read."""
         return self.functions[-1] if self.functions else None
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no graph is recorded."""
-        return self.quiet > 0
 
     @property
     def is_aside(self) -> bool:
@@ -117,9 +113,8 @@ class Modes:
             # `if not self.training: return x`: what follows runs in training only.
             change = (condition.guard is False, condition.usual is True, switch, condition.captured is True)
             self._shift(change, 1)
-            block = self._blocks[-1]
-            for at, by in enumerate(change):
-                block[at] += by
+            before = self.blocks[-1] or (0, 0, 0, 0)
+            self.blocks[-1] = before[0] + change[0], before[1] + change[1], before[2] + change[2], before[3] + change[3]
 
     def _shift(self, change: Sequence[int], sign: int) -> None:
         training, unusual, switches, unexported = change
@@ -128,13 +123,11 @@ class Modes:
         self.switches += sign * switches
         self.unexported += sign * unexported
 
-    def enter_block(self) -> None:
-        """A block of statements begins."""
-        self._blocks.append([0, 0, 0, 0])
-
     def leave_block(self) -> None:
-        """It ends, and with it what statements in it that left early changed."""
-        self._shift(self._blocks.pop(), -1)
+        """A block of statements ends, and with it what statements in it that left early changed."""
+        change = self.blocks.pop()
+        if change is not None:
+            self._shift(change, -1)
 
     def narrow(self, test: ast.expr, held: bool, frame: Frame) -> None:
         """Take note that a condition says of a variable that it is no tensor."""

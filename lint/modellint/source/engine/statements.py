@@ -303,7 +303,8 @@ class Interpreter(Caller):
 
     def _block(self, statements: list[ast.stmt], frame: Frame) -> bool:
         """Run statements in order; whether the end is reached."""
-        self.modes.enter_block()
+        modes = self.modes
+        modes.blocks.append(None)
         try:
             for statement in statements:
                 outer = frame.statement
@@ -316,7 +317,10 @@ class Interpreter(Caller):
                     return False
             return True
         finally:
-            self.modes.leave_block()
+            if modes.blocks[-1] is None:
+                modes.blocks.pop()
+            else:
+                modes.leave_block()
 
     def _assign(self, node: ast.Assign, frame: Frame) -> None:
         value = self.value(node.value, frame)

@@ -275,10 +275,11 @@ class Recorder:
                     name, method, receiver = "torch.Tensor." + attribute, attribute, owner
                 case Method(receiver=owner, name=attribute):
                     method, receiver = attribute, owner
+            function = modes.functions[-1] if modes.functions else None
             aside = modes.unusual > 0, not modes.unexported, modes.switches > 0
-            state = modes.training > 0, modes.is_quiet, not reader.reading, *aside
+            state = modes.training > 0, modes.quiet > 0, not reader.reading, *aside
             self.calls.setdefault(node, []).append(
-                Call(node, frame.statement, modes.function, callee, name, method, receiver, arguments, made, *state)
+                Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, *state)
             )
 
     def asked(self, reader: Reader, site: ast.AST, test: ast.expr, value: Value, frame: Frame) -> None:
@@ -321,7 +322,7 @@ class Recorder:
         sharing = _sharing(target, node, frame, modes.function) if how != "attribute" else ()
         # As long as this is for every write, time and memory grow with the square of the text.
         reader.steps += len(sharing) // _SHARING_A_STEP
-        state = modes.training > 0, modes.is_quiet
+        state = modes.training > 0, modes.quiet > 0
         write = Write(how, node, frame.statement, modes.function, target, value, attribute, *state, sharing)
         write.switched = modes.switches > 0
         write.exported = not modes.unexported

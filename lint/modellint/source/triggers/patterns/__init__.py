@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.rule import Trigger
-from modellint.source.triggers.patterns.construction import builds, makes_tensors, untracked
+from modellint.source.triggers.patterns.construction import builds, casts_parameters, makes_tensors, untracked
 from modellint.source.triggers.patterns.inplace_writes import assigns_attributes, assigns_items, indexes, mixes, writes
 from modellint.source.triggers.patterns.numeric_range import long, tiny, wide
 from modellint.source.triggers.patterns.return_values import returns_dict, returns_others
@@ -41,6 +41,7 @@ OF_FORWARD = frozenset(
 SIGNS = OF_FORWARD | {
     Trigger.MAKES_TENSORS,
     Trigger.NO_RUNNING_STATISTICS,
+    Trigger.CASTS_PARAMETER,
     Trigger.HIGH_RANK,
     Trigger.ABOVE_FLOAT16,
     Trigger.BELOW_FLOAT16,
@@ -53,6 +54,8 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence
     match sign:
         case Trigger.MAKES_TENSORS:
             return makes_tensors(file, nodes)
+        case Trigger.CASTS_PARAMETER:
+            return casts_parameters(file, nodes)
         case Trigger.NO_RUNNING_STATISTICS:
             return untracked(file, nodes)
         case Trigger.BUILDS_MODULE:

@@ -74,6 +74,33 @@ def _may_make(file: IndexedFile, called: ast.expr) -> bool:
     return False
 
 
+def casts_parameters(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+    """Whether something is done to a parameter in the expression that makes it, or its class is handed on."""
+    for node in nodes:
+        making: set[ast.expr] = set()
+        called: set[ast.expr] = set()
+        for call in of_kind(node, ast.Call):
+            if _is_parameter(file, called_name(call)):
+                making.add(call)
+                called.add(call.func)
+        used = [one.value for one in of_kind(node, ast.Attribute)]
+        used += (one.operand for one in of_kind(node, ast.UnaryOp))
+        used += (part for one in of_kind(node, ast.BinOp) for part in (one.left, one.right))
+        if making and not making.isdisjoint(used):
+            return True
+        if any(one.attr.endswith("Parameter") and one not in called for one in of_kind(node, ast.Attribute)):
+            return True
+        if any(one.id.endswith("Parameter") and one not in called for one in of_kind(node, ast.Name)):
+            return True
+    return False
+
+
+def _is_parameter(file: IndexedFile, name: str) -> bool:
+    """Whether a name may be that of the class of parameters, or of one like it."""
+    others = (getattr(one, "name", "") or getattr(one, "attr", "") for one in file.names.get(name, ()))
+    return name.endswith("Parameter") or any(other.endswith("Parameter") for other in others)
+
+
 def builds(nodes: Sequence[ast.stmt]) -> bool:
     """Whether a function other than ``__init__``, or one inside that, may build a module with state."""
     running: list[ast.AST] = []
