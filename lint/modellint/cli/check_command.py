@@ -12,13 +12,16 @@ import click
 
 from modellint import __version__
 from modellint.cli.options import (
+    Command,
     NamedPath,
     exit_with,
     fail,
     file_of,
     may_be_live,
+    output_format,
     resolve,
     with_capture,
+    with_color,
     with_inputs,
     with_options,
 )
@@ -43,12 +46,13 @@ _LIVE_ONLY = {
 }
 
 
-@click.command("check")
-@click.argument("targets", nargs=-1, metavar="[TARGETS]...")
+@click.command("check", cls=Command)
+@click.argument("targets", nargs=-1, metavar="[TARGETS]...", type=click.Path(readable=False))
 @with_options
 @click.option("--fix", is_flag=True, help="Apply safe fixes.")
 @click.option("--unsafe-fixes", is_flag=True, help="Apply unsafe fixes too.")
 @click.option("--diff", "show_diff", is_flag=True, help="Print what fixes would change, and write nothing.")
+@output_format
 @click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the findings there.")
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
@@ -67,6 +71,7 @@ _LIVE_ONLY = {
 @click.option("--cache-dir", type=NamedPath(path_type=Path), metavar="FOLDER", help="Where the cache is.")
 @click.option("--quiet", "-q", is_flag=True, help="Print findings only, no summary.")
 @click.option("--verbose", "-v", is_flag=True, help="Tell on stderr what is read.")
+@with_color
 def check_command(targets: tuple[str, ...], **options: Any) -> None:
     """Check files and folders (default: the current folder); - is standard input.
 
@@ -305,7 +310,8 @@ def _finish(
     if options["show_diff"]:
         from modellint.report import diff
 
-        write("".join(diff.render(*change) for change in changes), options, err)
+        color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
+        write("".join(diff.render(*change, color) for change in changes), options, err)
         if changes and not options["quiet"]:
             click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(changes)} files.", err=True)
     else:

@@ -23,7 +23,7 @@ _MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
 
 
 def _codes(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
-    words = tuple(word.strip() for item in value for word in item.split(",") if word.strip())
+    words = tuple(word.strip().upper() for item in value for word in item.split(",") if word.strip())
     if value and not words and parameter.name == "select":
         raise click.BadParameter("no rule is named")
     return words if value else None
@@ -33,6 +33,49 @@ def _number(context: click.Context, parameter: click.Parameter, value: float | N
     if value is not None and math.isnan(value):
         raise click.BadParameter("nan is no time")
     return value
+
+
+def _patterns(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+    words = tuple(word.strip() for item in value for word in item.split(",") if word.strip())
+    return words if value else None
+
+
+def _color(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.color = {"always": True, "never": False}.get(value)
+
+
+def _complete_codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from modellint.run import all_rules
+
+    done, comma, word = incomplete.rpartition(",")
+    codes = [*dict.fromkeys(code[:3] for code in all_rules()), *all_rules(), "ALL"]
+    return [done + comma + code for code in codes if code.startswith(word.upper())]
+
+
+class Command(click.Command):
+    """A command whose help has its options in groups, examples and exit statuses, loaded for those who ask for it."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by what they are for."""
+        from modellint.cli import help_pages
+
+        help_pages.write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples and exit statuses."""
+        from modellint.cli import help_pages
+
+        help_pages.write_epilog(self.name or "", formatter)
+
+
+with_color = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    callback=_color,
+    expose_value=False,
+    help="Whether to print in colour (default: auto: on a terminal, unless NO_COLOR is set).",
+)
 
 
 class NamedPath(click.Path):
@@ -57,9 +100,14 @@ deployment_target = click.option(
 )
 
 _OPTIONS = (
-    click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Run only these rules."),
-    click.option("--ignore", multiple=True, callback=_codes, metavar="CODES", help="Do not run these rules."),
-    click.option("--extend-select", multiple=True, callback=_codes, metavar="CODES", help="Run these rules too."),
+    *(
+        click.option(name, multiple=True, callback=_codes, shell_complete=_complete_codes, metavar="CODES", help=text)
+        for name, text in (
+            ("--select", "Run only these rules: codes or their beginnings, as in REG,OPS004."),
+            ("--ignore", "Do not run these rules."),
+            ("--extend-select", "Run these rules too."),
+        )
+    ),
     click.option("--plugin", multiple=True, metavar="MODULE", help="Take rules from this module or folder too."),
     *_SETTINGS,
     click.option(
@@ -68,9 +116,11 @@ _OPTIONS = (
         help="The least severity that makes the exit status 1 (default: warning).",
     ),
     click.option(
-        "--output-format",
-        type=click.Choice(["full", "concise", "json", "report"]),
-        help="How findings are printed (default: full).",
+        "--exclude",
+        multiple=True,
+        callback=_patterns,
+        metavar="PATTERNS",
+        help="Leave these files and folders out, instead of those that the settings name.",
     ),
     deployment_target,
     click.option(
@@ -78,6 +128,13 @@ _OPTIONS = (
         metavar="VERSION",
         help="The version of coremltools that converts (default: the newest known).",
     ),
+)
+
+
+output_format = click.option(
+    "--output-format",
+    type=click.Choice(["full", "concise", "json", "report"]),
+    help="How findings are printed (default: full).",
 )
 
 
@@ -91,7 +148,7 @@ def _all(options: Sequence[Decorator]) -> Decorator:
 
 
 with_options = _all(_OPTIONS)
-"""Give a command the options of every run."""
+"""Give a command the options that stand for settings."""
 with_settings = _all(_SETTINGS)
 """Give a command the options that say where its settings are."""
 
@@ -148,7 +205,7 @@ def fail(message: str) -> NoReturn:
 
 
 def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    found: dict[str, tuple[Any, str]] = {}
+    overrides: dict[str, tuple[Any, str]] = {}
     for key in (
         "select",
         "ignore",
@@ -159,13 +216,14 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         "coreml-version",
         "frontend",
         "precision",
+        "exclude",
     ):
         value = options.get(key.replace("-", "_"))
         if value is not None:
-            found[key] = (value, f"--{key}")
+            overrides[key] = (value, f"--{key}")
     if options.get("plugin"):
-        found["plugins"] = (tuple(options["plugin"]), "--plugin")
-    return found
+        overrides["plugins"] = (tuple(options["plugin"]), "--plugin")
+    return overrides
 
 
 def resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, dict[str, Rule]]:
@@ -177,14 +235,14 @@ def resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, d
     config = options.get("config")
     if config is not None and not config.is_file():
         raise SettingsError(f"{config}: no such settings file")
-    given = _overrides(options)
+    overrides = _overrides(options)
     if options.get("coreml_version") is not None:
         check_version(options["coreml_version"], "--coreml-version")
-    resolver = Resolver(root, config and config.absolute(), bool(options.get("isolated")), given, None)
+    resolver = Resolver(root, config and config.absolute(), bool(options.get("isolated")), overrides, None)
     rules = all_rules(load_plugins(resolver.top.plugins, Path.cwd() if options.get("plugin") else root))
     for key in ("select", "ignore", "extend-select"):
-        if key in given:
-            check_codes(given[key][0], rules, given[key][1])
+        if key in overrides:
+            check_codes(overrides[key][0], rules, overrides[key][1])
     resolver.use_codes(rules)
     return root, resolver, rules
 

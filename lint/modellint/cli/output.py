@@ -65,7 +65,10 @@ def write(text: str, options: Mapping[str, Any], err: bool) -> None:
 
 
 def colored(stream: Any) -> bool:
-    """Whether a stream shows colours."""
+    """Whether to print in colour to a stream: as ``--color`` says, else where it shows colours."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.color is not None:
+        return context.color
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()

@@ -12,6 +12,7 @@ import click
 
 from modellint import __version__
 from modellint.cli.options import (
+    Command,
     NamedPath,
     deployment_target,
     exit_with,
@@ -19,6 +20,7 @@ from modellint.cli.options import (
     limits,
     resolve,
     with_capture,
+    with_color,
     with_inputs,
     with_settings,
 )
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from modellint.run import Job
 
 
-@click.command("verify")
+@click.command("verify", cls=Command)
 @click.argument("target")
 @with_inputs
 @click.option("--reference", metavar="TARGET", help="Compare a saved .mlpackage with this live target.")
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     help="How the comparison is printed (default: text).",
 )
 @click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the report there.")
+@with_color
 def verify_command(target: str, **options: Any) -> None:
     """Convert a live target, execute the converted program here, and compare it with PyTorch.
 
