@@ -415,6 +415,8 @@ class Resolver:
             if base.plugins and config is not None and self._fixed is None and config.parent != self.root:
                 self.warnings.append(f"{config}: plugins count only in the settings of {self.root}; ignored")
                 base = replace(base, plugins=())
+            if base.origins.get("baseline") == str(config) and self._fixed is None and base.base != self.root:
+                self.warnings.append(f"{config}: a baseline counts only in the settings of {self.root}; ignored")
             origins = dict(base.origins)
             bases = dict(base.bases)
             values: dict[str, Any] = {}

@@ -217,6 +217,7 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         "frontend",
         "precision",
         "exclude",
+        "baseline",
     ):
         value = options.get(key.replace("-", "_"))
         if value is not None:
