@@ -194,7 +194,7 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
         click.echo(f"root: {job.root}\nsettings: {top.config or 'defaults'}\nfiles: {len(files)}", err=True)
     outcome = Outcome(files=len(files))
     outcome.unchecked = discovered.problems
-    progress = Progress(len(files))
+    progress = Progress(0 if options["quiet"] else len(files), options["verbose"])
     shows_fixes = options["show_diff"] and not options["add_ignore"]
     if (options["fix"] or shows_fixes) and not (live and options["show_diff"]):
         checker = Checker(job)
@@ -396,6 +396,10 @@ def _finish(
 def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Texts, err: bool) -> str:
     top = job.resolver.top
     found = sorted(outcome.diagnostics, key=lambda finding: finding.sort_key)
+    if outcome.targets and (options["statistics"] or top.output_format not in ("json", "report")):
+        from modellint.report import live_findings
+
+        found = live_findings.environment_once(found, job.rules)
     fixed = sum(outcome.fixed.values())
     color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
     if options["statistics"]:

@@ -31,7 +31,7 @@ _ROUNDS = 5
 
 def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> None:
     """Run the live targets, and put what they show together with what source says."""
-    waiting = Waiting()
+    waiting = Waiting(options["verbose"])
     results = []
     proves_fixes = bool(options["fix"] or options["show_diff"])
     for checked in live_targets.check(job, live, limits(options), waiting, proves_fixes=proves_fixes):
