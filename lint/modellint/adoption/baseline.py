@@ -25,6 +25,7 @@ _FORMAT = 1
 _SPACE = re.compile(r"\s+|\\\r?\n")
 _AROUND_SIGNS = re.compile(r" ?([^\w\s]) ?")
 _LAST_COMMA = re.compile(r",(?=[)\]}])")
+_CODE = re.compile(r"`[^`]+`")
 _HELD = "\U00010000"
 """A letter that no program has: what stands between two of them is the number of a string."""
 _HELD_STRING = re.compile(f"{_HELD}([0-9]+){_HELD}")
@@ -148,7 +149,7 @@ class Baseline:
 
     def _if_likely(self, finding: Diagnostic, texts: Texts) -> Identity | None:
         """What a finding is known by; None, without a look at its text, for one that is not known by anything else."""
-        if finding.code in ALWAYS or (self._path(finding), finding.code, finding.message) not in self._coarse:
+        if finding.code in ALWAYS or (self._path(finding), finding.code, _message(finding)) not in self._coarse:
             return None
         return self._identity(finding, texts)
 
@@ -158,7 +159,7 @@ class Baseline:
         if finding.path is not None and finding.span is not None:
             source = texts(finding.path)
             statement = "" if source is None else self._statements.at(source, finding.span)
-        return Identity(path, finding.code, finding.message, statement, finding.target if path is None else None)
+        return Identity(path, finding.code, _message(finding), statement, finding.target if path is None else None)
 
     def _path(self, finding: Diagnostic) -> str | None:
         if finding.path is None:
@@ -242,6 +243,11 @@ class _Statements:
                 at = last
         plain = _plain(text + source.text[at:end])
         return _HELD_STRING.sub(lambda match: kept[int(match[1])], plain)
+
+
+def _message(finding: Diagnostic) -> str:
+    """The message; code in it may be spaced in another way."""
+    return _CODE.sub(lambda match: _plain(match[0]), finding.message)
 
 
 def _plain(text: str) -> str:

@@ -42,7 +42,7 @@ GROUPS = {
     "Output": "output_format output_file schema statistics color quiet verbose",
     "Exit status": "fail_level exit_zero exit_non_zero_on_fix",
     "Settings, cache and processes": "config isolated no_cache cache_dir jobs",
-    "Help": "version help",
+    "Help": "version",
 }
 """The parameters of commands by what they are for."""
 
@@ -124,7 +124,9 @@ def _grouped(command: click.Command, context: Context) -> dict[str, list[tuple[s
         if record is not None and parameter.name is not None:
             # What a number may be is told where it is not.
             entry = (record[0], _RANGE.sub("", record[1]))
-            records[group_of.get(parameter.name, "Other")].append(entry)
+            # The name of the parameter is click's own matter.
+            is_help = not {*parameter.opts}.isdisjoint(context.help_option_names)
+            records["Help" if is_help else group_of.get(parameter.name, "Other")].append(entry)
     if sum(map(len, records.values())) < _FEW:
         return {"Options": [entry for entries in records.values() for entry in entries]}
     return {group: entries for group, entries in records.items() if entries}
@@ -132,7 +134,7 @@ def _grouped(command: click.Command, context: Context) -> dict[str, list[tuple[s
 
 def reference(commands: click.Group) -> str:
     """Every command with its options, examples and exit codes, as a page of documentation."""
-    context = click.Context(commands, info_name="modellint")
+    context = click.Context(commands, info_name="modellint", **commands.context_settings)
     parts: list[str] = []
     for name in commands.list_commands(context):
         command = commands.get_command(context, name)

@@ -137,6 +137,8 @@ def _comment(
     from modellint.source.syntax.text import SourceText, Undecodable
 
     path = checker.job.folder / shown
+    if all(finding.code in (*ALWAYS, UNUSED) for finding in findings):
+        return ()
     if not checker.may_change(path):
         outcome.problems.append(f"{shown}: no comment written: outside the project root, or in site-packages")
         return ()

@@ -62,6 +62,12 @@ class Command(click.Command):
 
         help_pages.write_options(self, ctx, formatter)
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """What it does, in a line, as lists of commands have it."""
+        from modellint.cli import help_pages
+
+        return help_pages.SUMMARIES.get(self.name or "", "")
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write examples and exit statuses."""
         from modellint.cli import help_pages
