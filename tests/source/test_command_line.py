@@ -280,6 +280,31 @@ def test_init_writes_a_workflow_that_installs_what_can_be_installed(project: Pat
     assert steps[1].startswith("modellint check")
 
 
+@pytest.mark.parametrize(
+    ("note", "requirement"),
+    [
+        (None, "modellint==9.8.7"),
+        ({"url": "file:///src/modellint", "dir_info": {"editable": True}}, None),
+        ({"url": "file:///src/modellint-1.whl", "archive_info": {}}, None),
+        ({"url": "https://me:secret@example.org/m.whl", "archive_info": {}}, "modellint @ https://example.org/m.whl"),
+        (
+            {"url": "https://me@example.org/m.git", "vcs_info": {"vcs": "git", "commit_id": "0123abc"}},
+            "modellint @ git+https://example.org/m.git@0123abc",
+        ),
+    ],
+)
+def test_where_modellint_was_installed_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: object, requirement: str | None
+) -> None:
+    folder = tmp_path / "modellint-9.8.7.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: modellint\nVersion: 9.8.7\n", "utf-8")
+    if note is not None:
+        (folder / "direct_url.json").write_text(json.dumps(note), "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert project_files.installed_from().requirement == requirement
+
+
 def test_hook_of_a_repository(project: Path) -> None:
     source = project_files.Source("modellint", "https://example.org/m", "0123abc")
     (entry,) = yaml.safe_load(project_files.hook(project, source).added)["repos"]
