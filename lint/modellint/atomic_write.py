@@ -55,6 +55,42 @@ def replace_file(path: str | os.PathLike[str], old: bytes, new: bytes) -> None:
     _sync_folder(target.parent)
 
 
+def create_file(path: str | os.PathLike[str], new: bytes) -> None:
+    """Make a file that is not there yet, whole or not at all; its folder must be there.
+
+    Raises ``ReplaceError`` if something is there already, ``OSError`` if the system refuses.
+    """
+    target = Path(path).absolute()
+    if os.path.lexists(target):
+        raise ReplaceError(f"{path} is there already")
+    remove_leftovers(target.parent)
+    temporary, descriptor = _create(target.parent)
+    try:
+        try:
+            if hasattr(os, "fchmod"):
+                mask = os.umask(0)
+                os.umask(mask)
+                os.fchmod(descriptor, 0o666 & ~mask)
+            _write(descriptor, new)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        try:
+            # Unlike a rename this takes the place of nothing.
+            os.link(temporary, target)
+        except FileExistsError:
+            raise ReplaceError(f"{path} is there already") from None
+        except OSError:
+            # Not every file system has links.
+            if os.path.lexists(target):
+                raise
+            temporary.rename(target)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+    _sync_folder(target.parent)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files that killed runs left in a folder.
 

@@ -12,13 +12,16 @@ import click
 
 from modellint import __version__
 from modellint.cli.options import (
+    Command,
     NamedPath,
     exit_with,
     fail,
     file_of,
     may_be_live,
+    output_format,
     resolve,
     with_capture,
+    with_color,
     with_inputs,
     with_options,
 )
@@ -43,12 +46,25 @@ _LIVE_ONLY = {
 }
 
 
-@click.command("check")
-@click.argument("targets", nargs=-1, metavar="[TARGETS]...")
+_NOT_TOGETHER = {
+    "add_ignore": ("fix", "unsafe_fixes", "show_files"),
+    "show_files": ("fix", "show_diff", "models", "statistics"),
+    "write_baseline": ("add_ignore", "show_diff", "show_files"),
+}
+
+
+@click.command("check", cls=Command)
+@click.argument("targets", nargs=-1, metavar="[TARGETS]...", type=click.Path(readable=False))
 @with_options
 @click.option("--fix", is_flag=True, help="Apply safe fixes.")
 @click.option("--unsafe-fixes", is_flag=True, help="Apply unsafe fixes too.")
 @click.option("--diff", "show_diff", is_flag=True, help="Print what fixes would change, and write nothing.")
+@click.option(
+    "--baseline", type=NamedPath(), metavar="FILE", help="Do not report the findings that stand in this file."
+)
+@click.option("--write-baseline", is_flag=True, help="Write all that is found to the baseline, and report none of it.")
+@click.option("--add-ignore", is_flag=True, help="Write a comment at every finding that suppresses it.")
+@output_format
 @click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the findings there.")
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
@@ -61,12 +77,14 @@ _LIVE_ONLY = {
 )
 @click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
 @click.option("--stdin-filename", type=NamedPath(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
+@click.option("--show-files", is_flag=True, help="Print the files that would be checked, and check none.")
 @click.option("--force-exclude", is_flag=True, help="Exclude files that are named on the command line too.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), metavar="N", help="How many processes to use.")
 @click.option("--no-cache", "-n", is_flag=True, help="Neither read nor write the cache.")
 @click.option("--cache-dir", type=NamedPath(path_type=Path), metavar="FOLDER", help="Where the cache is.")
 @click.option("--quiet", "-q", is_flag=True, help="Print findings only, no summary.")
 @click.option("--verbose", "-v", is_flag=True, help="Tell on stderr what is read.")
+@with_color
 def check_command(targets: tuple[str, ...], **options: Any) -> None:
     """Check files and folders (default: the current folder); - is standard input.
 
@@ -87,14 +105,35 @@ def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
         raise click.UsageError("--stdin-filename needs the target - (standard input)")
     if "" in targets:
         raise click.UsageError("a target is empty: the folder that you are in is .")
+    _refuse_together(options, from_stdin)
     first = (options["stdin_filename"] or Path("stdin.py")) if from_stdin else Path(file_of(targets[0]))
     root, resolver, rules = resolve(first, options)
     cache = None if options["no_cache"] or from_stdin else _cache(root, resolver, options)
     job = Job(root, resolver, rules, cache, Path.cwd())
+    if resolver.top.baseline is not None:
+        from modellint.cli import known_findings
+
+        job = job._replace(baseline=known_findings.baseline_of(resolver.top, job.folder, options["write_baseline"]))
+    elif options["write_baseline"]:
+        raise click.UsageError("--write-baseline needs --baseline FILE, or the setting `baseline`")
     files, live = _live_targets(job, targets, options)
     if from_stdin:
         return _check_stdin(job, first.absolute(), options)
     return _check_files(job, files, live, options)
+
+
+def _refuse_together(options: Mapping[str, Any], from_stdin: bool) -> None:
+    """Refuse what contradicts itself. Raises ``click.UsageError``."""
+    for name, others in _NOT_TOGETHER.items():
+        if options[name] and from_stdin:
+            raise click.UsageError(f"{_flag(name)} does not go with standard input")
+        for other in others:
+            if options[name] and options[other]:
+                raise click.UsageError(f"{_flag(name)} and {_flag(other)} do not go together")
+
+
+def _flag(name: str) -> str:
+    return "--diff" if name == "show_diff" else f"--{name.replace('_', '-')}"
 
 
 def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) -> tuple[list[Path], list[Request]]:
@@ -119,7 +158,7 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
         top = job.resolver.top
         if top.config is None or not top.models:
             raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
-        live += live_run.requests_of_settings(job, top.models, top.config, **session)
+        live += live_run.requests_of_settings(job, top.models, Path(top.origins["models"]), **session)
     paths = [*map(Path, files), *(request.location.file for request in live if request.location.file is not None)]
     return paths, live
 
@@ -139,8 +178,10 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
     from modellint.run import Checker, Outcome, check_files, processors
 
     top = job.resolver.top
-    discovered = find_files(targets, Exclusion(top.base, top.exclude), options["force_exclude"])
+    discovered = find_files(targets, Exclusion(top.base_of("exclude"), top.exclude), options["force_exclude"])
     files = discovered.files
+    if options["show_files"]:
+        return _show_files(discovered, options)
     _spare(options["output_file"], files)
     if not files and not live:
         return _nothing(job, targets, discovered, options)
@@ -153,8 +194,9 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
         click.echo(f"root: {job.root}\nsettings: {top.config or 'defaults'}\nfiles: {len(files)}", err=True)
     outcome = Outcome(files=len(files))
     outcome.unchecked = discovered.problems
-    progress = Progress(len(files))
-    if (options["fix"] or options["show_diff"]) and not (live and options["show_diff"]):
+    progress = Progress(0 if options["quiet"] else len(files), options["verbose"])
+    shows_fixes = options["show_diff"] and not options["add_ignore"]
+    if (options["fix"] or shows_fixes) and not (live and options["show_diff"]):
         checker = Checker(job)
         for count, path in enumerate(files, 1):
             checker.fix(path, options["unsafe_fixes"], not options["show_diff"], outcome)
@@ -175,11 +217,29 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
         from modellint.cli import live_target_checks
 
         live_target_checks.check(job, files, live, outcome, options)
-        if options["show_diff"]:
+        if shows_fixes:
             live_target_checks.show_fixes(job, files, outcome, options["unsafe_fixes"])
         elif options["fix"] and live_target_checks.fix_proven(job, files, live, outcome, options):
             texts = Texts(job.folder, None)
+    if job.baseline is not None or options["add_ignore"]:
+        from modellint.cli import known_findings
+
+        if job.baseline is not None:
+            known_findings.apply(job, job.baseline, files, outcome, options, texts)
+        if options["add_ignore"]:
+            known_findings.add_ignores(job, outcome, options)
+            texts = Texts(job.folder, None)
     return _finish(job, outcome, options, None, texts=texts)
+
+
+def _show_files(discovered: Found, options: Mapping[str, Any]) -> int:
+    """Print the files that a run would check, each in a line."""
+    write("".join(f"{path}\n" for path in discovered.files), options, False)
+    for problem in discovered.problems:
+        click.echo(f"error: {problem}", err=True)
+    if not discovered.files and not discovered.problems:
+        click.echo("warning: there is nothing to check", err=True)
+    return 2 if discovered.problems else 0
 
 
 def _spare(output: Path | None, files: Sequence[Path]) -> None:
@@ -247,7 +307,7 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     outcome = Outcome(files=1)
     rules = job.rules_for(path, top)
     checker = Checker(job)
-    if options["force_exclude"] and Exclusion(top.base, top.exclude).covers(str(path)):
+    if options["force_exclude"] and Exclusion(top.base_of("exclude"), top.exclude).covers(str(path)):
         if options["fix"]:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
@@ -267,7 +327,11 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
         checker.unread.clear()
         checked = checker.check_text(text, path, shown, rules, top)
         outcome.unread = checker.unread
-        return tuple(checker.kept(checked.diagnostics, rules))
+        diagnostics = checker.kept(checked.diagnostics, rules)
+        if job.baseline is not None:
+            known = job.baseline.is_known(diagnostics, lambda _: text)
+            return tuple(finding for finding, old in zip(diagnostics, known, strict=True) if not old)
+        return tuple(diagnostics)
 
     if not (options["fix"] or options["show_diff"]):
         outcome.diagnostics = list(findings_of(source))
@@ -305,8 +369,9 @@ def _finish(
     if options["show_diff"]:
         from modellint.report import diff
 
-        write("".join(diff.render(*change) for change in changes), options, err)
-        if changes and not options["quiet"]:
+        color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
+        write("".join(diff.render(*change, color) for change in changes), options, err)
+        if changes and not options["quiet"] and not options["add_ignore"]:
             click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(changes)} files.", err=True)
     else:
         write(_rendered(job, outcome, options, texts or Texts(job.folder, stdin), err), options, err)
@@ -331,6 +396,10 @@ def _finish(
 def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Texts, err: bool) -> str:
     top = job.resolver.top
     findings = sorted(outcome.diagnostics, key=lambda finding: finding.sort_key)
+    if outcome.targets and (options["statistics"] or top.output_format not in ("json", "report")):
+        from modellint.report import live_findings
+
+        findings = live_findings.environment_once(findings, job.rules)
     fixed = sum(outcome.fixed.values())
     color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
     if options["statistics"]:

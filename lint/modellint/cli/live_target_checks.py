@@ -10,7 +10,7 @@ import click
 
 from modellint.atomic_write import ReplaceError, replace_file
 from modellint.cli.options import limits
-from modellint.cli.output import Waiting
+from modellint.cli.output import Texts, Waiting
 from modellint.results.diagnostic import Applicability
 from modellint.run import Checker, Outcome
 from modellint.session import live_targets
@@ -43,7 +43,7 @@ def answered(job: Job, request: Request, options: Mapping[str, Any]) -> Answer:
 
 def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> None:
     """Run the live targets, and merge their findings with those of source."""
-    waiting = Waiting()
+    waiting = Waiting(options["verbose"])
     results = []
     proves_fixes = bool(options["fix"] or options["show_diff"])
     for checked in live_targets.check(job, live, limits(options), waiting, proves_fixes=proves_fixes):
@@ -59,6 +59,8 @@ def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, op
             )
         results.append(checked.result)
     outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
+    if job.baseline is not None:
+        outcome.diagnostics = job.baseline.without_fixes(outcome.diagnostics, Texts(job.folder, None))
     outcome.targets = [(result.target, _conversion(job, result, outcome.diagnostics)) for result in results]
 
 

@@ -80,47 +80,59 @@ def write(text: str, options: Mapping[str, Any], err: bool) -> None:
 
 
 def colored(stream: Any) -> bool:
-    """Whether a stream shows colours."""
+    """Whether to print in colour to a stream: as ``--color`` says, else where it shows colours."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.color is not None:
+        return context.color
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
 
 class Progress:
-    """Progress of a long run, on a terminal only."""
+    """Progress of a long run: on a terminal, and in a pipe only where it is asked for, a line at a time."""
 
-    def __init__(self, total: int) -> None:
-        self._shown = total > 200 and sys.stderr.isatty()
+    def __init__(self, total: int, verbose: bool = False) -> None:
+        self._on_terminal = total > 200 and sys.stderr.isatty()
+        self._in_lines = total > 200 and verbose and not self._on_terminal
         self._total = total
+        self._told = 0
 
     def __call__(self, done: int) -> None:
         """Show how many files are done."""
-        if self._shown and (done % 50 == 0 or done == self._total):
+        if self._on_terminal and (done % 50 == 0 or done == self._total):
             click.echo(f"\rchecking: {done}/{self._total} files", nl=False, err=True)
+        elif self._in_lines and (done - self._told >= 500 or done == self._total):
+            click.echo(f"checking: {done}/{self._total} files", err=True)
+            self._told = done
 
     def close(self) -> None:
         """Leave the line as it was."""
-        if self._shown:
+        if self._on_terminal:
             click.echo("\r\033[K", nl=False, err=True)
 
 
 class Waiting:
-    """Status line of a worker that takes long, on a terminal only."""
+    """Status line of a worker that takes long: on a terminal, and in a pipe only where it is asked for, a line for each step."""
 
-    def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+    def __init__(self, verbose: bool = False) -> None:
+        self._on_terminal = sys.stderr.isatty()
+        self._in_lines = verbose and not self._on_terminal
         self._line = ""
 
     def __call__(self, target: str, stage: str, seconds: float) -> None:
         """Show what is done for a target, and since when."""
-        if not self._shown or seconds < 2:
+        line = f"{stage} {target}" + (f": {seconds:.0f} s" if self._on_terminal else "")
+        if line == self._line:
             return
-        line = f"{stage} {target}: {seconds:.0f} s"
-        if line != self._line:
+        if self._on_terminal and seconds >= 2:
             click.echo(f"\r\033[K{line}", nl=False, err=True)
+            self._line = line
+        elif self._in_lines:
+            click.echo(line, err=True)
             self._line = line
 
     def close(self) -> None:
         """Leave the line as it was."""
-        if self._line:
+        if self._line and self._on_terminal:
             click.echo("\r\033[K", nl=False, err=True)
