@@ -8,17 +8,18 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
+from modellint.settings import FORMATS, FRONTENDS, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Resolver
 
 Decorator = Callable[[Any], Any]
+_FORMATS = f"One of {', '.join(FORMATS)}."
 _MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
 
 
@@ -33,6 +34,37 @@ def _number(context: click.Context, parameter: click.Parameter, value: float | N
     if value is not None and math.isnan(value):
         raise click.BadParameter("nan is no time")
     return value
+
+
+class Output(NamedTuple):
+    """One ``--output-format``: the format, and the file that it is written into; None for standard output."""
+
+    format: str
+    file: Path | None = None
+
+
+def _outputs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[Output, ...]:
+    found: list[Output] = []
+    for text in value:
+        name, with_file, file = text.partition("=")
+        if name not in FORMATS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}.")
+        if with_file and not file:
+            raise click.BadParameter(f"{text}: an empty name")
+        output = Output(name, Path(file) if file else None)
+        for other in found:
+            if output.file is None and other.file is None:
+                raise click.BadParameter(
+                    f"{other.format} and {name} cannot both be printed: write one into a file, as in {name}=FILE"
+                )
+            if output.file is not None and other.file is not None and _is_same(output.file, other.file):
+                raise click.BadParameter(f"{other.format} and {name} cannot both be written into {file}")
+        found.append(output)
+    return tuple(found)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 class NamedPath(click.Path):
@@ -69,8 +101,11 @@ _OPTIONS = (
     ),
     click.option(
         "--output-format",
-        type=click.Choice(["full", "concise", "json", "report"]),
-        help="How findings are printed (default: full).",
+        "outputs",
+        multiple=True,
+        callback=_outputs,
+        metavar="FORMAT[=FILE]",
+        help=f"How findings are printed (default: full), or written into FILE; may be given several times. {_FORMATS}",
     ),
     deployment_target,
     click.option(
@@ -154,7 +189,6 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         "ignore",
         "extend-select",
         "fail-level",
-        "output-format",
         "deployment-target",
         "coreml-version",
         "frontend",
@@ -163,6 +197,9 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         value = options.get(key.replace("-", "_"))
         if value is not None:
             found[key] = (value, f"--{key}")
+    for output in options.get("outputs", ()):
+        if output.file is None:
+            found["output-format"] = (output.format, "--output-format")
     if options.get("plugin"):
         found["plugins"] = (tuple(options["plugin"]), "--plugin")
     return found

@@ -90,7 +90,7 @@ def reasons(text: str) -> list[str]:
 
 
 def _table(title: str, outputs: Sequence[Output], color: bool) -> list[str]:
-    rows = [_cells(one) for one in outputs]
+    rows = [cells(one) for one in outputs]
     heads = (title, *_HEADS[1:])
     wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     lines = [paint(_line(heads, wide), "bold", color)]
@@ -109,7 +109,8 @@ def _line(texts: Sequence[str], wide: Sequence[int]) -> str:
     return "  ".join(parts).rstrip()
 
 
-def _cells(one: Output) -> tuple[str, ...]:
+def cells(one: Output) -> tuple[str, ...]:
+    """An output as a row of the table."""
     shape = sizes(one.shape) if one.got is None else f"{sizes(one.shape)}, got {sizes(one.got)}"
     return (
         visible(title(one)),
