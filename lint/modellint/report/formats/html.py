@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _SIGNS = re.compile(r" *[0-9]* +([-+|])( |\Z)")
 _CODE_SPAN = re.compile(r"`([^`\n]+)`")
+_WRAP = re.compile(r"(?<!\n)\n(?![\n\s*|-])")
+"""A line end within a paragraph."""
 _LOOKS = {"-": "removed", "+": "added", "|": ""}
 _CARETS = re.compile(r" *\|[ |_]*\^")
 _FIXES = {
@@ -163,7 +165,8 @@ def _pages(results: CheckResults, codes: dict[str, str]) -> dict[str, dict[str, 
         except (KeyError, RuleError):
             # A rule by somebody else need not have a page.
             continue
-        pages[code] = {title: page.sections[title] for title in ("What it does", "Why", "Fix safety", "Known limits")}
+        titles = ("What it does", "Why", "Fix safety", "Known limits")
+        pages[code] = {title: _WRAP.sub(" ", page.sections[title]) for title in titles}
     return pages
 
 
