@@ -41,7 +41,7 @@ class NonFinite(Rule):
     def live(self, subject: LiveModel):
         for state in subject.state:
             if not state.tensor.isfinite().all():
-                yield subject.finding(self, "100% of it, is NaN", modules=["1"])
+                yield subject.finding(self, "100% of it, is NaN", at=None, modules=["1"])
 """
 
 

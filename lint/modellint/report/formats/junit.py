@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
+from junitparser import Error, Failure, JUnitXml, SystemOut, TestCase, TestSuite
 
 from modellint.report import live_findings
 from modellint.report.formats import CheckResults
@@ -29,7 +29,7 @@ def render(results: CheckResults) -> str:
         if not findings:
             suite.add_testcase(TestCase("no finding", classname=visible(name), time=0))
         if verdicts.get(name):
-            suite.system_out = visible(verdicts[name])
+            suite.append(SystemOut(visible(verdicts[name])))
         document.add_testsuite(suite)
     if problems := (*results.unchecked, *results.unread):
         suite = TestSuite("not checked")
