@@ -1147,7 +1147,8 @@ def folded(operation: Any, given: Mapping[str, Any]) -> list[Any] | None:
         for variable, value in zip(held if several else [held], given[name] if several else [given[name]], strict=True):
             if variable is not None and variable.val is None:
                 changed.append((variable, variable._sym_val))
-                variable._sym_val = Held(value)
+                # Its own arrays: coremltools writes into those that it folds (`thresholded_relu`).
+                variable._sym_val = Held(value.copy() if isinstance(value, np.ndarray) else value)
     try:
         found = operation.value_inference()
     except Exception as error:

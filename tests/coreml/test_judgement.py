@@ -394,3 +394,36 @@ def test_attention_with_a_mask_of_truth_values_is_right_at_every_size(precision:
     found = exported(model, randn(2, 3, 4, 5), flexible={0: {0: (1, 4)}}, precision=precision)
     assert not isinstance(found, modellint.ExportError)
     assert found.verification.single == "agrees"
+
+
+def negative_places(x: torch.Tensor) -> torch.Tensor:
+    even = torch.index_select(x * 2, 1, torch.tensor([0, 2]))
+    return (x + 1)[torch.remainder(even, 1) - 1]
+
+
+def negative_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    even = torch.index_select(x * 2, 1, torch.tensor([0, 2]))
+    return even, (x - 9)[torch.remainder(x, 1)]
+
+
+@pytest.mark.parametrize("function", [negative_places, negative_rows])
+def test_integers_that_float16_makes_unsigned_differ(function: Any) -> None:
+    # coremltools 9.0 takes the type of constant indices for the integers that follow.
+    rows = torch.tensor([[7, 5, 3]], dtype=torch.int32)
+    plain = verified(Of(function), rows, precision="fp16", deployment_target="iOS17")
+    assert (plain.verdict, plain.single) == ("differs", "agrees")
+    for precision in ("fp16", "fp32"):
+        written = exported(Of(function), rows, precision=precision, deployment_target="iOS17")
+        assert written.verification.ok
+
+
+def test_scalar_is_not_reversed() -> None:
+    model = Of(lambda x: torch.stack([x[0].flip(0), x[1]]))
+    assert verified(model, randn(2), frontend="export").verdict == "differs"
+    assert exported(model, randn(2)).verification.ok
+
+
+@pytest.mark.parametrize("function", [torch.asinh, lambda x: torch.fmod(x, 2.0)], ids=["asinh", "fmod"])
+def test_zero_keeps_its_sign(function: Any) -> None:
+    model = Of(lambda x: torch.atan2(function(x), torch.full_like(x, -1.0)))
+    assert exported(model, torch.tensor([0.0, -0.0, 0.5, -0.5])).verification.ok

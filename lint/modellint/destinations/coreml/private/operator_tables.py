@@ -245,9 +245,28 @@ def pipeline_with(name: str, after: str, then: Sequence[str]) -> Any:
     """coremltools' own passes, with one behind another, and some again behind that one."""
     pipeline = PassPipeline()
     at = list(pipeline.passes).index(after)
-    for offset, one in enumerate((name, *then), start=1):
-        pipeline.insert_pass(at + offset, one)
+    for offset, pass_name in enumerate((name, *then), start=1):
+        pipeline.insert_pass(at + offset, pass_name)
     return pipeline
+
+
+def narrow_integers_as_signed() -> None:
+    """Narrow integers that are no constants to int16, in the scope of ``tables_kept``.
+
+    coremltools 9.0 (`add_int16_cast`) takes the type of the last constant for what follows: behind a gather at constant places
+    integers that may be negative become unsigned, and -1 is 65535.
+    """
+    name = "common::add_int16_cast"
+    if name not in PASS_REGISTRY.passes:
+        return
+    usual: Any = PASS_REGISTRY.passes[name]
+
+    class SignedNarrowing(usual):  # type: ignore[misc]
+        def should_cast_parameter(self, op: Any, param_name: str) -> bool:
+            self._target_dtype = "int16"
+            return bool(super().should_cast_parameter(op, param_name))
+
+    PASS_REGISTRY.passes[name] = SignedNarrowing
 
 
 def refused(convert: Convert, context: Any, node: Any) -> Exception | None:

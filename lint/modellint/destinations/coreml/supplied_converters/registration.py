@@ -175,6 +175,7 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
         found = Supplied()
         for name, converters in table().items():
             operator_tables.register(name, _as_registered(name, converters, found))
+        operator_tables.narrow_integers_as_signed()
         found.pipeline = high_rank_pass.pipeline(lambda: found.note("more than five axes", "supplied", BIT_EQUAL, ""))
         yield found
 

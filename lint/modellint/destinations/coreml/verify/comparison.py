@@ -98,6 +98,7 @@ class Comparison:
         self._budget = budget
         self._end = end
         self.half_doubt = ""
+        self._half_failure = ""
         """Why float16 cannot be judged."""
         self.after: Callable[[], None] | None = None
         """Called after each set of inputs."""
@@ -368,9 +369,7 @@ class Comparison:
         except Misfit:
             return None
         except ExecutionError as error:
-            note = f"the float16 program cannot be run: {error}"
-            if note not in self.notes:
-                self.notes.append(note)
+            self._half_failure = self._half_failure or f"the float16 program cannot be run on {case.label}: {error}"
             return math.inf
         if predictor.executor.casts_beyond:
             undefined = self.reference.undefined(inputs, expected, len(row))
@@ -441,6 +440,8 @@ class Comparison:
 
     def judged_half(self) -> bool | None:
         """Whether float16 is precise enough; with random weights that says nothing against it."""
+        if self._half_failure:
+            return False
         if not self._half:
             return None
         if all(one.ok for one in self._half.values()):
@@ -462,7 +463,7 @@ class Comparison:
         if single != AGREES:
             return single, reason, single
         if half_ok is False:
-            return DIFFERS, "float16 is not precise enough", single
+            return DIFFERS, self._half_failure or "float16 is not precise enough", single
         if half_ok is None and (self.half_doubt or half_missing):
             return UNDECIDED, self.half_doubt or half_missing, single
         return AGREES, "", single

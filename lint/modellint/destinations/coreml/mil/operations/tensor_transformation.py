@@ -87,7 +87,9 @@ def reshape_like(
 
 @operation(moves=True)
 def reverse(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """The opposite order along ``axes``, or along all."""
+    """The opposite order along ``axes``, or along all; a scalar has none."""
+    if axes is not None and len(axes) and not x.dim():
+        raise Refusal(f"axis {axes[0]} of a tensor without axes")
     return x.flip(list(range(x.dim())) if axes is None else list(axes))
 
 

@@ -205,6 +205,7 @@ def fmod(x: Operand, other: Operand) -> Any:
         tiny = torch.logical_and(divisor > 0, isfinite(size))
         found = torch.where(torch.logical_and(tiny, isinf(size / divisor)), 0.0, found)
         found = torch.where(torch.logical_and(tiny, isinf(divisor)), size, found)
+        return torch.where(torch.logical_and(x == 0, divisor > 0), x, torch.where(x < 0, -found, found))
     return torch.where(x < 0, -found, found)
 
 
@@ -331,7 +332,8 @@ def asinh(x: Tensor) -> Any:
     found = torch.where(
         size > 1e4, torch.log(torch.where(size > 1, size, 1.0)) + 0.6931471805599453, _log1p(torch.clamp(near, max=1e8))
     )
-    return torch.where(x < 0, -found, found)
+    # Zero keeps its sign, by which `atan2` and a division decide.
+    return torch.where(x == 0, x, torch.where(x < 0, -found, found))
 
 
 @expresses("acosh", exactness=within(16))

@@ -205,7 +205,9 @@ def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim
 
 @builds("flip")
 def flip(x: Tensor, dims: list[int]) -> Any:
-    """Constant flipped along axes, contiguous in memory; PyTorch does not read coremltools' own."""
+    """Constant flipped along axes, contiguous in memory; PyTorch does not read coremltools' own. A scalar stays as it is."""
+    if not x.shape:
+        return mb.identity(x=x)
     if x.val is None:
         return NotImplemented
     return mb.const(val=np.ascontiguousarray(np.flip(x.val, dims)))
