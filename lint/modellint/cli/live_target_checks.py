@@ -11,8 +11,8 @@ import click
 from modellint.atomic_write import ReplaceError, replace_file
 from modellint.cli.options import limits
 from modellint.cli.output import Waiting
-from modellint.report.formats import ModelReport
 from modellint.results.diagnostic import Applicability
+from modellint.results.model_report import ModelReport
 from modellint.run import Checker, Outcome, UsageError
 from modellint.session import live_targets
 from modellint.session.merge import about, miscompilations, settled

@@ -12,8 +12,7 @@ from modellint.run import UsageError
 if TYPE_CHECKING:
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.diagnostic import Diagnostic
-    from modellint.results.shape_table import Table
-    from modellint.results.verification import Verification
+    from modellint.results.model_report import ModelReport
     from modellint.rule import Rule
     from modellint.source.syntax.text import SourceText
 
@@ -36,17 +35,6 @@ _NEEDS = {"junit": "junitparser", "html": "jinja2"}
 """The package that a format needs; it comes with the extra that is called as the format is."""
 WITHOUT_DOCUMENT = ("full", "concise", "grouped", "pylint", "github")
 """Formats for which nothing at all is a valid text, so that a run that checked nothing prints nothing."""
-
-
-class ModelReport(NamedTuple):
-    """What is told of one live target beside its findings and the verdict."""
-
-    target: str
-    table: Table | None = None
-    """Its modules, their shapes and sizes."""
-    verification: Verification | None = None
-    note: str = ""
-    """Why the converted model was not compared."""
 
 
 class CheckResults(NamedTuple):

@@ -12,11 +12,12 @@ from markupsafe import Markup, escape
 
 from modellint.report import live_findings, shapes, summary, verification
 from modellint.report.fix_diff import draw
-from modellint.report.formats import CheckResults, ModelReport
+from modellint.report.formats import CheckResults
 from modellint.report.formats.locations import absolute
 from modellint.report.frame import Frame
 from modellint.report.style import visible
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
+from modellint.results.model_report import ModelReport
 from modellint.results.verification import AGREES
 from modellint.rule import Page, RuleError
 
