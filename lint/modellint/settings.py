@@ -15,7 +15,20 @@ ALWAYS = frozenset({"LNT002", "LNT003", "LNT004", "LNT005"})
 LEVELS = ("info", "warning", "error", "never")
 FRONTENDS = ("auto", "trace", "export")
 PRECISIONS = ("fp16", "fp32")
-FORMATS = ("full", "concise", "json", "report")
+FORMATS = (
+    "full",
+    "concise",
+    "grouped",
+    "json",
+    "json-lines",
+    "report",
+    "pylint",
+    "github",
+    "gitlab",
+    "junit",
+    "sarif",
+    "html",
+)
 
 _LISTS = ("select", "ignore", "extend-select", "exclude", "module-bases", "plugins")
 _WORDS = (

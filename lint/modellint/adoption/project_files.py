@@ -49,7 +49,7 @@ jobs:
         with:
           python-version: "3.11"
       - run: {install}
-      - run: modellint check --output-format concise
+      - run: modellint check --output-format github
 """
 _REPOS = re.compile(r"repos:[ \t]*(#.*)?\r?\n?\Z")
 _ITEM = re.compile(r"( *)-(\s|\Z)")

@@ -25,7 +25,7 @@ from modellint.cli.options import (
     with_inputs,
     with_options,
 )
-from modellint.cli.output import Progress, Texts, absolute, colored, expect_output, write
+from modellint.cli.output import Progress, Texts, colored, expect_not_checked, expect_output, write, write_report
 
 if TYPE_CHECKING:
     from modellint.discover import Found
@@ -108,6 +108,7 @@ def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
     _refuse_together(options, from_stdin)
     first = (options["stdin_filename"] or Path("stdin.py")) if from_stdin else Path(file_of(targets[0]))
     root, resolver, rules = resolve(first, options)
+    _expect_formats(resolver, options)
     cache = None if options["no_cache"] or from_stdin else _cache(root, resolver, options)
     job = Job(root, resolver, rules, cache, Path.cwd())
     if resolver.top.baseline is not None:
@@ -180,9 +181,9 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
     top = job.resolver.top
     discovered = find_files(targets, Exclusion(top.base_of("exclude"), top.exclude), options["force_exclude"])
     files = discovered.files
+    expect_not_checked(options, files)
     if options["show_files"]:
         return _show_files(discovered, options)
-    _spare(options["output_file"], files)
     if not files and not live:
         return _nothing(job, targets, discovered, options)
     # Every settings file is read before the first finding, so that a mistake in one is told at once.
@@ -229,7 +230,7 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
         if options["add_ignore"]:
             known_findings.add_ignores(job, outcome, options)
             texts = Texts(job.folder, None)
-    return _finish(job, outcome, options, None, texts=texts)
+    return _finish(job, outcome, options, texts, [*map(job.shown, files)], live)
 
 
 def _show_files(discovered: Found, options: Mapping[str, Any]) -> int:
@@ -240,12 +241,6 @@ def _show_files(discovered: Found, options: Mapping[str, Any]) -> int:
     if not discovered.files and not discovered.problems:
         click.echo("warning: there is nothing to check", err=True)
     return 2 if discovered.problems else 0
-
-
-def _spare(output: Path | None, files: Sequence[Path]) -> None:
-    """Refuse to write findings into what is checked."""
-    if output is not None and os.path.realpath(output) in map(os.path.realpath, files):
-        raise click.UsageError(f"--output-file {output} is one of the files that are checked")
 
 
 def _notebooks(notebooks: Sequence[str]) -> str:
@@ -276,8 +271,12 @@ def _left_out(job: Job, options: Mapping[str, Any]) -> int:
     from modellint.run import Outcome
 
     click.echo("warning: nothing was checked: `exclude` names all of it", err=True)
-    if job.resolver.top.output_format in ("json", "report") and not options["show_diff"]:
-        write(_rendered(job, Outcome(), options, Texts(job.folder, None), False), options, False)
+    if not options["show_diff"]:
+        from modellint.report.formats import WITHOUT_DOCUMENT
+
+        counted = options["statistics"] and job.resolver.top.output_format not in WITHOUT_DOCUMENT
+        quietly = {**options, "quiet": True, "statistics": counted}
+        _write_outputs(job, Outcome(), quietly, Texts(job.folder, None))
     return 0
 
 
@@ -321,7 +320,7 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
 
         outcome.diagnostics = checker.kept([cannot_parse(shown, str(error))], rules)
         outcome.unread = checker.unread
-        return _finish(job, outcome, options, None)
+        return _finish(job, outcome, options, Texts(job.folder, None), [shown])
 
     def findings_of(text: SourceText) -> tuple[Diagnostic, ...]:
         checker.unread.clear()
@@ -335,7 +334,7 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
 
     if not (options["fix"] or options["show_diff"]):
         outcome.diagnostics = list(findings_of(source))
-        return _finish(job, outcome, options, source)
+        return _finish(job, outcome, options, Texts(job.folder, source), [shown])
     from modellint.run import Change
     from modellint.source.fix import fix_text
 
@@ -346,26 +345,42 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
         outcome.problems.extend(fixed.problem.splitlines())
     if options["show_diff"]:
         outcome.changes.append(Change(shown, source.text, fixed.text))
-        return _finish(job, outcome, options, source)
+        return _finish(job, outcome, options, Texts(job.folder, source), [shown])
     sys.stdout.buffer.write(source.encode(fixed.text))
     sys.stdout.buffer.flush()
     # The fixed text is the result here; what is left to say goes to stderr.
-    return _finish(job, outcome, options, SourceText(fixed.text), err=True)
+    return _finish(job, outcome, options, Texts(job.folder, SourceText(fixed.text)), [shown], err=True)
+
+
+def _expect_formats(resolver: Resolver, options: Mapping[str, Any]) -> None:
+    """Refuse formats that cannot be had, or do not go with other options, before the work of a run is lost with them."""
+    from modellint.report import formats
+
+    named = [output for output in options["outputs"] if output.file is not None]
+    for name in ("show_diff", "show_files"):
+        if options[name] and named:
+            output = f"--output-format {named[0].format}={named[0].file}"
+            raise click.UsageError(f"{_flag(name)} shows no findings: leave out {output}")
+    printed = resolver.top.output_format
+    formats.expect_available([printed, *(output.format for output in named)])
+    if options["statistics"] and printed not in ("full", "concise", "json", "report"):
+        raise click.UsageError(f"--statistics are printed as text or JSON, and not as {printed}")
 
 
 def _finish(
     job: Job,
     outcome: Outcome,
     options: Mapping[str, Any],
-    stdin: SourceText | None,
+    texts: Texts,
+    files: Sequence[str],
+    live: Sequence[Request] = (),
     err: bool = False,
-    texts: Texts | None = None,
 ) -> int:
     """Print what was found, and say with which status to exit."""
-    top = job.resolver.top
     for problem in outcome.problems:
         click.echo(f"warning: {problem}", err=True)
     changes = [change for change in outcome.changes if change.before != change.after]
+    status = _status(job, outcome, options, bool(changes))
     if options["show_diff"]:
         from modellint.report import diff
 
@@ -374,76 +389,89 @@ def _finish(
         if changes and not options["quiet"] and not options["add_ignore"]:
             click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(changes)} files.", err=True)
     else:
-        write(_rendered(job, outcome, options, texts or Texts(job.folder, stdin), err), options, err)
+        _write_outputs(job, outcome, options, texts, files, live, status, err)
     for line in outcome.unread:
         click.echo(f"warning: not checked, though LNT002 is ignored: {line}", err=True)
     for problem in outcome.unchecked:
         click.echo(f"error: {problem}", err=True)
-    if outcome.unchecked:
-        return 2
-    if len(outcome.unread) == outcome.files and not outcome.targets:
+    if not outcome.unchecked and _is_nothing_read(outcome):
         fail("nothing was checked: no file can be read")
-    if options["show_diff"]:
-        return 0 if options["exit_zero"] or not changes else 1
+    return status
+
+
+def _is_nothing_read(outcome: Outcome) -> bool:
+    return len(outcome.unread) == outcome.files and not outcome.targets
+
+
+def _level(job: Job) -> int:
+    """The least severity that makes the exit status 1."""
+    return {"info": 0, "warning": 1, "error": 2, "never": 3}[job.resolver.top.fail_level]
+
+
+def _status(job: Job, outcome: Outcome, options: Mapping[str, Any], has_changes: bool) -> int:
+    if outcome.unchecked or _is_nothing_read(outcome):
+        return 2
     if options["exit_zero"]:
         return 0
+    if options["show_diff"]:
+        return int(has_changes)
     if options["exit_non_zero_on_fix"] and outcome.fixed:
         return 1
-    level = {"info": 0, "warning": 1, "error": 2, "never": 3}[top.fail_level]
-    return int(any(finding.severity >= level for finding in outcome.diagnostics))
+    return int(any(finding.severity >= _level(job) for finding in outcome.diagnostics))
 
 
-def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Texts, err: bool) -> str:
+def _write_outputs(
+    job: Job,
+    outcome: Outcome,
+    options: Mapping[str, Any],
+    texts: Texts,
+    files: Sequence[str] = (),
+    live: Sequence[Request] = (),
+    status: int = 0,
+    err: bool = False,
+) -> None:
+    """Print the findings, and write them into the files that options name."""
+    from modellint.report import formats
+
     top = job.resolver.top
-    findings = sorted(outcome.diagnostics, key=lambda finding: finding.sort_key)
-    if outcome.targets and (options["statistics"] or top.output_format not in ("json", "report")):
-        from modellint.report import live_findings
+    into_files = [output for output in options["outputs"] if output.file is not None]
+    names = {top.output_format, *(output.format for output in into_files)}
+    results = formats.CheckResults(
+        sorted(outcome.diagnostics, key=lambda finding: finding.sort_key),
+        __version__,
+        job.root,
+        job.folder,
+        texts,
+        job.rules,
+        files=files,
+        targets=outcome.targets,
+        target_files={
+            request.target.text: job.shown(request.location.file) for request in live if request.location.file
+        },
+        unchecked=outcome.unchecked,
+        unread=outcome.unread,
+        warnings=outcome.problems,
+        docs_url=top.docs_url,
+        failing=_level(job),
+        status=status,
+        fixed=sum(outcome.fixed.values()),
+        unsafe=options["unsafe_fixes"],
+        quiet=options["quiet"],
+        color=options["output_file"] is None and colored(sys.stderr if err else sys.stdout),
+    )
+    if live and formats.details_models(names):
+        from modellint.cli import live_target_checks
 
-        findings = live_findings.environment_once(findings, job.rules)
-    fixed = sum(outcome.fixed.values())
-    color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
+        results = results._replace(models=live_target_checks.model_reports(job, live, outcome, options))
     if options["statistics"]:
         from modellint.report import statistics
+        from modellint.report.live_findings import environment_once
 
         as_json = top.output_format in ("json", "report")
-        return statistics.render(findings, color, as_json, unsafe=options["unsafe_fixes"])
-    match top.output_format:
-        case "json" | "report":
-            from modellint.report import as_json as json_format
-
-            if top.output_format == "report":
-                from modellint.report.live_findings import verdict_of
-
-                verdicts = [verdict_of(target, verdict, findings, absolute) for target, verdict in outcome.targets]
-                return json_format.render_report(findings, top.docs_url, absolute, __version__, verdicts)
-            return json_format.render(findings, top.docs_url, absolute)
-        case _ if not findings and not fixed and (outcome.unchecked or outcome.unread):
-            text = "" if len(outcome.unread) == outcome.files else "Nothing found in what was checked.\n"
-        case "concise":
-            from modellint.report import concise
-
-            text = concise.render(findings, color, unsafe=options["unsafe_fixes"], fixed=fixed)
-        case _:
-            if not findings:
-                # The common case is not worth importing the frames for.
-                from modellint.report import summary
-
-                text = summary.render(findings, color, options["unsafe_fixes"], fixed)
-            else:
-                from modellint.report import full
-
-                text = full.render(findings, texts, color, unsafe=options["unsafe_fixes"], fixed=fixed)
-    return "" if options["quiet"] and not findings else text + ("" if options["quiet"] else _verdicts(outcome))
-
-
-def _verdicts(outcome: Outcome) -> str:
-    """Below all findings, a line for each live target."""
-    if not outcome.targets:
-        return ""
-    from modellint.report import live_findings as targets
-
-    lines = []
-    for target, verdict in outcome.targets:
-        here = [finding for finding in outcome.diagnostics if finding.target == target]
-        lines.append(targets.line_of(verdict, here, target if len(outcome.targets) > 1 else None))
-    return "".join(f"{line}\n" for line in lines if line)
+        findings = environment_once(results.diagnostics, job.rules)
+        text = statistics.render(findings, results.color, as_json, unsafe=results.unsafe)
+    else:
+        text = formats.render(top.output_format, results)
+    write(text, options, err)
+    for output in into_files:
+        write_report(formats.render(output.format, results._replace(color=False)), output.file)

@@ -39,7 +39,7 @@ GROUPS = {
     ),
     "Table": "depth flat",
     "Setup": "parts requirement yes",
-    "Output": "output_format output_file schema statistics color quiet verbose",
+    "Output": "outputs output_format output_file schema statistics color quiet verbose",
     "Exit status": "fail_level exit_zero exit_non_zero_on_fix",
     "Settings, cache and processes": "config isolated no_cache cache_dir jobs",
     "Help": "version",
@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         (f"modellint check {_LIVE}", "a model, built and run"),
         ("modellint check --select REG,OPS004 --statistics", "how often these rules fire"),
         ("modellint check --baseline known.json", "only what is new since known.json"),
+        ("modellint check --output-format full --output-format sarif=found.sarif", "for people, and for programs"),
     ),
     "clean": (("modellint clean", "the caches below the current folder"),),
     "completion": (

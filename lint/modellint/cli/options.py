@@ -8,17 +8,18 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
+from modellint.settings import FORMATS, FRONTENDS, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Resolver
 
 Decorator = Callable[[Any], Any]
+_FORMATS = f"One of {', '.join(FORMATS)}."
 _MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
 
 
@@ -84,6 +85,41 @@ with_color = click.option(
 )
 
 
+class Output(NamedTuple):
+    """One ``--output-format``: the format, and the file that it is written into; None for standard output."""
+
+    format: str
+    file: Path | None = None
+
+
+def _outputs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[Output, ...]:
+    outputs: list[Output] = []
+    for text in value:
+        name, with_file, file = text.partition("=")
+        if name not in FORMATS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}.")
+        if with_file and not file:
+            raise click.BadParameter(f"{text}: an empty name")
+        output = Output(name, Path(file) if file else None)
+        for other in outputs:
+            if output.file is None and other.file is None:
+                raise click.BadParameter(
+                    f"{other.format} and {name} cannot both be printed: write one into a file, as in {name}=FILE"
+                )
+            if output.file is not None and other.file is not None and _is_same(output.file, other.file):
+                raise click.BadParameter(f"{other.format} and {name} cannot both be written into {file}")
+        outputs.append(output)
+    return tuple(outputs)
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
+def _complete_formats(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in FORMATS if name.startswith(incomplete)]
+
+
 class NamedPath(click.Path):
     """A path; an empty name, as of a variable that is not set, is none, and not the folder that one is in."""
 
@@ -139,8 +175,12 @@ _OPTIONS = (
 
 output_format = click.option(
     "--output-format",
-    type=click.Choice(["full", "concise", "json", "report"]),
-    help="How findings are printed (default: full).",
+    "outputs",
+    multiple=True,
+    callback=_outputs,
+    shell_complete=_complete_formats,
+    metavar="FORMAT[=FILE]",
+    help=f"How findings are printed (default: full), or written into FILE; may be given several times. {_FORMATS}",
 )
 
 
@@ -217,7 +257,6 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         "ignore",
         "extend-select",
         "fail-level",
-        "output-format",
         "deployment-target",
         "coreml-version",
         "frontend",
@@ -228,6 +267,9 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         value = options.get(key.replace("-", "_"))
         if value is not None:
             overrides[key] = (value, f"--{key}")
+    for output in options.get("outputs", ()):
+        if output.file is None:
+            overrides["output-format"] = (output.format, "--output-format")
     if options.get("plugin"):
         overrides["plugins"] = (tuple(options["plugin"]), "--plugin")
     return overrides

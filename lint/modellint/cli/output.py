@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,26 +57,56 @@ def absolute(shown: str) -> str:
 
 
 def expect_output(options: Mapping[str, Any]) -> None:
-    """Refuse an ``--output-file`` that cannot be, before the work of a run is lost with it. Raises ``click.UsageError``."""
-    target = options["output_file"]
-    if target is None:
-        return
-    if os.path.isdir(target):  # noqa: PTH112
-        raise click.UsageError(f"--output-file {target} is a folder")
-    if not os.path.isdir(target.absolute().parent):  # noqa: PTH112
-        raise click.UsageError(f"--output-file {target}: there is no folder {target.absolute().parent}")
+    """Refuse an output file that cannot be, before the work of a run is lost with it. Raises ``click.UsageError``."""
+    for option, target in _files(options):
+        if os.path.isdir(target):  # noqa: PTH112
+            raise click.UsageError(f"{option} {target} is a folder")
+        if not os.path.isdir(target.absolute().parent):  # noqa: PTH112
+            raise click.UsageError(f"{option} {target}: there is no folder {target.absolute().parent}")
+
+
+def expect_not_checked(options: Mapping[str, Any], files: Sequence[Path]) -> None:
+    """Refuse to write findings into what is checked. Raises ``click.UsageError``."""
+    outputs = list(_files(options))
+    if outputs:
+        checked = set(map(os.path.realpath, files))
+        for option, target in outputs:
+            if os.path.realpath(target) in checked:
+                raise click.UsageError(f"{option} {target} is one of the files that are checked")
+
+
+def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """The files that are to be written, each with its option."""
+    if options["output_file"] is not None:
+        yield "--output-file", options["output_file"]
+    for output in options.get("outputs", ()):
+        if output.file is not None:
+            if options["output_file"] is not None and os.path.realpath(output.file) == os.path.realpath(
+                options["output_file"]
+            ):
+                raise click.UsageError(f"--output-file and --output-format {output.format} both name {output.file}")
+            yield f"--output-format {output.format}:", output.file
 
 
 def write(text: str, options: Mapping[str, Any], err: bool) -> None:
     """Print a report, or write it where ``--output-file`` says."""
     target = options["output_file"]
     if target is not None:
-        try:
-            target.write_text(text, "utf-8", "backslashreplace")
-        except OSError as error:
-            raise click.UsageError(f"{target}: cannot be written: {error.strerror}") from None
+        write_report(text, target)
     elif text:
         click.echo(text, nl=not text.endswith("\n"), err=err, color=True)
+
+
+def write_report(text: str, target: Path) -> None:
+    """Write a report into a file, all of it or nothing. Raises ``click.UsageError``."""
+    from modellint.atomic_write import ReplaceError, write_file
+
+    try:
+        write_file(target, text.encode("utf-8", "backslashreplace"))
+    except ReplaceError as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise click.UsageError(f"{target}: cannot be written: {error.strerror}") from None
 
 
 def colored(stream: Any) -> bool:

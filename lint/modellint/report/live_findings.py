@@ -121,10 +121,17 @@ def _miscompilation(finding: Miscompilation, filename: Callable[[str], str]) -> 
     }
 
 
-def line_of(conversion: Conversion | None, diagnostics: Iterable[Diagnostic], target: str | None = None) -> str:
+def line_of(
+    conversion: Conversion | None,
+    diagnostics: Iterable[Diagnostic],
+    target: str | None = None,
+    *,
+    is_compared: bool = False,
+) -> str:
     """A verdict in one line; empty where nothing was tried. ``target`` is named where there are several.
 
-    A dry run proves that a conversion goes through, and nothing of what the result computes: the line says so.
+    A dry run proves that a conversion goes through, and nothing of what the result computes: the line says so, unless a comparison
+    of both is shown with it.
     """
     if conversion is None:
         return ""
@@ -138,7 +145,9 @@ def line_of(conversion: Conversion | None, diagnostics: Iterable[Diagnostic], ta
         if does := answers(conversion.ways):
             parts.append(f"{EXPORT} {does}")
     elif conversion.convertible:
-        parts += [f"will convert · --frontend {route}", "not compared: modellint verify"]
+        parts.append(f"will convert · --frontend {route}")
+        if not is_compared:
+            parts.append("not compared: modellint verify")
         if wrong:
             by = dict.fromkeys(other for finding in wrong for other in finding.routes)
             parts.append(f"by {' and '.join(by)} it computes something else: {_places(wrong)}")
