@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from modellint.rule import Feature, Rule, Trigger
     from modellint.settings import Destination
     from modellint.source.cst_facts import CstFile
-    from modellint.source.domains.device_mixing import meets_tensors
     from modellint.source.domains.masks import is_mask
     from modellint.source.domains.operator_sets import operators
     from modellint.source.domains.result_tensors import tensors_in
@@ -45,11 +44,12 @@ if TYPE_CHECKING:
         Value,
         alternatives,
     )
-    from modellint.source.engine.calls import Arguments
-    from modellint.source.engine.class_facts import Attribute, Hidden, ModuleClass
+    from modellint.source.engine.arguments import Arguments
     from modellint.source.engine.class_state import Binding
-    from modellint.source.engine.function_facts import Code
-    from modellint.source.engine.recorded_operations import Call, Loop, Operation, Question, Write
+    from modellint.source.facts.class_facts import Attribute, Hidden, ModuleClass
+    from modellint.source.facts.device_mixing import meets_tensors
+    from modellint.source.facts.function_facts import Code
+    from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Write
     from modellint.source.project.symbols import ClassRef, External, Imported, dotted_name
     from modellint.source.syntax.ast_walk import called_name, mentioned_in, of_kind, once, parents_in, walk
 
@@ -140,15 +140,15 @@ _HOMES = {
     "results.operator_support": "Hint",
     "results.diagnostic": "Applicability Diagnostic Edit Fix Place Severity",
     "settings": "Destination",
-    "source.engine.class_facts": "Attribute Hidden ModuleClass",
+    "source.facts.class_facts": "Attribute Hidden ModuleClass",
     "source.engine.class_state": "Binding",
-    "source.engine.function_facts": "Code",
-    "source.engine.calls": "Arguments",
-    "source.engine.recorded_operations": "Call Loop Operation Question Write",
+    "source.facts.function_facts": "Code",
+    "source.engine.arguments": "Arguments",
+    "source.facts.recorded_operations": "Call Loop Operation Question Write",
     "source.engine.abstract_values": "Argument ClassValue Const Container Instance Method Number Text UNKNOWN Value alternatives",
     "source.domains.tensors": "Drawn Tensor",
     "source.domains.result_tensors": "tensors_in",
-    "source.domains.device_mixing": "meets_tensors",
+    "source.facts.device_mixing": "meets_tensors",
     "source.domains.masks": "is_mask",
     "source.project.symbols": "ClassRef External Imported dotted_name",
     "source.cst_facts": "CstFile",

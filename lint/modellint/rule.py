@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Set
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -66,16 +66,8 @@ class Trigger:
     """What builds the object may make a tensor."""
     HIGH_RANK = "<wide>"
     """A tensor may get six dimensions."""
-    WRITES_TO_COPY = "<writes through>"
-    """What may be a copy, of `reshape` and its kin, may be written to."""
     BUILDS_MODULE = "<builds>"
     """A function other than ``__init__`` may build a module with state."""
-    FUNCTIONAL_DROPOUT = "<drops>"
-    """A functional dropout may be on whatever the mode."""
-    CALLS_FORWARD = "<forwards>"
-    """The `forward` of another object may be called by name."""
-    VIEW_OF_PERMUTATION = "<moves>"
-    """A `view` may be asked of what a permutation gave."""
     BRANCHES_ON_DATA = "<branches on data>"
     """A condition may depend on the values of a tensor."""
     TENSOR_TO_NUMBER = "<takes numbers>"
@@ -84,10 +76,8 @@ class Trigger:
     """NumPy may work on what the caller gives."""
     LOOPS_OVER_DATA = "<loops over data>"
     """A loop may be as long as a tensor."""
-    WRITES_SHARED_MEMORY = "<writes to shared memory>"
-    """What is written to may be held by another variable as a view."""
-    WRITES_INPUT = "<changes its input>"
-    """An argument of ``forward`` may be written to."""
+    WRITES_IN_PLACE = "<writes in place>"
+    """Something may be changed in place."""
     WRITES_BY_INDEX = "<assigns by indices>"
     """An item may be assigned to by a tensor of indices or truths."""
     WRITES_ITEMS = "<assigns items>"
@@ -108,8 +98,6 @@ class Trigger:
     """A tensor may be reshaped to sizes that are all numbers."""
     SEVERAL_INDICES = "<several indices>"
     """Something may be indexed by two tensors at once."""
-    CASTS_PARAMETER = "<casts parameters>"
-    """A new parameter may be computed with where it is made."""
     NO_RUNNING_STATISTICS = "<keeps no statistics>"
     """A batch normalization may be told to keep no running statistics."""
     SLICE_STEP = "<step>"
@@ -219,13 +207,6 @@ class Rule:
         """``needs`` for a model that goes there."""
         return self.needs
 
-    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
-        """Whether code that holds what ``needs`` says may have a finding, by a closer look at the syntax of its classes and functions.
-
-        ``names``: what the file binds at its top, by name.
-        """
-        return True
-
 
 class Page:
     """A rule's docstring, taken apart into its summary and sections."""
@@ -318,8 +299,14 @@ def _fact_of(rule: type[Rule], method: str, facts: tuple[str, ...]) -> Registrat
     raise _misread(rule, method, facts, f"it is `{shown}`")
 
 
-def _check_needs(rule: type[Rule], about_nodes: bool) -> None:
-    """Refuse words that nothing could hold: the rule would never be asked."""
+def _check_needs(rule: type[Rule], fact: str) -> None:
+    """Refuse words that nothing could hold, and those that say nothing of what the rule is about."""
+    about_nodes = fact == "CSTNode"
+    if fact == "ModuleClass" and (rule.needs or rule.only_modules or rule.only_forward):
+        raise RuleError(
+            f"{_file_of(rule)}: {rule.code} ({rule.__name__}): `needs`, `only_modules` and `only_forward` say nothing of module classes; "
+            "`wakes_on` does"
+        )
     said = ""
     if not isinstance(rule.needs, tuple):
         said = "it must be a tuple, each item of which code has to hold; of one item: `(item,)`"
@@ -464,4 +451,4 @@ def _admit(rule: type[Rule], rules: dict[str, Rule]) -> None:
     if rule.code in rules:
         raise RuleError(f"{rule.code} is defined twice: in {type(rules[rule.code]).__module__} and {rule.__module__}")
     rules[rule.code] = rule()
-    _check_needs(rule, registration_of(rules[rule.code]).fact == "CSTNode")
+    _check_needs(rule, registration_of(rules[rule.code]).fact)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import modellint
 from modellint.cli import cli
 from modellint.results.diagnostic import Diagnostic
-from modellint.rule import Page, Rule, load_rules, registration_of
+from modellint.rule import FAMILIES, Page, Rule, load_rules, registration_of
 from modellint.run import all_rules
 from modellint.source.fix import fix_text
 from modellint.source.syntax.text import SourceText
@@ -38,6 +38,11 @@ def rule(request: pytest.FixtureRequest) -> Rule:
 def test_file_is_called_after_the_code(rule: Rule) -> None:
     file = type(rule).__module__.rpartition(".")[2]
     assert file.startswith(f"{rule.code.lower()}_") or file == "linter_rules"
+
+
+def test_file_is_in_the_folder_of_its_family(rule: Rule) -> None:
+    folder = type(rule).__module__.split(".")[-2]
+    assert folder in (FAMILIES.get(rule.code[:3]), "modellint")
 
 
 def test_no_other_file_holds_a_rule() -> None:
@@ -73,7 +78,11 @@ def test_page_is_complete(rule: Rule) -> None:
 
 
 def test_bad_gives_exactly_its_code(source_rule: Rule) -> None:
-    assert codes(Page.of(type(source_rule)).example("Bad")) == {source_rule.code}
+    found = codes(Page.of(type(source_rule)).example("Bad"))
+    assert source_rule.code in found, (
+        f"Bad does not give {source_rule.code}: does it hold what `needs` or `wakes_on` ask for?"
+    )
+    assert found == {source_rule.code}
 
 
 def test_good_gives_nothing(source_rule: Rule) -> None:
@@ -91,7 +100,7 @@ def test_fix_of_bad_leaves_nothing(source_rule: Rule) -> None:
     fixed = fix_text(SourceText(page.example("Bad")), check, unsafe=True)
     assert fixed.problem is None
     assert fixed.remaining == ()
-    assert fixed.text == page.example("Good")
+    assert fixed.text == page.example("Good"), "the fix makes something else of Bad than what is in Good"
 
 
 def test_unused_suppression_page() -> None:
@@ -101,7 +110,7 @@ def test_unused_suppression_page() -> None:
     fixed = fix_text(
         SourceText(page.example("Bad")), lambda source: modellint.check_source(source.text).diagnostics, unsafe=False
     )
-    assert fixed.text == page.example("Good")
+    assert fixed.text == page.example("Good"), "the fix makes something else of Bad than what is in Good"
 
 
 def test_unparsable_page() -> None:

@@ -70,7 +70,7 @@ def test_misread_annotation_is_an_error(signature: str, said: str) -> None:
         ("source(self, cls: ModuleClass)", FUTURE),
         ("source(self, code: authoring.Code)", FUTURE),
         ("source(self, code: 'Code')", FUTURE),
-        ("source(self, code: Code)", "from modellint.source.engine.function_facts import Code"),
+        ("source(self, code: Code)", "from modellint.source.facts.function_facts import Code"),
         ("source(self, node: cst.Call, file: CstFile)", FUTURE),
         ("source(self, node: cst.Call | cst.Attribute, file: CstFile)", FUTURE),
         ("source(self, node: Union[cst.Call, cst.Name], file: CstFile)", FUTURE),
@@ -82,3 +82,12 @@ def test_misread_annotation_is_an_error(signature: str, said: str) -> None:
 def test_facts_and_nodes_are_understood(signature: str, imports: str) -> None:
     done = check(signature, imports)
     assert done.exit_code == 0, done.output
+
+
+def test_words_say_nothing_of_module_classes() -> None:
+    rule = RULE.format(signature="source(self, cls: ModuleClass)", imports=FUTURE)
+    Path("odd.py").write_text(rule.replace("    code, name", "    needs = ('x',)\n    code, name"), "utf-8")
+    done = CliRunner().invoke(cli, ["check", "--plugin", "odd.py", "--select", "XYZ", "--no-cache", "net.py"])
+    assert done.exit_code == 2
+    assert "odd.py: XYZ001 (Odd)" in done.output
+    assert "`wakes_on` does" in done.output

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modellint.results.applied_fix import BIT_EQUAL
 from modellint.results.diagnostic import Diagnostic, Fix
-from modellint.source.engine.attribute_uses import DICT_ONLY, LIST_ONLY
+from modellint.source.project.attribute_uses import DICT_ONLY, LIST_ONLY
 from modellint.source.project.symbols import IndexedFile
 from modellint.source.syntax.edit_builder import Rewriter
 from modellint.source.syntax.parse import Unparsable, parse

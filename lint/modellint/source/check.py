@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from modellint.rule import Feature, Rule
     from modellint.settings import Settings
     from modellint.source.engine.class_state import TooLarge
+    from modellint.source.facts.function_analysis import Reading
     from modellint.source.project.index import Project
     from modellint.source.syntax.text import SourceText
     from modellint.source.triggers.words import Wanted, Words
@@ -173,13 +174,12 @@ def _findings(
         if not project.is_module(ref):
             continue
         asked = words.asked_in(ref) if words is not None else about_code
-        if asked:
-            yield from new(_code_findings(file, ref, project, asked, shown, goal))
-        if about_classes and (not gated or may_matter(ref, project, asking.wakes_on)):
-            yield from new(_class_findings(ref, project, about_classes, shown))
+        asked_classes = about_classes if not gated or may_matter(ref, project, asking.wakes_on) else []
+        if asked or asked_classes:
+            yield from new(_read(file, ref, project, asked_classes, asked, shown, goal))
     asked = words.asked_outside() if words is not None else [rule for rule in about_code if not rule.only_modules]
     if asked:
-        yield from new(_code_findings(file, None, project, asked, shown, goal))
+        yield from new(_read(file, None, project, [], asked, shown, goal))
     if asking.about_nodes:
         from modellint.source.triggers.words import Words
 
@@ -188,16 +188,42 @@ def _findings(
             yield from new(_node_findings(file, asked, shown, goal))
 
 
+def _read(
+    file: IndexedFile,
+    ref: ClassRef | None,
+    project: Project,
+    about_class: list[Rule],
+    about_code: list[Rule],
+    shown: str,
+    goal: Destination,
+) -> list[Diagnostic]:
+    """The findings of one reading: of a class, or of what stands outside of module classes."""
+    from modellint.source.facts.function_analysis import Reading
+
+    reading = Reading(project, ref, file)
+    # What methods do with the values that a class is built of comes behind the questions about these.
+    of_class = _class_findings(ref, project, about_class, shown, reading) if about_class and ref is not None else []
+    of_code = _code_findings(file, ref, project, about_code, shown, goal, reading) if about_code else []
+    reading.close()
+    return of_code + of_class
+
+
 def _code_findings(
-    file: IndexedFile, ref: ClassRef | None, project: Project, rules: list[Rule], shown: str, goal: Destination
+    file: IndexedFile,
+    ref: ClassRef | None,
+    project: Project,
+    rules: list[Rule],
+    shown: str,
+    goal: Destination,
+    reading: Reading,
 ) -> list[Diagnostic]:
     from modellint.source.engine.class_state import TooLarge
-    from modellint.source.engine.function_facts import Code
+    from modellint.source.facts.function_facts import Code
 
     # What only asks for `forward` comes first: the same is known to it whatever else runs.
     ordered = sorted(rules, key=lambda rule: not rule.only_forward)
     try:
-        code = Code(project, file, ref, goal)
+        code = Code(project, file, ref, goal, reading)
     except TooLarge as error:
         return [_not_read(file, ref, ordered, error, shown)]
     found: list[Diagnostic] = []
@@ -220,12 +246,14 @@ def _code_findings(
     return found
 
 
-def _class_findings(ref: ClassRef, project: Project, rules: list[Rule], shown: str) -> list[Diagnostic]:
-    from modellint.source.engine.class_facts import ModuleClass
+def _class_findings(
+    ref: ClassRef, project: Project, rules: list[Rule], shown: str, reading: Reading
+) -> list[Diagnostic]:
     from modellint.source.engine.class_state import TooLarge
+    from modellint.source.facts.class_facts import ModuleClass
 
     try:
-        cls = ModuleClass(project, ref)
+        cls = ModuleClass(project, ref, reading)
     except TooLarge as error:
         return [_not_read(ref.file, ref, rules, error, shown)]
     found: list[Diagnostic] = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, of_kind, walk
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code
@@ -65,10 +65,6 @@ class LoadWithoutMapLocation(Rule):
     needs = ("~load",)
     fixable = '`map_location="cpu"`'
 
-    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
-        """Whether a `load` that may be torch's is called without `map_location`."""
-        return any(_may_lack(names, call) for node in nodes for call in of_kind(node, ast.Call))
-
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every `torch.load`."""
         for readings in code.calls:
@@ -83,22 +79,6 @@ class LoadWithoutMapLocation(Rule):
                     fix=Fix("Load onto the CPU", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )
-
-
-def _may_lack(names: Mapping[str, Sequence[object]], call: ast.Call) -> bool:
-    if len(call.args) > 1 or any(word.arg == "map_location" for word in call.keywords):
-        return False
-    match call.func:
-        case ast.Attribute(value=ast.Name(id=root), attr="load"):
-            bindings = names.get(root)
-            modules = (getattr(binding, "module", "torch") for binding in bindings or ())
-            return bindings is None or any(module.startswith("torch") for module in modules)
-        case ast.Attribute(attr=name):
-            return name == "load"
-        case ast.Name(id=name):
-            others = (getattr(binding, "name", getattr(binding, "attr", "")) for binding in names.get(name, ()))
-            return "load" in (name, *others)
-    return False
 
 
 def _is_checkpoint(call: Call) -> bool:

@@ -16,7 +16,6 @@ from modellint.authoring import (
     Method,
     Rule,
     Severity,
-    Trigger,
     Value,
     alternatives,
 )
@@ -78,7 +77,7 @@ class DirectForwardCall(Rule):
     code = "FLW007"
     name = "direct-forward-call"
     severity = Severity.WARNING
-    needs = (".forward", Trigger.CALLS_FORWARD)
+    needs = (".forward",)
     only_modules = True
     fixable = "call the module"
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, Trigger, operators
+from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, operators
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Value
@@ -82,10 +82,7 @@ class DropoutAlwaysOn(Rule):
     severity = Severity.ERROR
     silent = ("trace", "export")
     live_needs = "run"
-    needs = (
-        frozenset("~" + name for name in _PLACES),
-        Trigger.FUNCTIONAL_DROPOUT,
-    )
+    needs = (frozenset("~" + name for name in _PLACES),)
     fixable = "`training=self.training`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

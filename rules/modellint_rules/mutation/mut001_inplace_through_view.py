@@ -92,7 +92,7 @@ class InplaceThroughView(Rule):
     silent = ("trace",)
     live_needs = "run"
     withdraws = True
-    needs = ("forward", Trigger.WRITES_SHARED_MEMORY)
+    needs = ("forward", Trigger.WRITES_IN_PLACE)
     only_modules = True
     only_forward = True
     fixable = "assign to the part"

@@ -86,7 +86,7 @@ class InputMutated(Rule):
     severity = Severity.WARNING
     live_needs = "run"
     withdraws = True
-    needs = ("forward", Trigger.WRITES_INPUT)
+    needs = ("forward", Trigger.WRITES_IN_PLACE)
     only_modules = True
     only_forward = True
     fixable = "`x = x.clone()`"

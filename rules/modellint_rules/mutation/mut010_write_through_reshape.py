@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, alternatives, operators
+from modellint.authoring import Diagnostic, Rule, Severity, Tensor, alternatives, operators
 from modellint_rules.mutation.shared_memory import bases, copying
 
 if TYPE_CHECKING:
@@ -65,10 +65,7 @@ class WriteThroughReshape(Rule):
     code = "MUT010"
     name = "write-through-reshape"
     severity = Severity.WARNING
-    needs = (
-        frozenset(mark + name for name in operators.copying for mark in ".~"),
-        Trigger.WRITES_TO_COPY,
-    )
+    needs = (frozenset(mark + name for name in operators.copying for mark in ".~"),)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write in place what it writes to."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Hint, Rule, Severity
 
 if TYPE_CHECKING:
-    import ast
-
     from modellint.authoring import Blocker, Code, Destination, LiveModel
     from modellint_rules.operators.refusal_conditions import Refusal
 
@@ -94,12 +92,6 @@ class OpRefused(Rule):
         from modellint_rules.operators.refusal_lookup import words
 
         return words(destination.coremltools)
-
-    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
-        """Whether one of the calls may be refused."""
-        from modellint_rules.operators.refusal_prefilter import may_be_refused
-
-        return may_be_refused(nodes, names)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """Its uses that are refused."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, Trigger, alternatives, operators, walk
+from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, alternatives, operators, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Binding, Code
@@ -79,7 +79,7 @@ class ParameterLostByCast(Rule):
     name = "parameter-lost-by-cast"
     severity = Severity.WARNING
     fixable = "move the cast inside"
-    needs = ("Parameter", Trigger.CASTS_PARAMETER)
+    needs = ("Parameter",)
     supersedes = ("REG006", "REG015")
     only_modules = True
 

@@ -86,7 +86,6 @@ class ViewAfterPermute(Rule):
                 Trigger.PARTIAL_INDEX,
             }
         ),
-        Trigger.VIEW_OF_PERMUTATION,
     )
     fixable = "`reshape`"
     live_needs = "run"

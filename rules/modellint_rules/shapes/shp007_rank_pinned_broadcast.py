@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.authoring import (
@@ -16,8 +16,6 @@ from modellint.authoring import (
     Severity,
     Tensor,
     alternatives,
-    called_name,
-    of_kind,
     operators,
     walk,
 )
@@ -114,10 +112,6 @@ class RankPinnedBroadcast(Rule):
     live_needs = "run"
     withdraws = True
 
-    def may_hold(self, nodes: Sequence[ast.stmt], names: Mapping[str, Sequence[object]]) -> bool:
-        """Whether something may be reshaped to sizes of 1 around another."""
-        return any(_may_pin(call) for node in nodes for call in of_kind(node, ast.Call))
-
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every reshaped parameter what it meets."""
         if code.ref is None or re.search(_NAMED_AFTER_RANK, code.name or ""):
@@ -193,20 +187,6 @@ def _is_per_channel(parameter: TensorFact, result: TensorFact) -> bool:
     if parameter.rank != 1 or result.rank < 3 or parameter.shape[0] == 1:
         return False
     return tuple(result.shape) == (1, parameter.shape[0], *([1] * (result.rank - 2)))
-
-
-def _may_pin(call: ast.Call) -> bool:
-    if called_name(call) not in ("view", "reshape"):
-        return False
-    sizes = next((argument.elts for argument in call.args if isinstance(argument, (ast.Tuple, ast.List))), call.args)
-    if len(sizes) < 2 or any(isinstance(size, ast.Starred) for size in sizes):
-        return True
-    # Of what is written out the first and the last are 1, or have names that stand for it.
-    first, last = (size.value if isinstance(size, ast.Constant) else 1 for size in (sizes[0], sizes[-1]))
-    ones = [size for size in sizes if isinstance(size, ast.Constant) and size.value == 1]
-    return (
-        first == last == 1 and bool(ones) and not any(isinstance(size, ast.UnaryOp) for size in (sizes[0], sizes[-1]))
-    )
 
 
 def _is_pinned(call: Call) -> bool:

@@ -16,7 +16,7 @@ from modellint.source.domains.view_operators import apply_view
 from modellint.source.engine.abstract_values import NUMBER, UNKNOWN, Const, Container, Value, alternatives, union
 
 if TYPE_CHECKING:
-    from modellint.source.engine.calls import Arguments
+    from modellint.source.engine.arguments import Arguments
 
 
 def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | None, quiet: bool) -> Value | None:

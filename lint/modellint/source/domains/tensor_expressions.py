@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from modellint.source.domains import dimension_arguments, tensors
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import MOST_DIMENSIONS, Dim, Layout
 from modellint.source.domains.result_tensors import derived, tensors_in, view_of
-from modellint.source.domains.tensor_calls import TensorCalls
+from modellint.source.domains.tensor_calls import operator_result
 from modellint.source.domains.tensors import Drawn, Limit, Limits, Opaque, OpaqueNumber, Shape, Size, Tensor, int_of
 from modellint.source.engine.abstract_values import (
     NUMBER,
@@ -25,334 +24,309 @@ from modellint.source.engine.abstract_values import (
     Value,
     alternatives,
     union,
+    without_none,
 )
-from modellint.source.engine.calls import NO_ARGUMENTS
-from modellint.source.engine.class_state import Frame
+from modellint.source.engine.arguments import NO_ARGUMENTS
 from modellint.source.project.annotations import holds_tensors
 
 if TYPE_CHECKING:
-    from modellint.source.project.index import Project
-    from modellint.source.project.symbols import ClassRef, IndexedFile
+    from modellint.source.engine.class_state import Frame
+    from modellint.source.engine.domain import Reader
 
 
-class TensorExpressions(TensorCalls):
-    """A reading in which expressions give tensors, their shapes and their sizes."""
-
-    readers: ClassVar[dict[type[ast.expr], Callable[[Any, Any, Frame], Value]]] = {}
-    runners: ClassVar[dict[type[ast.stmt], Callable[[Any, Any, Frame], bool | None]]] = {}
-
-    def __init__(self, project: Project, cls: ClassRef | None, file: IndexedFile) -> None:
-        super().__init__(project, cls, file)
-        self._elements: dict[Value, Instance] = {}
-
-    def attribute_of(self, receiver: Value, name: str, frame: Frame) -> Value:
-        """The value of ``receiver.name``."""
-        if isinstance(receiver, Tensor):
-            if name == "shape":
-                return Shape(receiver)
-            if name in ("T", "mT", "H", "mH", "data", "real", "imag", "ndim"):
-                return self._operator(name, receiver, NO_ARGUMENTS, ast.Constant(None))
-            if name in ("dtype", "device", "requires_grad", "grad", "is_cuda", "itemsize", "layout"):
-                return UNKNOWN
-        if isinstance(receiver, Limits):
-            return Limit.of(receiver, name) or NUMBER
-        if isinstance(receiver, Method):
-            receiver = self.part_of_output(receiver)
-            if isinstance(receiver, Tensor):
-                return self.attribute_of(receiver, name, frame)
-        return super().attribute_of(receiver, name, frame)
-
-    def _refine(self, old: Tensor, layout: Layout, frame: Frame) -> Tensor:
-        """The same tensor, its rank now known, under every local name that it has."""
-        new = Tensor(
-            old.node, layout, old.origin, kind=old.kind, name=old.name, certain=True, assumed=old.assumed, grad=old.grad,
-            base=old.base, made_by=old.made_by, batch=old.batch, shown=True,
-        )  # fmt: skip
-        for name, value in frame.locals.items():
-            if value is old:
-                self.noted(name, new, frame)
-                frame.locals[name] = new
-            elif isinstance(value, Shape) and value.tensor is old:
-                frame.locals[name] = Shape(new)
-        return new
-
-    def _unpack(self, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
-        if isinstance(value, Shape):
-            if self.reading and frame.file is self.file:
-                self.unpacked.setdefault(target, []).append(value)
-            starred = [at for at, element in enumerate(target.elts) if isinstance(element, ast.Starred)]
-            tensor = value.tensor
-            count = len(target.elts)
-            if not starred and tensor.layout is not None:
-                ranked = tensor.layout.with_rank(count)
-                if ranked is not None:
-                    tensor = self._refine(tensor, ranked, frame) if tensor.rank is None else tensor
-            for at, element in enumerate(target.elts):
-                if isinstance(element, ast.Starred):
-                    self.bind(element.value, Container("list", element, [NUMBER]), frame)
-                else:
-                    behind = bool(starred) and at > starred[0]
-                    self.bind(element, dimension_arguments.size(tensor, at - count if behind else at), frame)
-            return
-        if type(value) is Union and not any(isinstance(element, ast.Starred) for element in target.elts):
-            joined = self._joined_shape(value, len(target.elts), frame)
-            if joined is not None:
-                for at, element in enumerate(target.elts):
-                    self.bind(element, dimension_arguments.size(joined, at), frame)
-                return
-        if isinstance(value, Tensor):
-            # One for all of them, as they share no memory with each other.
-            part = self._element(value, target)
-            for element in target.elts:
-                self.bind(element.value if isinstance(element, ast.Starred) else element, part, frame)
-            return
-        super()._unpack(target, value, frame)
-
-    def bind(
-        self, target: ast.expr, value: Value, frame: Frame, expression: ast.expr | None = None, form: str = "assign"
-    ) -> None:
-        """Assign ``value`` to a target. A number that is not known is told from others by the name that it gets."""
-        if self.reading and isinstance(target, ast.Name):
-            value = _told_apart(self.part_of_output(value))
-        super().bind(target, value, frame, expression, form)
-
-    def _joined_shape(self, value: Union, count: int, frame: Frame) -> Tensor | None:
-        """One tensor in the place of several that are contiguous, of whose shape ``count`` sizes are taken, under all its names."""
-        parts = [part.tensor for part in value.values if isinstance(part, Shape)]
-        layouts = [part.layout.with_rank(count) for part in parts if part.layout is not None]
-        ranked = [layout for layout in layouts if layout is not None and layout.is_contiguous]
-        if len(ranked) != len(value.values) or any(part.kind != "tensor" for part in parts):
-            return None
-        rows = zip(*([axis.size for axis in layout.axes] for layout in ranked), strict=True)
-        sizes = [row[0] if len(set(row)) == 1 else Dim.symbol() for row in rows]
-        made = derived(parts[0].node, Layout.contiguous(sizes), parts[0].made_by, parts, self._is_quiet())
-        made.certain = True
-        wanted = {id(part) for part in parts}
-        for name, held in frame.locals.items():
-            if {id(part) for part in alternatives(held)} == wanted:
-                self.noted(name, made, frame)
-                frame.locals[name] = made
-        return made
-
-    def _element(self, tensor: Tensor, node: ast.AST) -> Tensor:
-        """An element of a tensor, or of a container of tensors that was taken for one."""
-        layout = tensor.layout.selected(0) if tensor.layout is not None else None
-        if not tensor.certain:
-            layout = Layout.unranked() if tensor.layout is not None and tensor.rank is None else layout
-        made = view_of(node, layout, "select", tensor).unbatched()
-        made.dim = tensor.dim
-        return made
-
-    def element_of(self, value: Value) -> Value:
-        """What iterating over a value gives."""
-        value = self.part_of_output(value)
-        if isinstance(value, Tensor):
-            return self._element(value, value.node or ast.Constant(None))
-        if isinstance(value, Shape):
-            return NUMBER
-        if type(value) is Instance and value.kind == "unresolved" and self.reading:
-            return self._elements.setdefault(value, Instance("unresolved", value.node, value.name))
-        return super().element_of(value)
-
-    def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
-        receiver = _without_none(self.value(node.value, frame))
-        return union([self.attribute_of(part, node.attr, frame) for part in alternatives(receiver)])
-
-    def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
-        receiver = self.part_of_output(_without_none(self.value(node.value, frame)))
-        if isinstance(receiver, Argument) and self.reading and holds_tensors(receiver.annotation):
-            return Tensor(node, Layout.unranked(), "unseen", grad=None, assumed=True, batch=True)
-        if not any(isinstance(part, (Tensor, Shape)) for part in alternatives(receiver)):
-            return super()._subscript(node, frame)
-        made = union([self._subscripted(part, node, frame) for part in alternatives(receiver)])
-        if frame.file is self.file:
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
-            wanted = [part for part in parts if not isinstance(part, (ast.Slice, ast.Constant))]
-            index = tuple(self.value(part, frame) for part in wanted) if len(wanted) > 1 else ()
-            self._operate(node, (receiver,), made, index)
-        return made
-
-    def _subscripted(self, receiver: Value, node: ast.Subscript, frame: Frame) -> Value:
-        if isinstance(receiver, Shape):
-            return self._of_shape(receiver, node.slice, frame)
-        if not isinstance(receiver, Tensor):
-            if isinstance(node.slice, ast.Slice):
-                return self._sliced(receiver, node)
-            return self._indexed(receiver, self.value(node.slice, frame))
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        layout: Layout | None = receiver.layout
-        at = 0
-        for index, part in enumerate(parts):
-            if isinstance(part, ast.Slice):
-                layout, at = self._slice(layout, at, part, frame), at + 1
-                continue
-            value = self.value(part, frame)
-            if isinstance(value, Const) and value.value is None:
-                layout, at = layout and layout.unsqueezed(at), at + 1
-            elif isinstance(value, Const) and value.value is ...:
-                at = (
-                    -(len(parts) - index - 1)
-                    if layout is None or layout.rank is None
-                    else layout.rank
-                    - sum(not (isinstance(p, ast.Constant) and p.value is None) for p in parts[index + 1 :])
-                )
-                if layout is not None and layout.rank is None:
-                    layout = None
-            elif isinstance(value, Const) and isinstance(value.value, str):
-                # A dictionary, whatever it is said to be.
-                held = derived(node, None, "index", [receiver], self._is_quiet())
-                held.certain = held.shown = False
-                return held
-            elif _is_index(value):
-                layout = layout and layout.selected(at)
-            else:
-                return derived(node, None, "index", [receiver, *tensors_in([value])], self._is_quiet())
-        made = view_of(node, layout, "index", receiver)
-        if parts and not isinstance(parts[0], ast.Slice) and _is_index(self.value(parts[0], frame)):
-            made.unbatched()
-        if not receiver.certain and len(parts) == 1 and not isinstance(parts[0], ast.Slice):
-            return self._element(receiver, node)
-        return made
-
-    def _slice(self, layout: Layout | None, at: int, part: ast.Slice, frame: Frame) -> Layout | None:
-        lower, upper, step = (
-            self.value(bound, frame) if bound is not None else None for bound in (part.lower, part.upper, part.step)
-        )
-        if layout is None or (lower is None and upper is None and step is None):
-            found = layout.position(at) if layout is not None else None
-            return found[0] if found is not None else None
-        if step is not None:
-            stride = dim_of(step)
-            return layout.narrowed(at, None, stride) if stride is not None else None
-        start, stop = int_of(lower) if lower is not None else 0, int_of(upper)
-        if start is not None and stop is not None and 0 <= start < stop:
-            return layout.narrowed(at, Dim.of(stop - start))
-        # Whatever is left may have size 1: then its neighbours nest.
-        return layout.narrowed(at) if at == 0 else tensors.forgotten(layout.narrowed(at))
-
-    def _of_shape(self, shape: Shape, index: ast.expr, frame: Frame) -> Value:
-        tensor = shape.tensor
-        if isinstance(index, ast.Slice):
-            lower = int_of(self.value(index.lower, frame)) if index.lower is not None else 0
-            upper = int_of(self.value(index.upper, frame)) if index.upper is not None else None
-            rank = tensor.rank
-            if index.step is not None or lower is None or (index.upper is not None and upper is None):
-                return UNKNOWN
-            if rank is not None:
-                dims = range(rank)[lower:upper]
-            elif upper is not None and lower >= 0 and upper > 0:
-                dims = range(lower, upper)
-            elif upper is None and lower < 0:
-                dims = range(lower, 0)
-            else:
-                return UNKNOWN
-            if len(dims) > MOST_DIMENSIONS:
-                return UNKNOWN
-            return Container("tuple", index, [dimension_arguments.size(tensor, dim) for dim in dims], exact=True)
-        dim = int_of(self.value(index, frame))
-        return dimension_arguments.size(tensor, dim) if dim is not None else NUMBER
-
-    def combine(self, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
-        """The value of a binary operation."""
-        lefts, rights = alternatives(left), alternatives(right)
-        if any(isinstance(part, Tensor) for part in (*lefts, *rights)):
-            if len(lefts) * len(rights) > 16:
-                return derived(node, None, "add", tensors_in([left, right]), self._is_quiet())
-            made = union([self._computed(node, one, two) for one in lefts for two in rights])
-            self._operate(node, (left, right), made)
-            return made
-        drawn = next((part for part in (left, right) if isinstance(part, Drawn)), None)
-        if drawn is not None and not any(isinstance(part, Container) for part in (*lefts, *rights)):
-            return drawn
-        boxes = all(isinstance(part, Container) for part in (*lefts, *rights))
-        if isinstance(node.op, ast.Add) and boxes and len(lefts) * len(rights) <= 16:
-            return union([_appended(node, one, two) for one in lefts for two in rights])
-        one, two = dim_of(left), dim_of(right)
-        unseen = any(type(part) in (Instance, Opaque) for part in (left, right))
-        if unseen and not isinstance(node.op, ast.FloorDiv) and not any(type(part) is Size for part in (left, right)):
-            # Whatever it is, it need not be a number.
-            one = None
-        if one is not None and two is not None:
-            if isinstance(node.op, ast.Mult):
-                return Size(one * two)
-            if isinstance(node.op, (ast.FloorDiv, ast.Div)) and two.factor:
-                return Size(one / two)
-        if isinstance(node.op, (ast.Add, ast.Sub)):
-            first, second = int_of(left), int_of(right)
-            if first is not None and second is not None:
-                return Const(first + second if isinstance(node.op, ast.Add) else first - second)
-        folded = _folded(node.op, left, right)
-        if folded is not None:
-            return folded
-        if any(isinstance(part, Size) for part in (left, right)) and not any(
-            isinstance(part, Container) for part in (*lefts, *rights)
-        ):
-            return NUMBER
-        return super().combine(node, left, right)
-
-    def _computed(self, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
-        parts = [part for part in (left, right) if isinstance(part, Tensor)]
-        if not parts:
+def attribute_of(receiver: Value, name: str, quiet: bool) -> Value | None:
+    """The value of ``receiver.name``, of a tensor or of the limits of a type."""
+    if isinstance(receiver, Tensor):
+        if name == "shape":
+            return Shape(receiver)
+        if name in ("T", "mT", "H", "mH", "data", "real", "imag", "ndim"):
+            return operator_result(name, receiver, NO_ARGUMENTS, ast.Constant(None), quiet)
+        if name in ("dtype", "device", "requires_grad", "grad", "is_cuda", "itemsize", "layout"):
             return UNKNOWN
-        if isinstance(node.op, ast.MatMult):
-            both = isinstance(left, Tensor) and isinstance(right, Tensor)
-            layout = tensors.multiplied(parts[0].layout, parts[1].layout) if both else None
-            return derived(node, layout, "matmul", parts, self._is_quiet())
-        others = [part for part in (left, right) if not isinstance(part, Tensor)]
-        scalar = all(isinstance(part, (Const, Number, Size, Argument, Method)) for part in others)
-        layout = tensors.broadcast([part.layout for part in parts]) if scalar else None
-        if isinstance(node, ast.AugAssign) and isinstance(left, Tensor) and left.certain:
-            # It is written where the left one is.
-            layout = left.layout
-        made = derived(node, layout, "add", parts, self._is_quiet())
-        one, two = dim_of(left), dim_of(right)
-        if one is not None and two is not None:
-            if isinstance(node.op, ast.Mult):
-                made.dim = one * two
-            elif isinstance(node.op, (ast.FloorDiv, ast.Div)) and two.factor:
-                made.dim = one / two
+        return Method(receiver, name)
+    if isinstance(receiver, Limits):
+        return Limit.of(receiver, name) or NUMBER
+    return None
+
+
+def _refine(reader: Reader, old: Tensor, layout: Layout, frame: Frame) -> Tensor:
+    """The same tensor, its rank now known, under every local name that it has."""
+    new = Tensor(
+        old.node, layout, old.origin, kind=old.kind, name=old.name, certain=True, assumed=old.assumed, grad=old.grad,
+        base=old.base, made_by=old.made_by, batch=old.batch, shown=True,
+    )  # fmt: skip
+    for name, value in frame.locals.items():
+        if value is old:
+            _name(reader, name, new, frame)
+        elif isinstance(value, Shape) and value.tensor is old:
+            frame.locals[name] = Shape(new)
+    return new
+
+
+def _name(reader: Reader, name: str, value: Value, frame: Frame) -> None:
+    if reader.reading:
+        reader.recorder.named(name, value, frame)
+    frame.locals[name] = value
+
+
+def unpack(reader: Reader, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> bool:
+    """Bind the sizes of a shape, or the elements of a tensor; whether the value is one of these."""
+    if isinstance(value, Shape):
+        _unpack_shape(reader, target, value, frame)
+        return True
+    if type(value) is Union and not any(isinstance(element, ast.Starred) for element in target.elts):
+        joined = _joined_shape(reader, value, len(target.elts), frame)
+        if joined is not None:
+            for at, element in enumerate(target.elts):
+                reader.bind(element, dimension_arguments.size(joined, at), frame)
+            return True
+    if isinstance(value, Tensor):
+        # One for all of them, as they share no memory with each other.
+        part = element_of(value, target)
+        for element in target.elts:
+            reader.bind(element.value if isinstance(element, ast.Starred) else element, part, frame)
+        return True
+    return False
+
+
+def _unpack_shape(reader: Reader, target: ast.Tuple | ast.List, value: Shape, frame: Frame) -> None:
+    if reader.reading and frame.file is reader.file:
+        reader.recorder.unpacked(target, value)
+    starred = [at for at, element in enumerate(target.elts) if isinstance(element, ast.Starred)]
+    tensor = value.tensor
+    count = len(target.elts)
+    if not starred and tensor.layout is not None:
+        ranked = tensor.layout.with_rank(count)
+        if ranked is not None:
+            tensor = _refine(reader, tensor, ranked, frame) if tensor.rank is None else tensor
+    for at, element in enumerate(target.elts):
+        if isinstance(element, ast.Starred):
+            reader.bind(element.value, Container("list", element, [NUMBER]), frame)
+        else:
+            behind = bool(starred) and at > starred[0]
+            reader.bind(element, dimension_arguments.size(tensor, at - count if behind else at), frame)
+
+
+def _joined_shape(reader: Reader, value: Union, count: int, frame: Frame) -> Tensor | None:
+    """One tensor in the place of several that are contiguous, of whose shape ``count`` sizes are taken, under all its names."""
+    parts = [part.tensor for part in value.values if isinstance(part, Shape)]
+    layouts = [part.layout.with_rank(count) for part in parts if part.layout is not None]
+    ranked = [layout for layout in layouts if layout is not None and layout.is_contiguous]
+    if len(ranked) != len(value.values) or any(part.kind != "tensor" for part in parts):
+        return None
+    rows = zip(*([axis.size for axis in layout.axes] for layout in ranked), strict=True)
+    sizes = [row[0] if len(set(row)) == 1 else Dim.symbol() for row in rows]
+    made = derived(parts[0].node, Layout.contiguous(sizes), parts[0].made_by, parts, reader.modes.is_quiet)
+    made.certain = True
+    wanted = {id(part) for part in parts}
+    for name, held in frame.locals.items():
+        if {id(part) for part in alternatives(held)} == wanted:
+            _name(reader, name, made, frame)
+    return made
+
+
+def element_of(tensor: Tensor, node: ast.AST) -> Tensor:
+    """An element of a tensor, or of a container of tensors that was taken for one."""
+    layout = tensor.layout.selected(0) if tensor.layout is not None else None
+    if not tensor.certain:
+        layout = Layout.unranked() if tensor.layout is not None and tensor.rank is None else layout
+    made = view_of(node, layout, "select", tensor).unbatched()
+    made.dim = tensor.dim
+    return made
+
+
+def subscript(reader: Reader, node: ast.Subscript, receiver: Value, frame: Frame) -> Value | None:
+    """The value of ``receiver[…]``, of a tensor, a shape, or what an annotation calls several tensors."""
+    if isinstance(receiver, Argument) and reader.reading and holds_tensors(receiver.annotation):
+        return Tensor(node, Layout.unranked(), "unseen", grad=None, assumed=True, batch=True)
+    if not any(isinstance(part, (Tensor, Shape)) for part in alternatives(receiver)):
+        return None
+    made = union([_subscripted(reader, part, node, frame) for part in alternatives(receiver)])
+    if frame.file is reader.file:
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+        wanted = [part for part in parts if not isinstance(part, (ast.Slice, ast.Constant))]
+        index = tuple(reader.value(part, frame) for part in wanted) if len(wanted) > 1 else ()
+        reader.recorder.operated(reader, node, (receiver,), made, index)
+    return made
+
+
+def _subscripted(reader: Reader, receiver: Value, node: ast.Subscript, frame: Frame) -> Value:
+    if isinstance(receiver, Shape):
+        return _of_shape(reader, receiver, node.slice, frame)
+    if not isinstance(receiver, Tensor):
+        if isinstance(node.slice, ast.Slice):
+            return reader.sliced(receiver, node)
+        return reader.indexed(receiver, reader.value(node.slice, frame))
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    layout: Layout | None = receiver.layout
+    at = 0
+    for index, part in enumerate(parts):
+        if isinstance(part, ast.Slice):
+            layout, at = _slice(reader, layout, at, part, frame), at + 1
+            continue
+        value = reader.value(part, frame)
+        if isinstance(value, Const) and value.value is None:
+            layout, at = layout and layout.unsqueezed(at), at + 1
+        elif isinstance(value, Const) and value.value is ...:
+            at = (
+                -(len(parts) - index - 1)
+                if layout is None or layout.rank is None
+                else layout.rank
+                - sum(not (isinstance(p, ast.Constant) and p.value is None) for p in parts[index + 1 :])
+            )
+            if layout is not None and layout.rank is None:
+                layout = None
+        elif isinstance(value, Const) and isinstance(value.value, str):
+            # A dictionary, whatever it is said to be.
+            held = derived(node, None, "index", [receiver], reader.modes.is_quiet)
+            held.certain = held.shown = False
+            return held
+        elif _is_index(value):
+            layout = layout and layout.selected(at)
+        else:
+            return derived(node, None, "index", [receiver, *tensors_in([value])], reader.modes.is_quiet)
+    made = view_of(node, layout, "index", receiver)
+    if parts and not isinstance(parts[0], ast.Slice) and _is_index(reader.value(parts[0], frame)):
+        made.unbatched()
+    if not receiver.certain and len(parts) == 1 and not isinstance(parts[0], ast.Slice):
+        return element_of(receiver, node)
+    return made
+
+
+def _slice(reader: Reader, layout: Layout | None, at: int, part: ast.Slice, frame: Frame) -> Layout | None:
+    lower, upper, step = (
+        reader.value(bound, frame) if bound is not None else None for bound in (part.lower, part.upper, part.step)
+    )
+    if layout is None or (lower is None and upper is None and step is None):
+        found = layout.position(at) if layout is not None else None
+        return found[0] if found is not None else None
+    if step is not None:
+        stride = dim_of(step)
+        return layout.narrowed(at, None, stride) if stride is not None else None
+    start, stop = int_of(lower) if lower is not None else 0, int_of(upper)
+    if start is not None and stop is not None and 0 <= start < stop:
+        return layout.narrowed(at, Dim.of(stop - start))
+    # Whatever is left may have size 1: then its neighbours nest.
+    return layout.narrowed(at) if at == 0 else tensors.forgotten(layout.narrowed(at))
+
+
+def _of_shape(reader: Reader, shape: Shape, index: ast.expr, frame: Frame) -> Value:
+    tensor = shape.tensor
+    if isinstance(index, ast.Slice):
+        lower = int_of(reader.value(index.lower, frame)) if index.lower is not None else 0
+        upper = int_of(reader.value(index.upper, frame)) if index.upper is not None else None
+        rank = tensor.rank
+        if index.step is not None or lower is None or (index.upper is not None and upper is None):
+            return UNKNOWN
+        if rank is not None:
+            dims = range(rank)[lower:upper]
+        elif upper is not None and lower >= 0 and upper > 0:
+            dims = range(lower, upper)
+        elif upper is None and lower < 0:
+            dims = range(lower, 0)
+        else:
+            return UNKNOWN
+        if len(dims) > MOST_DIMENSIONS:
+            return UNKNOWN
+        return Container("tuple", index, [dimension_arguments.size(tensor, dim) for dim in dims], exact=True)
+    dim = int_of(reader.value(index, frame))
+    return dimension_arguments.size(tensor, dim) if dim is not None else NUMBER
+
+
+def combined(reader: Reader, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value | None:
+    """The value of a binary operation on tensors, or on sizes and other numbers."""
+    lefts, rights = alternatives(left), alternatives(right)
+    if any(isinstance(part, Tensor) for part in (*lefts, *rights)):
+        if len(lefts) * len(rights) > 16:
+            return derived(node, None, "add", tensors_in([left, right]), reader.modes.is_quiet)
+        made = union([_computed(node, one, two, reader.modes.is_quiet) for one in lefts for two in rights])
+        reader.recorder.operated(reader, node, (left, right), made)
         return made
-
-    def _compare(self, node: ast.Compare, frame: Frame) -> Value:
-        parts = [self.value(node.left, frame), *(self.value(part, frame) for part in node.comparators)]
-        found = tensors_in(parts)
-        if found and not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
-            layout = tensors.broadcast([part.layout for part in found])
-            made = derived(node, layout, "eq", found, self._is_quiet())
-            if any(all(isinstance(p, Tensor) for p in alternatives(_without_none(value))) for value in parts):
-                return made
-            return union([made, NUMBER])
-        drawn = [part for value in parts for part in alternatives(value) if isinstance(part, Drawn)]
-        if drawn and not any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
-            return drawn[0]
-        held = parts[0] if isinstance(parts[0], Tensor) else parts[-1]
-        if isinstance(node.ops[0], (ast.In, ast.NotIn)) and held.is_data and isinstance(held, Tensor):
-            return Drawn(held, node)
+    drawn = next((part for part in (left, right) if isinstance(part, Drawn)), None)
+    if drawn is not None and not any(isinstance(part, Container) for part in (*lefts, *rights)):
+        return drawn
+    boxes = all(isinstance(part, Container) for part in (*lefts, *rights))
+    if isinstance(node.op, ast.Add) and boxes and len(lefts) * len(rights) <= 16:
+        return union([_appended(node, one, two) for one in lefts for two in rights])
+    one, two = dim_of(left), dim_of(right)
+    unseen = any(type(part) in (Instance, Opaque) for part in (left, right))
+    if unseen and not isinstance(node.op, ast.FloorDiv) and not any(type(part) is Size for part in (left, right)):
+        # Whatever it is, it need not be a number.
+        one = None
+    if one is not None and two is not None:
+        if isinstance(node.op, ast.Mult):
+            return Size(one * two)
+        if isinstance(node.op, (ast.FloorDiv, ast.Div)) and two.factor:
+            return Size(one / two)
+    if isinstance(node.op, (ast.Add, ast.Sub)):
+        first, second = int_of(left), int_of(right)
+        if first is not None and second is not None:
+            return Const(first + second if isinstance(node.op, ast.Add) else first - second)
+    folded = _folded(node.op, left, right)
+    if folded is not None:
+        return folded
+    if any(isinstance(part, Size) for part in (left, right)) and not any(
+        isinstance(part, Container) for part in (*lefts, *rights)
+    ):
         return NUMBER
-
-    def _unary(self, node: ast.UnaryOp, frame: Frame) -> Value:
-        if isinstance(node.op, ast.Not):
-            self._ask(node, node.operand, frame)
-            return NUMBER
-        value = self.value(node.operand, frame)
-        if isinstance(node.op, ast.USub) and isinstance(value, Limit):
-            return value.negated()
-        if isinstance(value, Tensor):
-            return derived(node, tensors.like(value.layout), "neg", [value], self._is_quiet())
-        if isinstance(node.op, ast.USub) and isinstance(value, Const) and type(value.value) in (int, float):
-            return Const(-value.value)  # type: ignore[operator]
-        return NUMBER
+    return None
 
 
-def _without_none(value: Value) -> Value:
-    """A value that is asked for a part of it: it is not None then."""
-    if type(value) is not Union:
-        return value
-    kept = [part for part in value.values if not (isinstance(part, Const) and part.value is None)]
-    return union(kept) if kept else value
+def _computed(node: ast.BinOp | ast.AugAssign, left: Value, right: Value, quiet: bool) -> Value:
+    parts = [part for part in (left, right) if isinstance(part, Tensor)]
+    if not parts:
+        return UNKNOWN
+    if isinstance(node.op, ast.MatMult):
+        both = isinstance(left, Tensor) and isinstance(right, Tensor)
+        layout = tensors.multiplied(parts[0].layout, parts[1].layout) if both else None
+        return derived(node, layout, "matmul", parts, quiet)
+    others = [part for part in (left, right) if not isinstance(part, Tensor)]
+    scalar = all(isinstance(part, (Const, Number, Size, Argument, Method)) for part in others)
+    layout = tensors.broadcast([part.layout for part in parts]) if scalar else None
+    if isinstance(node, ast.AugAssign) and isinstance(left, Tensor) and left.certain:
+        # It is written where the left one is.
+        layout = left.layout
+    made = derived(node, layout, "add", parts, quiet)
+    one, two = dim_of(left), dim_of(right)
+    if one is not None and two is not None:
+        if isinstance(node.op, ast.Mult):
+            made.dim = one * two
+        elif isinstance(node.op, (ast.FloorDiv, ast.Div)) and two.factor:
+            made.dim = one / two
+    return made
 
 
-def _told_apart(value: Value) -> Value:
+def compared(node: ast.Compare, parts: list[Value], quiet: bool) -> Value | None:
+    """The value of a comparison with tensors, or with numbers out of them."""
+    found = tensors_in(parts)
+    if found and not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
+        layout = tensors.broadcast([part.layout for part in found])
+        made = derived(node, layout, "eq", found, quiet)
+        if any(all(isinstance(p, Tensor) for p in alternatives(without_none(value))) for value in parts):
+            return made
+        return union([made, NUMBER])
+    drawn = [part for value in parts for part in alternatives(value) if isinstance(part, Drawn)]
+    if drawn and not any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+        return drawn[0]
+    held = parts[0] if isinstance(parts[0], Tensor) else parts[-1]
+    if isinstance(node.ops[0], (ast.In, ast.NotIn)) and held.is_data and isinstance(held, Tensor):
+        return Drawn(held, node)
+    return None
+
+
+def unary(node: ast.UnaryOp, operand: Value, quiet: bool) -> Value | None:
+    """The value of an operation on a tensor, or on a number that is known."""
+    if isinstance(node.op, ast.USub) and isinstance(operand, Limit):
+        return operand.negated()
+    if isinstance(operand, Tensor):
+        return derived(node, tensors.like(operand.layout), "neg", [operand], quiet)
+    if isinstance(node.op, ast.USub) and isinstance(operand, Const) and type(operand.value) in (int, float):
+        return Const(-operand.value)  # type: ignore[operator]
+    return None
+
+
+def told_apart(value: Value) -> Value:
+    """A number, or something that is not known, once a name tells it from others."""
     if value is UNKNOWN:
         return Opaque()
     numbers = [type(part) is Number or isinstance(part, (Size, OpaqueNumber)) or int_of(part) is not None
@@ -398,13 +372,3 @@ def _is_index(value: Value) -> bool:
     return isinstance(value, (Number, Size)) or (
         isinstance(value, Const) and isinstance(value.value, int) and not isinstance(value.value, bool)
     )
-
-
-TensorExpressions.readers = {
-    **TensorCalls.readers,
-    ast.Subscript: TensorExpressions._subscript,
-    ast.Compare: TensorExpressions._compare,
-    ast.UnaryOp: TensorExpressions._unary,
-    ast.Attribute: TensorExpressions._attribute,
-}
-TensorExpressions.runners = TensorCalls.runners

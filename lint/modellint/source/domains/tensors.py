@@ -91,6 +91,11 @@ class Tensor(Instance):
         """Whether it certainly is a tensor."""
         return self.certain or self.shown
 
+    @property
+    def is_made(self) -> bool:
+        """Whether it certainly is a tensor that the code itself makes, whatever the caller gives."""
+        return self.certain and self.origin not in ("argument", "unseen")
+
     def has_fixed_size(self, dim: int) -> bool:
         """Whether the size of a dimension is made of numbers that the code knows, or is given as numbers."""
         axis = self.layout.size(dim) if self.layout is not None else None

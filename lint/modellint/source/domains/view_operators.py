@@ -14,7 +14,7 @@ from modellint.source.domains.tensors import Tensor, int_of
 from modellint.source.engine.abstract_values import Container, Named, Value
 
 if TYPE_CHECKING:
-    from modellint.source.engine.calls import Arguments
+    from modellint.source.engine.arguments import Arguments
 
 
 def apply_view(name: str, tensor: Tensor, arguments: Arguments, node: ast.AST | None, quiet: bool) -> Value:

@@ -62,6 +62,11 @@ class Value:
         """Whether it certainly is a tensor."""
         return False
 
+    @property
+    def is_made(self) -> bool:
+        """Whether it certainly is a tensor that the code itself makes, whatever the caller gives."""
+        return False
+
 
 UNKNOWN = Value()
 """What is not understood."""
@@ -311,6 +316,14 @@ def union(values: Iterable[Value]) -> Value:
 def alternatives(value: Value) -> tuple[Value, ...]:
     """The values that ``value`` may be."""
     return value.values if type(value) is Union else (value,)
+
+
+def without_none(value: Value) -> Value:
+    """A value that is asked for a part of it: it is not None then."""
+    if type(value) is not Union:
+        return value
+    kept = [part for part in value.values if not (isinstance(part, Const) and part.value is None)]
+    return union(kept) if kept else value
 
 
 def leaves(value: Value, seen: set[int] | None = None) -> Iterator[Value]:

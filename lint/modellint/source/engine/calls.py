@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from modellint.source.engine.abstract_values import (
     NUMBER,
@@ -29,6 +29,7 @@ from modellint.source.engine.abstract_values import (
     leaves,
     union,
 )
+from modellint.source.engine.arguments import Arguments
 from modellint.source.engine.class_state import Fill, Frame, escape
 from modellint.source.engine.expressions import Evaluator
 from modellint.source.project import external_names
@@ -38,26 +39,6 @@ from modellint.source.project.symbols import External, FileRef
 if TYPE_CHECKING:
     from modellint.source.project.symbols import ClassRef
 
-
-class Arguments(NamedTuple):
-    """The evaluated arguments of one call; ``spread`` are those behind a star, whose number is not known."""
-
-    positional: list[Value]
-    spread: list[Value]
-    keywords: dict[str | None, Value]
-
-    def everything(self) -> list[Value]:
-        """All of them, in no particular role."""
-        return [*self.positional, *self.spread, *self.keywords.values()]
-
-    def get(self, index: int, keyword: str | None = None) -> Value | None:
-        """One argument by position, or by keyword."""
-        if index < len(self.positional):
-            return self.positional[index]
-        return self.keywords.get(keyword) if keyword else None
-
-
-NO_ARGUMENTS = Arguments([], [], {})
 
 _LISTS = {"list": "list", "tuple": "tuple", "set": "set", "frozenset": "set", "iter": "iterator"}
 _PASSING = frozenset({"reversed", "sorted", "filter"})
@@ -109,11 +90,8 @@ class Caller(Evaluator):
         made = self.apply_to(callee, arguments, node, frame)
         if type(made) is Instance and made.kind == "unresolved" and not made.name:
             made.name = _spelled(node.func)
-        self.called(node, callee, arguments, made, frame)
+        self.recorder.called(self, node, callee, arguments, made, frame)
         return made
-
-    def called(self, node: ast.Call, callee: Value, arguments: Arguments, made: Value, frame: Frame) -> None:
-        """Note a call that was read."""
 
     def apply(self, callee: Value, arguments: list[Value], node: ast.expr, frame: Frame) -> Value:
         """The value of calling ``callee`` with positional arguments."""
@@ -121,6 +99,16 @@ class Caller(Evaluator):
 
     def apply_to(self, callee: Value, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
         """The value of calling ``callee``."""
+        if self.reading:
+            arguments = self.domain.arguments(self, arguments)
+        if isinstance(callee, Instance) and callee.kind == "module":
+            return self.domain.module_output(self, callee, arguments, node)
+        made = self._applied(callee, arguments, node, frame)
+        if type(made) is Instance and made.kind == "unresolved" and self.reading:
+            return self.domain.unseen(made, arguments)
+        return made
+
+    def _applied(self, callee: Value, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
         match callee:
             case Named(symbol=External() as symbol):
                 return self._external(symbol.name, arguments, node, frame)
@@ -139,8 +127,6 @@ class Caller(Evaluator):
                 return self.apply_to(callee.function, merged, node, frame)
             case Union():
                 return union([self.apply_to(part, arguments, node, frame) for part in callee.values[:6]])
-            case Instance(kind="module"):
-                return UNKNOWN
             case Argument():
                 return self._unseen(callee.name, arguments, node)
         return self._unseen("", arguments, node)
@@ -158,6 +144,15 @@ class Caller(Evaluator):
     # Names outside the project
 
     def _external(self, name: str, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
+        known = self.domain.external(self, name, arguments, node)
+        if known is not None:
+            return known
+        made = self._outside(name, arguments, node, frame)
+        if type(made) is Instance and made.kind in ("parameter", "buffer"):
+            return self.domain.state(made, arguments)
+        return made
+
+    def _outside(self, name: str, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
         if name.startswith("builtins."):
             return self._builtin(name[9:], arguments, node, frame)
         first = arguments.get(0)
@@ -233,6 +228,9 @@ class Caller(Evaluator):
     # Builtins
 
     def _builtin(self, name: str, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
+        known = self.domain.builtin(self, name, arguments, node)
+        if known is not None:
+            return known
         first = arguments.get(0)
         if name in _LISTS:
             container = Container(_LISTS[name], node)
@@ -335,14 +333,15 @@ class Caller(Evaluator):
         if receiver is None or value is None:
             return UNKNOWN
         if isinstance(receiver, SelfValue):
-            self._named_attribute(name, value, form, frame)
+            self.named_attribute(name, value, form, frame)
         elif isinstance(receiver, Instance) and receiver.kind == "module":
             receiver.held.extend(leaves(value))
         else:
             escape(value)
         return UNKNOWN
 
-    def _named_attribute(self, name: Value | None, value: Value, form: str, frame: Frame) -> None:
+    def named_attribute(self, name: Value | None, value: Value, form: str, frame: Frame) -> None:
+        """Bind the attribute of ``self`` of that name."""
         if isinstance(name, Const) and isinstance(name.value, str):
             self.set_attribute(name.value, value, form, frame)
         elif form != "dunder":
@@ -352,6 +351,9 @@ class Caller(Evaluator):
     # Methods
 
     def _method(self, callee: Method, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
+        known = self.domain.method(self, callee, arguments, node, frame)
+        if known is not None:
+            return known
         receiver, name = callee.receiver, callee.name
         if name == "__init__" and isinstance(arguments.get(0), SelfValue):
             self.initialised(frame)
@@ -388,7 +390,7 @@ class Caller(Evaluator):
                 form = "setattr" if name == "__setattr__" else "register"
                 if name == "register_buffer":
                     value = Instance("buffer", node)
-                self._named_attribute(arguments.get(0, "name"), value, form, frame)
+                self.named_attribute(arguments.get(0, "name"), value, form, frame)
             return UNKNOWN
         function = self.find_method(name)
         if function is not None:
@@ -424,7 +426,7 @@ class Caller(Evaluator):
         if name == "__init__":
             self.initialised(frame)
         if name == "__setattr__":
-            self._named_attribute(arguments.get(0), arguments.get(1) or UNKNOWN, "dunder", frame)
+            self.named_attribute(arguments.get(0), arguments.get(1) or UNKNOWN, "dunder", frame)
             return UNKNOWN
         function = self.find_method(name, receiver.owner)
         if function is not None:
@@ -493,7 +495,11 @@ class Caller(Evaluator):
                 return copy
             case Argument():
                 # A copy is nobody's but the one's who makes it.
-                kind = "module" if is_annotated_module(self.project, value) else "unresolved"
+                kind = (
+                    "module"
+                    if is_annotated_module(self.project, value.file, value.annotation, value.element)
+                    else "unresolved"
+                )
                 return Instance(kind, node, value.name)
         return value
 

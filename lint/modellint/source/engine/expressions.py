@@ -26,6 +26,7 @@ from modellint.source.engine.abstract_values import (
     Value,
     alternatives,
     union,
+    without_none,
 )
 from modellint.source.engine.class_state import (
     STEPS,
@@ -38,13 +39,15 @@ from modellint.source.engine.class_state import (
     bound_value,
 )
 from modellint.source.engine.layered_map import LARGE, copied, layered
+from modellint.source.engine.mode_conditions import Modes
 from modellint.source.project.symbols import ClassRef, External, FileRef, FunctionRef, ValueRef
 from modellint.source.syntax.ast_walk import is_property
 
 if TYPE_CHECKING:
+    from modellint.source.engine.domain import Domain, Observer
     from modellint.source.engine.layered_map import Bound
     from modellint.source.project.index import Project
-    from modellint.source.project.symbols import Symbol
+    from modellint.source.project.symbols import IndexedFile, Symbol
 
 BUILTINS = frozenset(
     {
@@ -111,7 +114,14 @@ class Evaluator(ABC):
     readers: ClassVar[dict[type[ast.expr], Callable[[Any, Any, Frame], Value]]] = {}
     """What reads each kind of expression."""
 
-    def __init__(self, project: Project, cls: ClassRef | None) -> None:
+    reading = False
+    """Whether it is at what methods do with the object, which is built."""
+    file: IndexedFile | None
+
+    def __init__(self, project: Project, cls: ClassRef | None, domain: Domain, recorder: Observer) -> None:
+        self.domain = domain
+        self.recorder = recorder
+        self.modes = Modes(domain.tensor, domain.opaque)
         self.project = project
         self.cls = cls
         self.attributes: Attributes = {}
@@ -125,10 +135,10 @@ class Evaluator(ABC):
         self._most_steps = STEPS
         self.lineage = project.lineage(cls) if cls is not None else []
         self._class_names = [ref.file.members(ref.node) for ref in self.lineage]
-        self._named: dict[tuple[str, str, int], Value] = {}
-        self._module_values: dict[int, Value] = {}
+        self.names: dict[tuple[str, str, int], Value] = {}
+        self.outer_values: dict[int, Value] = {}
 
-    # What calls.py and interpret.py add
+    # What calls.py and statements.py add
 
     @property
     @abstractmethod
@@ -144,8 +154,14 @@ class Evaluator(ABC):
         """The value of calling ``callee`` with positional arguments."""
 
     @abstractmethod
-    def bind(self, target: ast.expr, value: Value, frame: Frame, expression: ast.expr | None = None) -> None:
+    def bind(
+        self, target: ast.expr, value: Value, frame: Frame, expression: ast.expr | None = None, form: str = "assign"
+    ) -> None:
         """Assign ``value`` to a target."""
+
+    @abstractmethod
+    def named_attribute(self, name: Value | None, value: Value, form: str, frame: Frame) -> None:
+        """Bind the attribute of ``self`` of that name."""
 
     def copied_locals(self, frame: Frame) -> Bound[Value]:
         """The local variables as they are now."""
@@ -186,13 +202,17 @@ class Evaluator(ABC):
     def global_name(self, name: str, frame: Frame) -> Value:
         """What a name means that the function does not bind itself."""
         key = frame.file.path, name, len(frame.within)
-        if key not in self._named:
+        if key not in self.names:
+            if self.reading and frame.file is self.file and self.project.is_function_elsewhere(frame.file, name):
+                # What would not be followed is not looked for.
+                self.names[key] = Named(External(f":{name}"))
+                return self.names[key]
             symbol = self.project.resolve(frame.file, name, frame.within)
             if symbol is None and name in BUILTINS:
-                self._named[key] = Named(External("builtins." + name))
+                self.names[key] = Named(External("builtins." + name))
             else:
-                self._named[key] = self.of_symbol(symbol)
-        return self._named[key]
+                self.names[key] = self.of_symbol(symbol)
+        return self.names[key]
 
     def of_symbol(self, symbol: Symbol | None) -> Value:
         """The value that a name outside the function stands for."""
@@ -205,20 +225,23 @@ class Evaluator(ABC):
                 return Function(symbol.node, symbol.file)
             case ValueRef():
                 key = id(symbol.node)
-                if key not in self._module_values:
-                    self._module_values[key] = UNKNOWN
-                    self._module_values[key] = self.value(symbol.node, Frame(symbol.file))
-                return self._module_values[key]
+                if key not in self.outer_values:
+                    self.outer_values[key] = UNKNOWN
+                    self.outer_values[key] = self.value(symbol.node, Frame(symbol.file))
+                return self.outer_values[key]
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
-        receiver = self.value(node.value, frame)
+        receiver = without_none(self.value(node.value, frame))
         if type(receiver) is Union:
-            return union(self.attribute_of(part, node.attr, frame) for part in receiver.values)
+            return union([self.attribute_of(part, node.attr, frame) for part in receiver.values])
         return self.attribute_of(receiver, node.attr, frame)
 
     def attribute_of(self, receiver: Value, name: str, frame: Frame) -> Value:
         """The value of ``receiver.name``."""
+        known = self.domain.attribute(self, receiver, name)
+        if known is not None:
+            return known
         match receiver:
             case SelfValue():
                 if name in self.attributes:
@@ -265,12 +288,12 @@ class Evaluator(ABC):
 
     def _class_value(self, ref: ClassRef, node: ast.expr) -> Value:
         key = id(node)
-        if key not in self._module_values:
-            self._module_values[key] = UNKNOWN
+        if key not in self.outer_values:
+            self.outer_values[key] = UNKNOWN
             frame = Frame(ref.file)
             frame.within = (*ref.within, ref.node)
-            self._module_values[key] = self.value(node, frame)
-        return self._module_values[key]
+            self.outer_values[key] = self.value(node, frame)
+        return self.outer_values[key]
 
     def _display(self, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -> Value:
         kind = "list" if isinstance(node, ast.List) else "tuple" if isinstance(node, ast.Tuple) else "set"
@@ -318,12 +341,17 @@ class Evaluator(ABC):
 
     def _generators(self, generators: list[ast.comprehension], frame: Frame) -> None:
         for generator in generators:
-            self.bind(generator.target, self.element_of(self.value(generator.iter, frame)), frame)
+            value = self.value(generator.iter, frame)
+            self.recorder.looped(self, generator.iter, value, frame)
+            self.bind(generator.target, self.element_of(value), frame)
             for condition in generator.ifs:
-                self.value(condition, frame)
+                self.ask(generator, condition, frame)
 
     def element_of(self, value: Value) -> Value:
         """What iterating over a value gives."""
+        known = self.domain.element(self, value)
+        if known is not None:
+            return known
         match value:
             case Union():
                 return union(self.element_of(part) for part in value.values)
@@ -341,23 +369,56 @@ class Evaluator(ABC):
         return UNKNOWN
 
     def _conditional(self, node: ast.IfExp, frame: Frame) -> Value:
-        self.value(node.test, frame)
-        return union((self.value(node.body, frame), self.value(node.orelse, frame)))
+        self.ask(node, node.test, frame)
+        condition = self.modes.condition(node.test, frame, self.value, statement=False)
+        self.modes.enter(condition)
+        body = self.value(node.body, frame)
+        self.modes.turn(condition)
+        other = self.value(node.orelse, frame)
+        self.modes.leave(condition)
+        return union((body, other))
 
-    def _boolean(self, node: ast.BoolOp, frame: Frame) -> Value:
-        return union([self.value(part, frame) for part in node.values])
+    def _boolean(self, node: ast.BoolOp, frame: Frame, site: ast.AST | None = None) -> Value:
+        values: list[Value] = []
+        modes = self.modes
+        guarded = captured = 0
+        for part in node.values:
+            # Python asks all but the last for their truth.
+            asked = site is not None or part is not node.values[-1]
+            values.append(self.ask(site or node, part, frame) if asked else self.value(part, frame))
+            if modes.guard(part, frame) is isinstance(node.op, ast.And):
+                guarded += 1
+                modes.training += 1
+            if modes.captured(part) is isinstance(node.op, ast.Or):
+                captured += 1
+                modes.unexported += 1
+        modes.training -= guarded
+        modes.unexported -= captured
+        return union(values)
+
+    def ask(self, site: ast.AST, test: ast.expr, frame: Frame) -> Value:
+        """The value of an expression that Python asks for its truth, at ``site``."""
+        match test:
+            case ast.BoolOp():
+                return self._boolean(test, frame, site)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                self.ask(site, operand, frame)
+                return NUMBER
+        value = self.value(test, frame)
+        self.recorder.asked(self, site, test, value, frame)
+        return value
 
     def _compare(self, node: ast.Compare, frame: Frame) -> Value:
-        self.value(node.left, frame)
-        for part in node.comparators:
-            self.value(part, frame)
-        return NUMBER
+        parts = [self.value(node.left, frame), *(self.value(part, frame) for part in node.comparators)]
+        known = self.domain.compared(self, node, parts)
+        return NUMBER if known is None else known
 
     def _unary(self, node: ast.UnaryOp, frame: Frame) -> Value:
-        value = self.value(node.operand, frame)
         if isinstance(node.op, ast.Not):
+            self.ask(node, node.operand, frame)
             return NUMBER
-        return NUMBER if isinstance(value, Number) or _is_number(value) else UNKNOWN
+        known = self.domain.unary(self, node, self.value(node.operand, frame))
+        return NUMBER if known is None else known
 
     def _binary(self, node: ast.BinOp, frame: Frame) -> Value:
         # A sum of thousands of terms leans left: descend it in a loop.
@@ -373,6 +434,9 @@ class Evaluator(ABC):
 
     def combine(self, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
         """The value of a binary operation."""
+        known = self.domain.binary(self, node, left, right)
+        if known is not None:
+            return known
         boxes = [part for part in (*alternatives(left), *alternatives(right)) if isinstance(part, Container)]
         if boxes and isinstance(node.op, (ast.Add, ast.Mult, ast.BitOr)):
             joined = Container(boxes[0].kind, node)
@@ -404,23 +468,28 @@ class Evaluator(ABC):
         return Text(plain and bool(node.values))
 
     def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
-        receiver = self.value(node.value, frame)
+        value = self.value(node.value, frame)
+        known = self.domain.subscript(self, node, without_none(value), frame)
+        if known is not None:
+            return known
         if isinstance(node.slice, ast.Slice):
             for bound in (node.slice.lower, node.slice.upper, node.slice.step):
                 if bound is not None:
                     self.value(bound, frame)
-            return union(self._sliced(part, node) for part in alternatives(receiver))
+            return union(self.sliced(part, node) for part in alternatives(value))
         index = self.value(node.slice, frame)
-        return union(self._indexed(part, index) for part in alternatives(receiver))
+        return union(self.indexed(part, index) for part in alternatives(value))
 
-    def _sliced(self, receiver: Value, node: ast.Subscript) -> Value:
+    def sliced(self, receiver: Value, node: ast.Subscript) -> Value:
+        """What a slice of a value that is in no domain gives."""
         if isinstance(receiver, Container) and receiver.kind in ("list", "tuple"):
             part = Container(receiver.kind, node, receiver.items)
             part.escaped = receiver.escaped
             return part
         return receiver if isinstance(receiver, (Argument, Instance)) else UNKNOWN
 
-    def _indexed(self, receiver: Value, index: Value) -> Value:
+    def indexed(self, receiver: Value, index: Value) -> Value:
+        """What an item of such a value is."""
         if isinstance(receiver, Container):
             if receiver.kind == "dict":
                 return self._dict_item(receiver, index)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modellint.source.engine.abstract_values import (
@@ -26,7 +27,8 @@ from modellint.source.engine.abstract_values import (
     leaves,
     union,
 )
-from modellint.source.engine.calls import Arguments, Caller
+from modellint.source.engine.arguments import Arguments
+from modellint.source.engine.calls import Caller
 from modellint.source.engine.class_state import (
     Attributes,
     Binding,
@@ -38,10 +40,12 @@ from modellint.source.engine.class_state import (
     join_locals,
 )
 from modellint.source.engine.layered_map import apart, copied, layered
+from modellint.source.engine.mode_conditions import Modes, is_quiet
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import is_property
 
 if TYPE_CHECKING:
+    from modellint.source.engine.domain import Domain, Observer
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -72,19 +76,36 @@ class Interpreter(Caller):
     runners: ClassVar[dict[type[ast.stmt], Callable[[Any, Any, Frame], bool | None]]] = {}
     """What runs each kind of statement."""
 
-    def __init__(self, project: Project, cls: ClassRef | None, file: IndexedFile | None = None) -> None:
-        super().__init__(project, cls)
+    def __init__(
+        self, project: Project, cls: ClassRef | None, file: IndexedFile | None, domain: Domain, recorder: Observer
+    ) -> None:
+        super().__init__(project, cls, domain, recorder)
         self.file = cls.file if cls is not None else file
         self.initialisation = Initialisation()
         self._in_own_init = False
-        self._calls = 0
         self._abroad = 0
+        self._start()
+        self._own_setattr = any("__setattr__" in names for names in self._class_names)
+
+    def _start(self) -> None:
+        self._calls = 0
         self._stack: list[int] = []
         self._bound: set[str] = set()
         """The attributes that were bound in the method that is read."""
         self._exits: list[list[Attributes]] = []
         self._continues: list[list[State]] = []
-        self._own_setattr = any("__setattr__" in names for names in self._class_names)
+
+    def continued(self, domain: Domain, recorder: Observer) -> Interpreter:
+        """Another interpreter of the same object, as it is now; both may change the values that it holds."""
+        other = copy(self)
+        other._start()
+        other.domain, other.recorder = domain, recorder
+        other.modes = Modes(domain.tensor, domain.opaque)
+        other.attributes = copied(self.attributes)
+        other.bindings, other.fills = [*self.bindings], [*self.fills]
+        other.bound_as = {key: {*names} for key, names in self.bound_as.items()}
+        other.names, other.outer_values = {**self.names}, {**self.outer_values}
+        return other
 
     @property
     def length(self) -> int:
@@ -93,22 +114,26 @@ class Interpreter(Caller):
             return len(self.file.source.text) if self.file is not None else 0
         return sum(ref.file.source.length(ref.node) for ref in self.lineage)
 
-    def run(self, methods: list[Function]) -> None:
-        """Read ``__init__``, then each of ``methods`` from the state that it leaves."""
+    def enter_init(self) -> None:
+        """Read ``__init__`` as it builds the object."""
         init = self.find_method("__init__")
         if init is not None:
             self._in_own_init = init.owner is not None and self.cls is not None and init.owner.node is self.cls.node
-            self._enter(init)
+            self.enter(init)
             self._in_own_init = False
+
+    def run(self, methods: list[Function]) -> None:
+        """Read each of ``methods`` from the state that ``__init__`` and those before it leave."""
         self.allow_escape = False
         for function in methods:
             before = self.attributes
             self.attributes = dict(before)
             self._bound = set()
-            self._enter(function)
+            self.enter(function)
             self.attributes = join_bound(before, self.attributes, self._bound)
 
-    def _enter(self, function: Function) -> None:
+    def enter(self, function: Function) -> None:
+        """Read a method as its caller would enter it."""
         frame = Frame(function.file, "")
         node = function.node
         arguments: list[Value] = []
@@ -124,7 +149,19 @@ class Interpreter(Caller):
     def invoke(
         self, function: Function, arguments: Arguments, node: ast.expr, frame: Frame, entry: bool = False
     ) -> Value:
-        """Run a function in a frame of its own; what cannot be followed any deeper is code that cannot be seen."""
+        """Run a function in a frame of its own; its decorators may switch gradients off."""
+        quiet = any(is_quiet(decorator) for decorator in getattr(function.node, "decorator_list", ()))
+        self.modes.quiet += quiet
+        self.modes.functions.append(function.node)
+        try:
+            made = self._invoked(function, arguments, node, frame, entry)
+        finally:
+            self.modes.functions.pop()
+            self.modes.quiet -= quiet
+        return self.domain.unseen(made, arguments) if type(made) is Instance and made.kind == "unresolved" else made
+
+    def _invoked(self, function: Function, arguments: Arguments, node: ast.expr, frame: Frame, entry: bool) -> Value:
+        # What cannot be followed any deeper is code that cannot be seen.
         body = function.node
         name = getattr(body, "name", "")
         if id(body) in self._stack or len(self._stack) >= _DEEPEST_CALL or self._calls >= _MOST_CALLS:
@@ -167,6 +204,18 @@ class Interpreter(Caller):
 
     def _worth_reading(self, function: Function, arguments: Arguments) -> bool:
         """Whether a call can matter: it is given something that we follow, or makes something, or changes ``self``."""
+        if self.reading:
+            return function.file is self.file
+        # What helps to build a value of a domain that the object keeps is followed into other files too; but what those do besides
+        # is seldom about such, and a library's base class may do a lot.
+        if self.domain.is_given(arguments):
+            return True
+        abroad = function.file is not self.file
+        if abroad and function.owner is not None and getattr(function.node, "name", "") != "__init__":
+            return not self._abroad and self.domain.is_made_by(function)
+        return self._follows(function, arguments) or (not abroad and self.domain.is_made_by(function))
+
+    def _follows(self, function: Function, arguments: Arguments) -> bool:
         given = arguments.everything()
         if function.owner is not None and given and isinstance(given[0], SelfValue):
             given = given[1:]
@@ -208,6 +257,16 @@ class Interpreter(Caller):
             frame.locals[node.args.vararg.arg] = many
         if node.args.kwarg is not None:
             frame.locals[node.args.kwarg.arg] = UNKNOWN
+        for name, value in frame.locals.items():
+            frame.order[name] = len(frame.order)
+            if self.reading:
+                self.recorder.named(name, value, frame)
+        if self.reading and not entry:
+            for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                if parameter.annotation is not None:
+                    declared = self.domain.declared(parameter.annotation, frame.locals.get(parameter.arg, UNKNOWN))
+                    if declared is not None:
+                        frame.locals[parameter.arg] = declared
 
     def _bind_parameter(
         self,
@@ -233,22 +292,27 @@ class Interpreter(Caller):
 
     def from_caller(self, parameter: ast.arg, default: ast.expr | None, frame: Frame) -> Value:
         """What a function that is read for itself is given for one of its parameters."""
-        return Argument(parameter.arg, parameter.annotation, frame.file)
+        plain = Argument(parameter.arg, parameter.annotation, frame.file)
+        return self.domain.from_caller(parameter, default, self.modes.function, plain) if self.reading else plain
 
     # Statements
 
     def _block(self, statements: list[ast.stmt], frame: Frame) -> bool:
         """Run statements in order; whether the end is reached."""
-        for statement in statements:
-            outer = frame.statement
-            frame.statement = statement
-            self.steps += 1
-            runner = self.runners.get(type(statement))
-            falls_through = runner(self, statement, frame) if runner is not None else True
-            frame.statement = outer
-            if falls_through is False:
-                return False
-        return True
+        self.modes.enter_block()
+        try:
+            for statement in statements:
+                outer = frame.statement
+                frame.statement = statement
+                self.steps += 1
+                runner = self.runners.get(type(statement))
+                falls_through = runner(self, statement, frame) if runner is not None else True
+                frame.statement = outer
+                if falls_through is False:
+                    return False
+            return True
+        finally:
+            self.modes.leave_block()
 
     def _assign(self, node: ast.Assign, frame: Frame) -> None:
         value = self.value(node.value, frame)
@@ -261,8 +325,15 @@ class Interpreter(Caller):
             self.bind(node.target, value, frame, node.value, "annotated")
 
     def _augmented(self, node: ast.AugAssign, frame: Frame) -> None:
+        current = self.value(node.target, frame)
         added = self.value(node.value, frame)
-        current = self.value(_as_load(node.target), frame)
+        if self._has_tensor(current):
+            self.recorder.wrote(self, "augmented", node, current, added, None, frame)
+            if isinstance(node.target, ast.Attribute) and isinstance(self.value(node.target.value, frame), SelfValue):
+                return
+            if not isinstance(node.target, ast.Subscript):
+                self.bind(node.target, self.combine(node, current, added), frame, node.value, "augmented")
+            return
         boxes = [part for part in alternatives(current) if isinstance(part, Container)]
         if boxes and isinstance(node.op, (ast.Add, ast.BitOr)) and boxes[0].kind != "tuple":
             if any(isinstance(part, Instance) for part in alternatives(current)):
@@ -279,12 +350,18 @@ class Interpreter(Caller):
             return
         self.bind(node.target, self.combine(node, current, added), frame, node.value, "augmented")
 
+    def _has_tensor(self, value: Value) -> bool:
+        return any(isinstance(part, self.domain.tensor) for part in alternatives(value))
+
     def bind(
         self, target: ast.expr, value: Value, frame: Frame, expression: ast.expr | None = None, form: str = "assign"
     ) -> None:
         """Assign ``value`` to a target."""
         match target:
             case ast.Name(id=name):
+                if self.reading:
+                    value = self.domain.named(self, value)
+                    self.recorder.named(name, value, frame)
                 frame.locals[name] = value
             case ast.Attribute(attr=name):
                 self._bind_attribute(self.value(target.value, frame), name, value, form, frame, expression)
@@ -300,6 +377,8 @@ class Interpreter(Caller):
     def _bind_attribute(
         self, receiver: Value, name: str, value: Value, form: str, frame: Frame, expression: ast.expr | None
     ) -> None:
+        if name == "data" and frame.statement is not None and self._has_tensor(receiver):
+            self.recorder.wrote(self, "data", frame.statement, receiver, value, None, frame)
         for part in alternatives(receiver):
             if isinstance(part, SelfValue):
                 self.set_attribute(name, value, form, frame, expression)
@@ -312,6 +391,16 @@ class Interpreter(Caller):
 
     def _bind_item(self, target: ast.Subscript, value: Value, frame: Frame) -> None:
         receiver = self.value(target.value, frame)
+        if self._has_tensor(receiver):
+            self.recorder.wrote(self, "item", target, receiver, value, None, frame)
+            return
+        if self.reading and isinstance(target.slice, (ast.Compare, ast.UnaryOp, ast.Name, ast.BinOp)):
+            plain = (Value, self.domain.opaque, Instance)
+            if self.value(target.slice, frame).is_tensor and all(
+                type(part) in plain for part in alternatives(receiver)
+            ):
+                # What a tensor is an index of is one.
+                self.recorder.wrote(self, "item", target, receiver, value, None, frame)
         key = self.value(target.slice, frame) if not isinstance(target.slice, ast.Slice) else UNKNOWN
         parts = alternatives(receiver)
         if any(not isinstance(part, Container) for part in parts):
@@ -330,6 +419,8 @@ class Interpreter(Caller):
                 self.fill(part, "item", value, target, frame)
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Value, frame: Frame) -> None:
+        if self.domain.unpack(self, target, value, frame):
+            return
         exact = [
             part
             for part in alternatives(value)
@@ -350,9 +441,15 @@ class Interpreter(Caller):
     def set_attribute(
         self, name: str, value: Value, form: str, frame: Frame, expression: ast.expr | None = None
     ) -> None:
-        """Bind an attribute of ``self``."""
+        """Bind an attribute of ``self``; a registered buffer stays one when a tensor is assigned to it."""
         if frame.statement is None:
             return
+        if self.reading:
+            before = self.attributes.get(name, ())
+            old = union([binding.value for binding in before]) if before else UNKNOWN
+            self.recorder.wrote(self, "attribute", frame.statement, old, value, name, frame)
+            if any(isinstance(part, self.domain.tensor) and part.kind == "buffer" for part in alternatives(old)):
+                return
         if form != "dunder" and (self._own_setattr or self._is_property(name)):
             escape(value)
             return
@@ -406,22 +503,33 @@ class Interpreter(Caller):
         return True
 
     def _if(self, node: ast.If, frame: Frame) -> bool:
-        self.value(node.test, frame)
+        modes = self.modes
+        self.ask(node, node.test, frame)
+        decided = modes.decided(node.test, frame) if self.reading else None
+        condition = modes.condition(node.test, frame, self.value)
         before = self._state(frame)
         after: list[State] = []
-        if self._block(node.body, frame):
+        modes.enter(condition)
+        modes.narrow(node.test, True, frame)
+        if decided is not False and self._block(node.body, frame):
             after.append((frame.locals, self.attributes))
+        leaves_early = not after and decided is not False
         self._restore(before, frame)
-        if self._block(node.orelse, frame):
+        modes.narrow(node.test, False, frame)
+        modes.turn(condition)
+        if decided is not True and self._block(node.orelse, frame):
             after.append((frame.locals, self.attributes))
+        modes.leave(condition, early=leaves_early and not node.orelse)
         return self._join(after, frame)
 
     def _for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
-        self._loop(node.body, node.orelse, frame, node.target, self.element_of(self.value(node.iter, frame)))
+        value = self.value(node.iter, frame)
+        self.recorder.looped(self, node.iter, value, frame)
+        self._loop(node.body, node.orelse, frame, node.target, self.element_of(value))
         return True
 
     def _while(self, node: ast.While, frame: Frame) -> bool:
-        self.value(node.test, frame)
+        self.ask(node, node.test, frame)
         self._loop(node.body, node.orelse, frame, None, UNKNOWN)
         return True
 
@@ -469,6 +577,8 @@ class Interpreter(Caller):
         frame.returned.append(self.value(node.value, frame) if node.value is not None else Const(None))
         self._exits[-1].append(self.attributes)
         self.attributes = copied(self.attributes)
+        if self.reading and len(self.modes.functions) == 1:
+            self.recorder.returned(node, frame.returned[-1], self.modes.is_plain)
         return False
 
     def _raise(self, node: ast.Raise, frame: Frame) -> bool:
@@ -494,11 +604,16 @@ class Interpreter(Caller):
         return self._block(node.finalbody, frame)
 
     def _with(self, node: ast.With | ast.AsyncWith, frame: Frame) -> bool:
-        for item in node.items:
-            value = self.value(item.context_expr, frame)
-            if item.optional_vars is not None:
-                self.bind(item.optional_vars, UNKNOWN if isinstance(value, Instance) else value, frame)
-        return self._block(node.body, frame)
+        quiet = sum(is_quiet(item.context_expr) for item in node.items)
+        self.modes.quiet += quiet
+        try:
+            for item in node.items:
+                value = self.value(item.context_expr, frame)
+                if item.optional_vars is not None:
+                    self.bind(item.optional_vars, UNKNOWN if isinstance(value, Instance) else value, frame)
+            return self._block(node.body, frame)
+        finally:
+            self.modes.quiet -= quiet
 
     def _match(self, node: ast.Match, frame: Frame) -> bool:
         self.value(node.subject, frame)
@@ -551,10 +666,6 @@ def _followed(value: Value) -> bool:
         or (isinstance(part, Instance) and part.kind in ("module", "parameter"))
         for part in leaves(value)
     )
-
-
-def _as_load(target: ast.expr) -> ast.expr:
-    return target
 
 
 Interpreter.runners = {

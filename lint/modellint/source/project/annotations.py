@@ -9,19 +9,16 @@ from modellint.source.project.symbols import dotted_name
 from modellint.source.syntax.ast_walk import walk
 
 if TYPE_CHECKING:
-    from modellint.source.engine.abstract_values import Argument
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
 
-def is_annotated_module(project: Project, argument: Argument) -> bool:
-    """Whether the annotation says that the argument, or the element of it that is meant, is a module."""
-    annotation = _unquoted(argument.annotation)
-    if annotation is None:
-        return False
-    if argument.element:
+def is_annotated_module(project: Project, file: IndexedFile, annotation: ast.expr | None, element: bool) -> bool:
+    """Whether the annotation of an argument says that it, or an ``element`` of it, is a module."""
+    annotation = _unquoted(annotation)
+    if element and annotation is not None:
         annotation = _element_type(annotation)
-    return annotation is not None and _is_module(project, argument.file, annotation)
+    return annotation is not None and _is_module(project, file, annotation)
 
 
 _TENSORS = frozenset(

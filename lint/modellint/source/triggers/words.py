@@ -170,8 +170,7 @@ class Words:
         return [wanted.rule for wanted in self._wanted if not any(map(words.isdisjoint, wanted.words))]
 
     def _shows_all(self, wanted: Wanted, place: _Place, run: _Place) -> bool:
-        signs = all(self._shows(sign, place, run) for sign in wanted.signs)
-        return signs and wanted.rule.may_hold(run.nodes, self.file.names)
+        return all(self._shows(sign, place, run) for sign in wanted.signs)
 
     def _shows(self, sign: str, place: _Place, run: _Place) -> bool:
         """Whether all that may run each other, of which ``forward`` runs a part, shows a sign."""

@@ -49,6 +49,13 @@ class Refusal(Exception):
     """An operation is used in a way that has no agreed meaning, or none that is known here."""
 
 
+def axis_within(axis: int, rank: int) -> int:
+    """An axis of a tensor as a positive number; a negative one counts from the end. Refuses one that the tensor does not have."""
+    if not -rank <= axis < rank:
+        raise Refusal(f"axis {axis} of a tensor of {rank} axes")
+    return axis % rank
+
+
 _registry: dict[str, Operation] = {}
 
 

@@ -10,22 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.rule import Trigger
-from modellint.source.triggers.patterns.construction import builds, casts_parameters, makes_tensors
-from modellint.source.triggers.patterns.copying_operators import writes_through
-from modellint.source.triggers.patterns.inplace_writes import (
-    assigns_attributes,
-    assigns_items,
-    changes_input,
-    indexes,
-    mixes,
-    shares,
-)
+from modellint.source.triggers.patterns.construction import builds, makes_tensors, untracked
+from modellint.source.triggers.patterns.inplace_writes import assigns_attributes, assigns_items, indexes, mixes, writes
 from modellint.source.triggers.patterns.numeric_range import long, tiny, wide
 from modellint.source.triggers.patterns.return_values import returns_dict, returns_others
 from modellint.source.triggers.patterns.tensor_rank import gets_wide, pins_sizes
 from modellint.source.triggers.patterns.tensor_to_python import branches, loops, takes_numbers, uses_numpy
-from modellint.source.triggers.patterns.training_modes import calls_forward, drops, untracked
-from modellint.source.triggers.patterns.views_of_permutations import may_move
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile
@@ -41,8 +31,7 @@ OF_FORWARD = frozenset(
         Trigger.TENSOR_TO_NUMBER,
         Trigger.USES_NUMPY,
         Trigger.LOOPS_OVER_DATA,
-        Trigger.WRITES_SHARED_MEMORY,
-        Trigger.WRITES_INPUT,
+        Trigger.WRITES_IN_PLACE,
         Trigger.WRITES_BY_INDEX,
         Trigger.WRITES_ITEMS,
         Trigger.SETS_ATTRIBUTES,
@@ -51,16 +40,11 @@ OF_FORWARD = frozenset(
 """Signs of what ``forward`` runs."""
 SIGNS = OF_FORWARD | {
     Trigger.MAKES_TENSORS,
+    Trigger.NO_RUNNING_STATISTICS,
     Trigger.HIGH_RANK,
-    Trigger.WRITES_TO_COPY,
-    Trigger.FUNCTIONAL_DROPOUT,
-    Trigger.CALLS_FORWARD,
-    Trigger.VIEW_OF_PERMUTATION,
     Trigger.ABOVE_FLOAT16,
     Trigger.BELOW_FLOAT16,
     Trigger.OUTSIDE_INT32,
-    Trigger.CASTS_PARAMETER,
-    Trigger.NO_RUNNING_STATISTICS,
 }
 
 
@@ -69,22 +53,12 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence
     match sign:
         case Trigger.MAKES_TENSORS:
             return makes_tensors(file, nodes)
-        case Trigger.CASTS_PARAMETER:
-            return casts_parameters(file, nodes)
         case Trigger.NO_RUNNING_STATISTICS:
             return untracked(file, nodes)
         case Trigger.BUILDS_MODULE:
             return builds(run)
-        case Trigger.VIEW_OF_PERMUTATION:
-            return may_move(nodes)
-        case Trigger.FUNCTIONAL_DROPOUT:
-            return drops(file, nodes)
-        case Trigger.CALLS_FORWARD:
-            return calls_forward(nodes)
         case Trigger.HIGH_RANK:
             return gets_wide(nodes)
-        case Trigger.WRITES_TO_COPY:
-            return writes_through(nodes)
         case Trigger.BRANCHES_ON_DATA:
             return branches(run)
         case Trigger.TENSOR_TO_NUMBER:
@@ -93,10 +67,8 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence
             return uses_numpy(file, run)
         case Trigger.LOOPS_OVER_DATA:
             return loops(run)
-        case Trigger.WRITES_SHARED_MEMORY:
-            return shares(nodes, run)
-        case Trigger.WRITES_INPUT:
-            return changes_input(nodes, run)
+        case Trigger.WRITES_IN_PLACE:
+            return writes(run)
         case Trigger.WRITES_BY_INDEX:
             return indexes(run)
         case Trigger.WRITES_ITEMS:

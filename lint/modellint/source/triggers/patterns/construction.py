@@ -6,18 +6,14 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from modellint.data.torch_names import STATELESS
+from modellint.data.torch_names import MODULES
+from modellint.source.domains.operator_sets import may_build
 from modellint.source.project.symbols import Imported
 from modellint.source.syntax.ast_walk import Function, called_name, functions_in, of_kind, reached_from, walk
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile
 
-_OTHERS = (
-    *("Error", "Exception", "Warning", "Config", "Cache", "Generator", "Tensor", "Parameter"),
-    *("Output", "OutputWithPast"),
-)
-"""How the names of classes end that are no modules."""
 _NO_TENSOR = frozenset(
     {"device", "no_grad", "enable_grad", "inference_mode", "is_tensor", "save", "load", "compile", "finfo", "iinfo"}
     | {"get_default_dtype", "manual_seed", "set_grad_enabled", "is_grad_enabled", "is_floating_point", "autocast"}
@@ -78,33 +74,6 @@ def _may_make(file: IndexedFile, called: ast.expr) -> bool:
     return False
 
 
-def casts_parameters(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
-    """Whether something is done to a parameter in the expression that makes it, or its class is handed on."""
-    for node in nodes:
-        made: set[ast.expr] = set()
-        called: set[ast.expr] = set()
-        for call in of_kind(node, ast.Call):
-            if _is_parameter(file, called_name(call)):
-                made.add(call)
-                called.add(call.func)
-        used = [one.value for one in of_kind(node, ast.Attribute)]
-        used += (one.operand for one in of_kind(node, ast.UnaryOp))
-        used += (part for one in of_kind(node, ast.BinOp) for part in (one.left, one.right))
-        if made and not made.isdisjoint(used):
-            return True
-        if any(one.attr.endswith("Parameter") and one not in called for one in of_kind(node, ast.Attribute)):
-            return True
-        if any(one.id.endswith("Parameter") and one not in called for one in of_kind(node, ast.Name)):
-            return True
-    return False
-
-
-def _is_parameter(file: IndexedFile, name: str) -> bool:
-    """Whether a name may be that of the class of parameters, or of one like it."""
-    others = (getattr(one, "name", "") or getattr(one, "attr", "") for one in file.names.get(name, ()))
-    return name.endswith("Parameter") or any(other.endswith("Parameter") for other in others)
-
-
 def builds(nodes: Sequence[ast.stmt]) -> bool:
     """Whether a function other than ``__init__``, or one inside that, may build a module with state."""
     running: list[ast.AST] = []
@@ -121,6 +90,18 @@ def _builds_here(call: ast.Call) -> bool:
     return may_build(name) and bool(call.args or call.keywords or not name.endswith("Loss"))
 
 
-def may_build(name: str) -> bool:
-    """Whether a name may be that of a module class with state."""
-    return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS) and "ModelOutput" not in name
+def untracked(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
+    """Whether a batch normalization may be told to keep no running statistics: by that name, or by a fifth argument."""
+    if "track_running_stats" in file.source.text:
+        return True
+    return any(_may_untrack(call) for node in nodes for call in of_kind(node, ast.Call))
+
+
+def _may_untrack(call: ast.Call) -> bool:
+    name = called_name(call)
+    if "BatchNorm" in name:
+        return len(call.args) > 4 or any(isinstance(part, ast.Starred) for part in call.args)
+    # By another name: `norm(64, 1e-5, 0.1, True, False)`, but neither `nn.Conv2d(...)` nor `F.conv2d(...)`.
+    if name in MODULES or (isinstance(call.func, ast.Attribute) and name.islower() and name != "partial"):
+        return False
+    return any(isinstance(part, ast.Constant) and part.value is False for part in call.args[4:])

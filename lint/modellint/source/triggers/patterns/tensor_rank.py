@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from modellint.source.domains.dimension_arguments import literal_sizes
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, walk
 
 if TYPE_CHECKING:
@@ -118,23 +119,6 @@ def _is_row(node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript):
         node = node.value
     return isinstance(node, (ast.Tuple, ast.List)) or (isinstance(node, ast.Attribute) and node.attr == "shape")
-
-
-def literal_sizes(call: ast.Call) -> list[ast.expr]:
-    """The sizes that a reshaping is told, where all of them are numbers and there are several."""
-    if (
-        called_name(call) not in ("view", "reshape", "expand")
-        or call.keywords
-        or not isinstance(call.func, ast.Attribute)
-    ):
-        return []
-    given = call.args
-    if isinstance(call.func.value, ast.Name) and call.func.value.id == "torch":
-        given = given[1:]
-    if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
-        given = given[0].elts
-    known = [part for part in given if isinstance(part, ast.Constant) and type(part.value) is int]
-    return list(given) if len(known) == len(given) > 1 else []
 
 
 def pins_sizes(run: Sequence[ast.stmt]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation_registry import operation
+from modellint.destinations.coreml.mil.operation_registry import axis_within, operation
 
 Axes = Sequence[int] | None
 
@@ -69,7 +69,7 @@ for _name, _reduction in (_REDUCTIONS | _EXTREMES).items():
 
 def _over(x: Tensor, axes: Axes) -> list[int]:
     """The axes as positive numbers. torch takes none for all, where MIL reduces nothing."""
-    return list(range(x.dim())) if axes is None else [axis % x.dim() for axis in axes]
+    return list(range(x.dim())) if axes is None else [axis_within(axis, x.dim()) for axis in axes]
 
 
 def _real(x: Tensor) -> Tensor:

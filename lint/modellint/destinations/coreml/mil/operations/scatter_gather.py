@@ -11,7 +11,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.operation_registry import Refusal, operation
+from modellint.destinations.coreml.mil.operation_registry import Refusal, axis_within, operation
 
 
 @operation(moves=True)
@@ -19,7 +19,7 @@ def gather(
     x: Tensor, indices: Tensor, opset: int, axis: int = 0, batch_dims: int = 0, validate_indices: bool = False
 ) -> Tensor:
     """Slices of ``x`` along ``axis``, in place of which the axes of ``indices`` stand; ``batch_dims`` axes are common."""
-    axis %= x.dim()
+    axis = axis_within(axis, x.dim())
     places = _bounded(indices, x.shape[axis], opset)
     if batch_dims == 0:
         picked = x.index_select(axis, places.reshape(-1))
@@ -59,7 +59,7 @@ def scatter(
     validate_indices: bool = False,
 ) -> Tensor:
     """``data`` with slices along ``axis`` changed by those of ``updates``, at ``indices`` (of any rank)."""
-    axis %= data.dim()
+    axis = axis_within(axis, data.dim())
     places = _bounded(indices, data.shape[axis], opset).reshape(-1)
     slices = updates.reshape(*data.shape[:axis], len(places), *data.shape[axis + 1 :])
     moved, written = data.movedim(axis, 0), slices.movedim(axis, 0)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from modellint.destinations.coreml.mil.non_maximum_suppression import kept_boxes
-from modellint.destinations.coreml.mil.operation_registry import Declared, Refusal, operation
+from modellint.destinations.coreml.mil.operation_registry import Declared, Refusal, axis_within, operation
 
 
 @operation()
@@ -129,7 +129,7 @@ def one_hot(
     """One-hot encoding: ``on_value`` (1) at each index along a new axis, ``off_value`` (0) elsewhere, also where an index is outside."""
     on = torch.ones((), dtype=torch.int32) if on_value is None else on_value
     off = torch.zeros((), dtype=torch.int32) if off_value is None else off_value
-    axis %= indices.dim() + 1
+    axis = axis_within(axis, indices.dim() + 1)
     places = torch.arange(one_hot_vector_size).reshape([-1] + [1] * (indices.dim() - axis))
     return torch.where(indices.unsqueeze(axis) == places, on, off)
 

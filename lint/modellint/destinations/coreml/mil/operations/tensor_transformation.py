@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modellint.destinations.coreml.mil.operation_registry import Refusal, operation
+from modellint.destinations.coreml.mil.operation_registry import Refusal, axis_within, operation
 
 Flags = Sequence[bool] | None
 
@@ -88,9 +88,7 @@ def reshape_like(
 @operation(moves=True)
 def reverse(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """The opposite order along ``axes``, or along all; a scalar has none."""
-    if axes is not None and len(axes) and not x.dim():
-        raise Refusal(f"axis {axes[0]} of a tensor without axes")
-    return x.flip(list(range(x.dim())) if axes is None else list(axes))
+    return x.flip(list(range(x.dim())) if axes is None else [axis_within(axis, x.dim()) for axis in axes])
 
 
 @operation(moves=True)
@@ -153,7 +151,7 @@ def slice_update(
 @operation(moves=True)
 def sliding_windows(x: Tensor, axis: int, size: int, stride: int = 1) -> Tensor:
     """All windows of ``size`` along ``axis``; the elements of a window are the axis after it."""
-    axis %= x.dim()
+    axis = axis_within(axis, x.dim())
     return x.unfold(axis, size, stride).movedim(-1, axis + 1)
 
 

@@ -13,7 +13,7 @@ from modellint.source.project.symbols import External, dotted_name
 from modellint.source.syntax.ast_walk import walk
 
 if TYPE_CHECKING:
-    from modellint.source.engine.function_facts import Code
+    from modellint.source.facts.function_facts import Code
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 

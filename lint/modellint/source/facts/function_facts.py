@@ -9,16 +9,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.results.diagnostic import Diagnostic, Fix, Severity
+from modellint.source.domains.parameter_kinds import tensor_argument
 from modellint.source.domains.tensors import Shape, Size, Tensor, is_fixed
 from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
-from modellint.source.engine.attribute_uses import class_functions
-from modellint.source.engine.call_result_uses import ends_in_python, only_for_a_loss
 from modellint.source.engine.class_state import Attributes, Binding
-from modellint.source.engine.execution_order import is_read_first
-from modellint.source.engine.function_analysis import Flow
-from modellint.source.engine.parameter_kinds import tensor_argument
-from modellint.source.engine.recorded_operations import Call, Loop, Operation, Question, Write
-from modellint.source.engine.roles import is_for_capture_only, is_never_exported, is_training_only, severity_in
+from modellint.source.facts.call_result_uses import ends_in_python, only_for_a_loss
+from modellint.source.facts.execution_order import is_read_first
+from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
+from modellint.source.facts.roles import is_for_capture_only, is_never_exported, is_training_only, severity_in
+from modellint.source.project.attribute_uses import class_functions
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
 from modellint.source.syntax.edit_builder import Rewriter
@@ -28,6 +27,7 @@ from modellint.source.triggers.patterns import shows
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Destination
+    from modellint.source.facts.function_analysis import Reading
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -35,13 +35,15 @@ if TYPE_CHECKING:
 class Code:
     """The functions of one module class, or all those of a file that belong to none, read with tensors as values."""
 
-    def __init__(self, project: Project, file: IndexedFile, ref: ClassRef | None, goal: Destination) -> None:
+    def __init__(
+        self, project: Project, file: IndexedFile, ref: ClassRef | None, goal: Destination, reading: Reading
+    ) -> None:
         self.project = project
         self.destination = goal
         self.file = file
         self.ref = ref
         self.name = ref.node.name if ref is not None else None
-        self._flow = Flow(project, ref, file)
+        self._reading = reading
         self._unread = True
         self.whole = True
         """Whether all methods are to be read, or `forward` and what it runs only."""
@@ -52,38 +54,39 @@ class Code:
         self._writes_sorted = 0
         if ref is not None:
             self.methods = list(self._own_methods())
-            self._flow.build()
+            self._reading.build()
         else:
             self.methods = list(_functions_outside(file, project))
 
     @property
-    def flow(self) -> Flow:
+    def flow(self) -> Recorder:
         """What the functions do, read when it is first asked for: many rules only ask how the object is built."""
+        self._read()
+        return self._reading.kept
+
+    def _read(self) -> None:
         if self._unread:
             self._unread = False
             if self.ref is None:
-                self._flow.read_functions(self.methods)
+                self._reading.read_functions(self.methods)
             else:
                 called = _called_on_self(self.methods)
                 # What a class inherits is read with the class that wrote it, or where it is called from here.
                 own = [f for f in self.methods if f.owner is not None and f.owner.node is self.ref.node]
                 self._rest = [f for f in own if _name(f) != "forward" and _name(f) not in called]
-                self._flow.read_methods([f for f in self.methods if _name(f) == "forward"])
+                self._reading.read_methods([f for f in self.methods if _name(f) == "forward"])
         if self.whole and self._rest:
             rest, self._rest = self._rest, []
-            self._flow.read_methods(rest)
-        return self._flow
+            self._reading.read_methods(rest)
 
     def close(self) -> None:
         """Take apart what points back at itself: nothing collects cycles in a run, and they would keep every tree."""
-        for closure in self._flow.closures:
-            closure.clear()
         vars(self).clear()
 
     @property
     def lineage(self) -> list[ClassRef]:
         """The class and its bases in the project, in the order in which Python asks them."""
-        return self._flow.lineage
+        return self._reading.interpreter.lineage
 
     def _own_methods(self) -> Iterator[Function]:
         seen = {"__init__"}
@@ -127,7 +130,7 @@ class Code:
         for operation in self.flow.operations.get(node, ()):
             if _is_open(operation.result):
                 found += (part.tensor for part in alternatives(operation.operands[0]) if isinstance(part, Shape))
-        for value in self.flow.unpacked.get(node, ()):
+        for value in self.flow.unpackings.get(node, ()):
             found += (part.tensor for part in alternatives(value) if isinstance(part, Shape))
         for call in self.flow.calls.get(node, ()):
             if call.method in ("size", "len") and _is_open(call.result):
@@ -148,12 +151,13 @@ class Code:
     @property
     def bindings(self) -> list[Binding]:
         """Every statement that binds an attribute of ``self``."""
-        return self.flow.bindings
+        self._read()
+        return self._reading.interpreter.bindings
 
     @property
     def built(self) -> list[Binding]:
         """The bindings of attributes that building the object runs."""
-        return self._flow.bindings[: self._flow.built]
+        return self._reading.interpreter.bindings[: self._reading.built]
 
     def built_of(self, attribute: str) -> list[Binding]:
         """Those of ``built`` that bind an attribute."""
@@ -196,17 +200,17 @@ class Code:
 
     def has_escaped(self, value: Container | Instance) -> bool:
         """Whether building the object gave a value to code that cannot be seen."""
-        return value.escaped if self._unread else id(value) in self._flow.given_away
+        return value.escaped if self._unread else id(value) in self._reading.given_away
 
     def attribute(self, name: str) -> Value:
         """What an attribute of ``self`` holds once the object is built."""
-        found = self._flow.attributes.get(name, ())
+        found = self._reading.interpreter.attributes.get(name, ())
         return union([binding.value for binding in found])
 
     @property
     def attributes(self) -> Attributes:
         """The attributes of ``self`` once the object is built."""
-        return self._flow.attributes
+        return self._reading.interpreter.attributes
 
     @cached_property
     def _reads(self) -> dict[str, list[ast.AST]]:

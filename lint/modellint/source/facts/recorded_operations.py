@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from modellint.source.domains.dimension_arguments import literal_sizes
 from modellint.source.domains.masks import names_mask
-from modellint.source.domains.tensors import Opaque, Tensor
-from modellint.source.engine.abstract_values import (
-    UNKNOWN,
-    Instance,
-    Method,
-    Named,
-    SelfValue,
-    Value,
-    alternatives,
-    union,
-)
-from modellint.source.engine.calls import Arguments
+from modellint.source.domains.tensors import Tensor
+from modellint.source.engine.abstract_values import Method, Named, SelfValue, Value, alternatives
+from modellint.source.engine.arguments import Arguments
 from modellint.source.engine.class_state import Frame
-from modellint.source.engine.mode_conditions import Modes
 from modellint.source.project.symbols import External
 from modellint.source.syntax.live_variables import is_read_later, read_later
 from modellint.source.syntax.messages import is_message
-from modellint.source.triggers.patterns.tensor_rank import literal_sizes
 
 if TYPE_CHECKING:
-    from modellint.source.project.index import Project
-    from modellint.source.project.symbols import ClassRef, IndexedFile
+    from modellint.source.engine.domain import Reader
 
 
 _SHARING_A_STEP = 4
@@ -255,25 +244,27 @@ class Loop:
         self.aside = aside
 
 
-class Recorder(Modes):
-    """A reading that keeps the calls, writes and operations that it meets."""
+class Recorder:
+    """What is kept of one reading; the engine's ``Observer``."""
 
-    readers: ClassVar[dict[type[ast.expr], Callable[[Any, Any, Frame], Value]]] = {}
-    runners: ClassVar[dict[type[ast.stmt], Callable[[Any, Any, Frame], bool | None]]] = {}
-
-    def __init__(self, project: Project, cls: ClassRef | None, file: IndexedFile) -> None:
-        super().__init__(project, cls, file)
+    def __init__(self) -> None:
         self.calls: dict[ast.AST, list[Call]] = {}
         self.writes: dict[ast.AST, list[Write]] = {}
         self.operations: dict[ast.expr | ast.AugAssign, list[Operation]] = {}
         self.questions: dict[ast.expr, list[Question]] = {}
         self.loops: dict[ast.expr, list[Loop]] = {}
-        self.unpacked: dict[ast.expr, list[Value]] = {}
+        self.unpackings: dict[ast.expr, list[Value]] = {}
+        self.returns: list[tuple[ast.AST, Value]] = []
+        self.plain_returns: dict[ast.Return, list[bool]] = {}
+        """Of every `return`, reading by reading, whether an exported model runs it whatever flags are set."""
 
-    def called(self, node: ast.Call, callee: Value, arguments: Arguments, made: Value, frame: Frame) -> None:
+    def called(
+        self, reader: Reader, node: ast.Call, callee: Value, arguments: Arguments, made: Value, frame: Frame
+    ) -> None:
         """Keep a call of the file that is read."""
-        if frame.file is not self.file or frame.statement is None:
+        if frame.file is not reader.file or frame.statement is None:
             return
+        modes = reader.modes
         for part in alternatives(callee):
             name, method = "", ""
             receiver: Value | None = None
@@ -284,134 +275,74 @@ class Recorder(Modes):
                     name, method, receiver = "torch.Tensor." + attribute, attribute, owner
                 case Method(receiver=owner, name=attribute):
                     method, receiver = attribute, owner
-            function = self._functions[-1] if self._functions else None
-            aside = self._unusual > 0, not self._unexported, self._switches > 0
-            state = self._training > 0, self._is_quiet(), not self.reading, *aside
+            aside = modes.unusual > 0, not modes.unexported, modes.switches > 0
+            state = modes.training > 0, modes.is_quiet, not reader.reading, *aside
             self.calls.setdefault(node, []).append(
-                Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, *state)
+                Call(node, frame.statement, modes.function, callee, name, method, receiver, arguments, made, *state)
             )
 
-    def asked(self, site: ast.AST, test: ast.expr, value: Value, frame: Frame) -> None:
+    def asked(self, reader: Reader, site: ast.AST, test: ast.expr, value: Value, frame: Frame) -> None:
         """Keep a question of the file that is read."""
-        if self.reading and frame.file is self.file and frame.statement is not None:
-            function = self._functions[-1] if self._functions else None
-            aside = self._training > 0 or self._unexported > 0
-            question = Question(site, test, value, frame.statement, function, aside)
+        if reader.reading and frame.file is reader.file and frame.statement is not None:
+            question = Question(site, test, value, frame.statement, reader.modes.function, reader.modes.is_aside)
             self.questions.setdefault(test, []).append(question)
 
-    def _turn(self, node: ast.expr, value: Value, frame: Frame) -> None:
-        if self.reading and frame.file is self.file and frame.statement is not None:
-            function = self._functions[-1] if self._functions else None
-            aside = self._training > 0 or self._unexported > 0
-            self.loops.setdefault(node, []).append(Loop(node, value, frame.statement, function, aside))
+    def looped(self, reader: Reader, node: ast.expr, value: Value, frame: Frame) -> None:
+        """Keep what a loop of the file goes through."""
+        if reader.reading and frame.file is reader.file and frame.statement is not None:
+            loop = Loop(node, value, frame.statement, reader.modes.function, reader.modes.is_aside)
+            self.loops.setdefault(node, []).append(loop)
 
-    def _for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
-        value = self.value(node.iter, frame)
-        self._turn(node.iter, value, frame)
-        self._loop(node.body, node.orelse, frame, node.target, self.element_of(value))
-        return True
-
-    def _generators(self, generators: list[ast.comprehension], frame: Frame) -> None:
-        for generator in generators:
-            value = self.value(generator.iter, frame)
-            self._turn(generator.iter, value, frame)
-            self.bind(generator.target, self.element_of(value), frame)
-            for condition in generator.ifs:
-                self._ask(generator, condition, frame)
-
-    def _operate(
-        self, node: ast.expr | ast.AugAssign, operands: tuple[Value, ...], made: Value, index: tuple[Value, ...] = ()
+    def operated(
+        self,
+        reader: Reader,
+        node: ast.expr | ast.AugAssign,
+        operands: tuple[Value, ...],
+        made: Value,
+        index: tuple[Value, ...] = (),
     ) -> None:
-        if self.reading:
-            function = self._functions[-1] if self._functions else None
-            aside = self._training > 0 or self._unexported > 0, self._unusual > 0
-            self.operations.setdefault(node, []).append(Operation(node, function, operands, made, *aside, index))
+        """Keep an operation on tensors."""
+        if reader.reading:
+            aside = reader.modes.is_aside, reader.modes.unusual > 0
+            operation = Operation(node, reader.modes.function, operands, made, *aside, index)
+            self.operations.setdefault(node, []).append(operation)
 
-    def _write(self, how: str, node: ast.AST, target: Value, value: Value, attribute: str | None, frame: Frame) -> None:
-        if self.reading and frame.file is self.file and frame.statement is not None:
-            function = self._functions[-1] if self._functions else None
-            state = self._training > 0, self._is_quiet()
-            sharing = _sharing(target, node, frame, function) if how != "attribute" else ()
-            # As long as this is for every write, time and memory grow with the square of the text.
-            self.steps += len(sharing) // _SHARING_A_STEP
-            write = Write(how, node, frame.statement, function, target, value, attribute, *state, sharing)
-            write.switched = self._switches > 0
-            write.exported = not self._unexported
-            place = node.target if isinstance(node, ast.AugAssign) else node
-            if isinstance(place, ast.Subscript):
-                parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
-                write.index = tuple(None if isinstance(part, ast.Slice) else self.value(part, frame) for part in parts)
-            self.writes.setdefault(node, []).append(write)
+    def unpacked(self, node: ast.expr, value: Value) -> None:
+        """Keep the sizes that are bound to the parts of a target."""
+        self.unpackings.setdefault(node, []).append(value)
 
-    def bind(
-        self, target: ast.expr, value: Value, frame: Frame, expression: ast.expr | None = None, form: str = "assign"
+    def wrote(
+        self, reader: Reader, how: str, node: ast.AST, target: Value, value: Value, attribute: str | None, frame: Frame
     ) -> None:
-        """Assign ``value`` to a target."""
-        if isinstance(target, ast.Name):
-            self.noted(target.id, value, frame)
-        super().bind(target, value, frame, expression, form)
+        """Keep a change in place, or the binding of an attribute, in the file that is read."""
+        if not reader.reading or frame.file is not reader.file or frame.statement is None:
+            return
+        modes = reader.modes
+        sharing = _sharing(target, node, frame, modes.function) if how != "attribute" else ()
+        # As long as this is for every write, time and memory grow with the square of the text.
+        reader.steps += len(sharing) // _SHARING_A_STEP
+        state = modes.training > 0, modes.is_quiet
+        write = Write(how, node, frame.statement, modes.function, target, value, attribute, *state, sharing)
+        write.switched = modes.switches > 0
+        write.exported = not modes.unexported
+        place = node.target if isinstance(node, ast.AugAssign) else node
+        if isinstance(place, ast.Subscript):
+            parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
+            write.index = tuple(None if isinstance(part, ast.Slice) else reader.value(part, frame) for part in parts)
+        self.writes.setdefault(node, []).append(write)
 
-    def _bind_parameters(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, given: Arguments, frame: Frame, entry: bool
-    ) -> None:
-        super()._bind_parameters(node, given, frame, entry)
-        for name, value in frame.locals.items():
-            frame.order[name] = len(frame.order)
-            self.noted(name, value, frame)
-
-    def noted(self, name: str, value: Value, frame: Frame) -> None:
+    def named(self, name: str, value: Value, frame: Frame) -> None:
         """Note that a local variable is about to be bound: what shares memory is looked up by it."""
-        if self.reading:
-            for part in alternatives(value):
-                if isinstance(part, Tensor):
-                    frame.sharing.setdefault(part.root, {})[name] = None
-                    if name not in frame.locals:
-                        frame.order[name] = len(frame.order)
+        for part in alternatives(value):
+            if isinstance(part, Tensor):
+                frame.sharing.setdefault(part.root, {})[name] = None
+                if name not in frame.locals:
+                    frame.order[name] = len(frame.order)
 
-    def _bind_attribute(
-        self, receiver: Value, name: str, value: Value, form: str, frame: Frame, expression: ast.expr | None
-    ) -> None:
-        changes = name == "data" and any(isinstance(part, Tensor) for part in alternatives(receiver))
-        if changes and frame.statement is not None:
-            self._write("data", frame.statement, receiver, value, None, frame)
-        super()._bind_attribute(receiver, name, value, form, frame, expression)
-
-    def _bind_item(self, target: ast.Subscript, value: Value, frame: Frame) -> None:
-        receiver = self.value(target.value, frame)
-        if any(isinstance(part, Tensor) for part in alternatives(receiver)):
-            self._write("item", target, receiver, value, None, frame)
-            return
-        if self.reading and isinstance(target.slice, (ast.Compare, ast.UnaryOp, ast.Name, ast.BinOp)):
-            index = self.value(target.slice, frame)
-            unseen = all(type(part) in (Value, Opaque, Instance) for part in alternatives(receiver))
-            if unseen and isinstance(index, Tensor) and (index.certain or index.shown):
-                # What a tensor is an index of is one.
-                self._write("item", target, receiver, value, None, frame)
-        super()._bind_item(target, value, frame)
-
-    def _augmented(self, node: ast.AugAssign, frame: Frame) -> None:
-        current = self.value(node.target, frame)
-        if any(isinstance(part, Tensor) for part in alternatives(current)):
-            added = self.value(node.value, frame)
-            self._write("augmented", node, current, added, None, frame)
-            if isinstance(node.target, ast.Attribute) and isinstance(self.value(node.target.value, frame), SelfValue):
-                return
-            if not isinstance(node.target, ast.Subscript):
-                self.bind(node.target, self.combine(node, current, added), frame, node.value, "augmented")
-            return
-        super()._augmented(node, frame)
-
-    def set_attribute(
-        self, name: str, value: Value, form: str, frame: Frame, expression: ast.expr | None = None
-    ) -> None:
-        """Bind an attribute of ``self``: a registered buffer stays one when a tensor is assigned to it."""
-        if self.reading and frame.statement is not None:
-            before = self.attributes.get(name, ())
-            old = union([binding.value for binding in before]) if before else UNKNOWN
-            self._write("attribute", frame.statement, old, value, name, frame)
-            if any(isinstance(part, Tensor) and part.kind == "buffer" for part in alternatives(old)):
-                return
-        super().set_attribute(name, value, form, frame, expression)
+    def returned(self, node: ast.Return, value: Value, plain: bool) -> None:
+        """Keep what a function that is read for itself gives back."""
+        self.returns.append((node, value))
+        self.plain_returns.setdefault(node, []).append(plain)
 
 
 def _sharing(target: Value, node: ast.AST, frame: Frame, function: ast.AST | None) -> tuple[tuple[str, Tensor], ...]:
@@ -451,12 +382,3 @@ def _is_indexed(node: ast.AST) -> bool:
         return False
     parts = place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
     return not all(isinstance(part, (ast.Constant, ast.Slice)) for part in parts)
-
-
-Recorder.readers = Modes.readers
-Recorder.runners = {
-    **Modes.runners,
-    ast.AugAssign: Recorder._augmented,
-    ast.For: Recorder._for,
-    ast.AsyncFor: Recorder._for,
-}

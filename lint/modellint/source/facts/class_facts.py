@@ -18,18 +18,20 @@ from modellint.source.engine.abstract_values import (
     alternatives,
     leaves,
 )
-from modellint.source.engine.attribute_uses import Uses, class_functions, shows_modules, uses_in
-from modellint.source.engine.class_state import Binding, Fill
+from modellint.source.engine.class_state import Binding, Fill, TooLarge
 from modellint.source.engine.entry_methods import changes_attributes
-from modellint.source.engine.statements import Initialisation, Interpreter
+from modellint.source.engine.statements import Initialisation
 from modellint.source.project import external_names
 from modellint.source.project.annotations import is_annotated_module
+from modellint.source.project.attribute_uses import Uses, class_functions, shows_modules, uses_in
 from modellint.source.project.symbols import ClassRef, External, dotted_name
 from modellint.source.syntax.ast_walk import holds, walk
 from modellint.source.syntax.edit_builder import Rewriter
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
+    from modellint.source.engine.value_states import ValueStates
+    from modellint.source.facts.function_analysis import Reading
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -115,27 +117,36 @@ class Attribute:
 
 
 class ModuleClass:
-    """One class that derives from ``nn.Module``, read."""
+    """One class that derives from ``nn.Module``, read: how it is built, and what its methods bind later."""
 
-    def __init__(self, project: Project, ref: ClassRef) -> None:
+    def __init__(self, project: Project, ref: ClassRef, built: Reading) -> None:
         self.project = project
         self.ref = ref
         self.file: IndexedFile = ref.file
         self.node = ref.node
         self.name = ref.node.name
-        reading = Interpreter(project, ref)
-        self.lineage = reading.lineage
-        reading.run(list(self._later_methods()))
-        self.initialisation: Initialisation = reading.initialisation
-        self._closures = reading.closures
-        self.all_bindings: list[Binding] = reading.bindings
-        self.fills: list[Fill] = reading.fills
-        self.attributes = [Attribute(name, self, live) for name, live in reading.attributes.items()]
+        built.build()
+        interpreter = built.interpreter
+        self.lineage = interpreter.lineage
+        self._states: ValueStates | None = None
+        later = list(self._later_methods())
+        if later:
+            # What else is asked about the class goes on from the same object.
+            interpreter, self._states = built.continued()
+            try:
+                interpreter.run(later)
+            except TooLarge:
+                self._states.restore()
+                raise
+        self.initialisation: Initialisation = interpreter.initialisation
+        self.all_bindings: list[Binding] = [*interpreter.bindings]
+        self.fills: list[Fill] = interpreter.fills
+        self.attributes = [Attribute(name, self, live) for name, live in interpreter.attributes.items()]
 
     def close(self) -> None:
-        """Take apart what points back at itself: nothing collects cycles in a run, and they would keep every tree."""
-        for closure in self._closures:
-            closure.clear()
+        """Leave the values as building the object left them, and take apart what points back at itself: nothing collects cycles."""
+        if self._states is not None:
+            self._states.restore()
         vars(self).clear()
 
     def _later_methods(self) -> Iterator[Function]:
@@ -313,7 +324,7 @@ class ModuleClass:
         return False
 
     def _argument_is_module(self, value: Argument, box: Container, attribute: Attribute) -> bool:
-        annotated = is_annotated_module(self.project, value)
+        annotated = is_annotated_module(self.project, value.file, value.annotation, value.element)
         if not value.element:
             # `[discriminator]` is how one keeps a reference on purpose.
             return annotated and len(box.items) > 1
