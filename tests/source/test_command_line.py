@@ -121,11 +121,12 @@ def test_completion_in_bash(tmp_path: Path) -> None:
         'eval "$(modellint completion bash)"\n'
         'try() { COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); COMPREPLY=(); _modellint_completion modellint; echo "${COMPREPLY[*]}"; }\n'
         "try modellint che\ntry modellint check --select REG00\ntry modellint rule module-in-l\ntry modellint check --color n\n"
+        "try modellint check --output-format js\n"
     )
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["bash", "--norc", "-c", script], env=environment, capture_output=True, text=True)
     codes = " ".join(f"REG00{number}" for number in range(1, 10))
-    assert done.stdout.splitlines() == ["check", codes, "module-in-list", "never"], done.stderr
+    assert done.stdout.splitlines() == ["check", codes, "module-in-list", "never", "json json-lines"], done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

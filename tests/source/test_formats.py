@@ -113,6 +113,7 @@ def test_a_written_file_keeps_its_mode_and_is_new_as_umask_says(project: Path) -
         (["--output-format", "sarif=."], "is a folder"),
         (["--output-format", "sarif=net.py"], "is one of the files that are checked"),
         (["--output-format", "sarif=a", "--diff"], "leave out --output-format sarif=a"),
+        (["--output-format", "sarif=a", "--show-files"], "--show-files shows no findings"),
         (["--output-format", "sarif", "--statistics"], "not as sarif"),
     ],
 )
@@ -122,6 +123,19 @@ def test_what_cannot_be_written_is_refused_first(project: Path, arguments: list[
     assert message in " ".join(done.stderr.split())
     assert Path("net.py").read_text("utf-8") == BAD
     assert not Path("a").exists()
+
+
+def test_what_a_baseline_holds_is_in_no_output(project: Path) -> None:
+    known = ["--baseline", "known.json"]
+    assert check(*known, "--write-baseline", "--output-format", "json-lines=all").exit_code == 0
+    assert check(*known, "--output-format", "json-lines=old", "--output-format", "github=notes").exit_code == 0
+    (project / "new.py").write_text(BAD, "utf-8")
+    places = [result["locations"][0]["physicalLocation"] for result in sarif(*known)["results"]]
+    assert {place["artifactLocation"]["uri"] for place in places} == {"new.py"}
+    assert check(*known, "--output-format", "json-lines=new").exit_code == 1
+    texts = [(project / name).read_text("utf-8") for name in ("all", "old", "notes", "new")]
+    assert texts[:3] == ["", "", ""]
+    assert {Path(json.loads(line)["filename"]).name for line in texts[3].splitlines()} == {"new.py"}
 
 
 def test_a_format_without_its_package_is_refused_first(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modellint.report import as_json, concise, diff, full, live_findings, statistics
+from modellint.report.formats import CheckResults, render
 from modellint.report.style import visible
 from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.run import all_rules
@@ -222,6 +223,17 @@ def test_what_is_installed_is_told_once_in_a_run() -> None:
     shown = concise.render(live_findings.environment_once([*targets, *alike], rules))
     assert shown.count("the environment: ENV002") == 1
     assert shown.count("REG001") == 2
+
+
+def test_what_is_installed_is_told_once_in_formats_for_people() -> None:
+    about = [finding(path=None, code=code)._replace(evidence="live") for code in ("CNV001", "ENV002", "REG001")]
+    names = ("m.py:A", "m.py:B")
+    findings = [entry._replace(target=name) for name in names for entry in about]
+    targets = [(name, None) for name in names]
+    results = CheckResults(findings, "0", Path(), Path(), lambda path: None, all_rules(), targets=targets)
+    times = {name: render(name, results).count("ENV002") for name in ("concise", "grouped", "github", "json-lines")}
+    assert times == {"concise": 1, "grouped": 1, "github": 1, "json-lines": 2}
+    assert render("grouped", results).count("m.py:A:\n") == 1
 
 
 def test_full_colours_by_severity() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from modellint.report import live_findings, summary
 from modellint.report.style import paint, visible
@@ -16,9 +15,11 @@ def render(diagnostics: Sequence[Diagnostic], color: bool = False, *, unsafe: bo
     ``unsafe`` says that unsafe fixes were asked for; ``fixed`` how many findings this run fixed.
     """
     ordered = [group[0] for group in live_findings.by_defect(diagnostics)]
+    by_heading: dict[str, list[Diagnostic]] = {}
+    for finding in ordered:
+        by_heading.setdefault(_heading(finding), []).append(finding)
     blocks = []
-    for name, group in groupby(ordered, key=_heading):
-        rows = list(group)
+    for name, rows in by_heading.items():
         places = [_place(finding) for finding in rows]
         wide = max(map(len, places))
         lines = [paint(visible(name), "bold", color) + ":"]
