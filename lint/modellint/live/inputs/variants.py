@@ -95,7 +95,7 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
         for size in _SMALL if wide else ():
             yield from of_floats(f"{size:g}", lambda leaf, size=size: leaf * (size / _largest(leaf)))  # type: ignore[misc]
         if wide:
-            yield from of_floats("few values", lambda leaf: (leaf / _largest(leaf) * 2).round() * (_largest(leaf) / 2))
+            yield from of_floats("few values", _coarse)
             yield from of_floats("the same rows", _repeated)
     if whole:
         yield case("lowest integers, false", False, True, lambda leaf, bounds, at: _end(leaf, bounds, 0))
@@ -104,6 +104,13 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
             yield case("one true in each row", False, True, lambda leaf, bounds, at: _one(leaf, bounds))
     if not wide:
         yield from lengths(inputs, specs, seed)
+
+
+def _coarse(leaf: Tensor) -> Tensor:
+    """Multiples of a half, which programs compare with; of larger numbers, of a half of the largest."""
+    largest = _largest(leaf)
+    step = 0.5 if largest <= 4 else largest / 2
+    return (leaf / step).round() * step
 
 
 def _below(high: float, dtype: torch.dtype) -> float:

@@ -82,6 +82,8 @@ class Interpreter(Caller):
         super().__init__(project, cls, domain, recorder)
         self.file = cls.file if cls is not None else file
         self.initialisation = Initialisation()
+        self.follows_bases = False
+        """Whether methods of bases in other files are read for what they put into the object."""
         self._in_own_init = False
         self._abroad = 0
         self._start()
@@ -212,7 +214,9 @@ class Interpreter(Caller):
             return True
         abroad = function.file is not self.file
         if abroad and function.owner is not None and getattr(function.node, "name", "") != "__init__":
-            return not self._abroad and self.domain.is_made_by(function)
+            if not self._abroad and self.domain.is_made_by(function):
+                return True
+            return self.follows_bases and self._follows(function, arguments)
         return self._follows(function, arguments) or (not abroad and self.domain.is_made_by(function))
 
     def _follows(self, function: Function, arguments: Arguments) -> bool:
