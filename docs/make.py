@@ -3,6 +3,7 @@
 python docs/make.py table [--check]    the README's table, or fail if it is not current
 python docs/make.py pages              docs/rules/*.md, which are not committed
 python docs/make.py examples           the fixed twins in examples/fixed
+python docs/make.py settings           the JSON Schema of the settings, and the tables of docs/settings.md and docs/command-line.md
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from modellint import settings_schema
+from modellint.cli import cli, help_pages
 from modellint.rule import Page
 from modellint.run import all_rules
 
 ROOT = Path(__file__).resolve().parent.parent
+_BEGIN, _END = "<!-- generated -->\n", "<!-- /generated -->"
 _TABLE = re.compile(r"(<!-- rules -->\n).*?(<!-- /rules -->)", re.DOTALL)
 
 
@@ -55,6 +59,27 @@ def write_examples() -> None:
         (ROOT / "examples" / "fixed" / source.name).write_bytes(done.stdout)
 
 
+def settings_table() -> str:
+    """A line a setting."""
+    lines = ["| setting | what it means | default |", "|---|---|---|"]
+    for key, description in settings_schema.SETTINGS.items():
+        choices = settings_schema.CHOICES.get(key, ())
+        default = f"`{description.default}`" if description.default in choices else description.default
+        words = f" One of {', '.join(f'`{choice}`' for choice in choices)}." if choices else ""
+        lines.append(f"| `{key}` | {description.meaning}{words} | {default} |")
+    return "\n".join(lines) + "\n"
+
+
+def generated() -> dict[Path, str]:
+    """What is generated from the settings and the commands, by file."""
+    texts = {settings_schema.FILE: settings_schema.generate(all_rules())}
+    for name, content in (("settings.md", settings_table()), ("command-line.md", help_pages.reference(cli))):
+        path = ROOT / "docs" / name
+        before, _, rest = path.read_text("utf-8").partition(_BEGIN)
+        texts[path] = f"{before}{_BEGIN}{content}{_END}{rest.partition(_END)[2]}"
+    return texts
+
+
 def main() -> int:
     """Run one of the commands."""
     match sys.argv[1:]:
@@ -66,6 +91,9 @@ def main() -> int:
                 return 1
         case ["pages"]:
             write_pages()
+        case ["settings"]:
+            for path, text in generated().items():
+                path.write_text(text, "utf-8")
         case ["examples"]:
             write_examples()
         case _:

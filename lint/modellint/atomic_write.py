@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # Never the name of anything a user wrote, never one that ends in .py; short, whatever the file is called.
@@ -31,18 +32,45 @@ def replace_file(path: str | os.PathLike[str], old: bytes, new: bytes) -> None:
         # Renaming over it would succeed all the same; whoever made it read-only did not mean that.
         raise ReplaceError(f"{path} is read-only")
     _expect(target, old, path)
+    with _staged(target, 0o600, lambda: _expect(target, old, path)) as descriptor:
+        _take_over(descriptor, target, status)
+        _write(descriptor, new)
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Let a file hold ``data``, whether there is one or not, keeping mode and owner of one that is there.
+
+    Whenever the process is killed, the file holds what it held before or all of ``data``. What is no regular file, such as a pipe
+    or a terminal, is written to. Raises ``ReplaceError`` for a file that is read-only, ``OSError`` if the system refuses.
+    """
+    target = Path(os.path.realpath(path))
+    status = target.stat() if target.exists() else None
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        # By its own name: what /dev/stdout leads to need not be a place in a folder.
+        Path(path).write_bytes(data)
+        return
+    if status is not None and not os.access(target, os.W_OK):
+        raise ReplaceError(f"{path} is read-only")
+    with _staged(target, 0o666) as descriptor:
+        if status is not None:
+            _take_over(descriptor, target, status)
+        _write(descriptor, data)
+
+
+@contextmanager
+def _staged(target: Path, mode: int, expect: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """The descriptor of a new file that takes the place of ``target`` when the block ends, unless ``expect`` raises then."""
     remove_leftovers(target.parent)
-    temporary, descriptor = _create(target.parent)
+    temporary, descriptor = _create(target.parent, mode)
     try:
         try:
-            _take_over(descriptor, target, status)
-            _write(descriptor, new)
+            yield descriptor
             os.fsync(descriptor)
             if os.name == "nt":
                 # An open file cannot be renamed there.
                 os.close(descriptor)
                 descriptor = -1
-            _expect(target, old, path)
+            expect()
             temporary.replace(target)
         finally:
             # Open, and with it locked, until the rename: a file nobody holds is taken for a leftover.
@@ -52,6 +80,38 @@ def replace_file(path: str | os.PathLike[str], old: bytes, new: bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+    _sync_folder(target.parent)
+
+
+def create_file(path: str | os.PathLike[str], new: bytes) -> None:
+    """Make a file that is not there yet, whole or not at all; its folder must be there.
+
+    Raises ``ReplaceError`` if something is there already, ``OSError`` if the system refuses.
+    """
+    target = Path(path).absolute()
+    if os.path.lexists(target):
+        raise ReplaceError(f"{path} is there already")
+    remove_leftovers(target.parent)
+    temporary, descriptor = _create(target.parent, 0o666)
+    try:
+        try:
+            _write(descriptor, new)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        try:
+            # Unlike a rename this takes the place of nothing.
+            os.link(temporary, target)
+        except FileExistsError:
+            raise ReplaceError(f"{path} is there already") from None
+        except OSError:
+            # Not every file system has links.
+            if os.path.lexists(target):
+                raise
+            temporary.rename(target)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
     _sync_folder(target.parent)
 
 
@@ -73,11 +133,11 @@ def _expect(target: Path, old: bytes, path: str | os.PathLike[str]) -> None:
         raise ReplaceError(f"{path} has changed since it was read")
 
 
-def _create(folder: Path) -> tuple[Path, int]:
+def _create(folder: Path, mode: int) -> tuple[Path, int]:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     while True:
         temporary = folder / f".modellint-{os.getpid()}-{os.urandom(8).hex()}.tmp"
-        descriptor = os.open(temporary, flags, 0o600)
+        descriptor = os.open(temporary, flags, mode)
         _lock(descriptor)
         if os.name == "nt" or os.fstat(descriptor).st_nlink:
             return temporary, descriptor

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from modellint.results.codec import Codec
 
 FOLDER = ".modellint_cache"
+_OF_RULES = re.compile(r"[0-9a-f]{16}\Z")
+_OF_FILES = re.compile(r"[0-9a-f]{2}\Z")
+_MARKS = {".gitignore": "*\n", "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"}
+"""What is put into a new cache, so that git and backups leave it out."""
 
 
 @cache
@@ -48,6 +53,37 @@ def rules_digest(extra: Iterable[Path] = ()) -> str:
         for path in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
             parts.extend((path.name.encode(), path.read_bytes()))
     return digest(parts)
+
+
+def caches_below(top: Path) -> Iterator[Path]:
+    """The folders of caches at and below a folder; links and the folders that no check walks into are left out."""
+    from modellint.discover import SKIPPED
+
+    for folder, folders, _ in os.walk(top):
+        if FOLDER in folders and not (Path(folder) / FOLDER).is_symlink():
+            yield Path(folder) / FOLDER
+        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+
+
+def remove(folder: Path) -> bool:
+    """Remove a cache; whether all of the folder is gone. What no cache has put there stays. Raises ``OSError``."""
+    import shutil
+
+    for entry in sorted(folder.iterdir()):
+        if entry.is_symlink():
+            continue
+        if (
+            entry.is_dir()
+            and _OF_RULES.match(entry.name)
+            and all(_OF_FILES.match(part.name) for part in entry.iterdir())
+        ):
+            shutil.rmtree(entry)
+        elif entry.name in _MARKS and entry.is_file() and entry.read_bytes() == _MARKS[entry.name].encode():
+            entry.unlink()
+    if any(folder.iterdir()):
+        return False
+    folder.rmdir()
+    return True
 
 
 class Cache:
@@ -105,8 +141,8 @@ class Cache:
         top.mkdir(parents=True, exist_ok=True)
         if not any(top.iterdir()):
             # A folder that holds something else is not ours to be ignored by git.
-            (top / ".gitignore").write_text("*\n", "utf-8")
-            (top / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", "utf-8")
+            for name, content in _MARKS.items():
+                (top / name).write_text(content, "utf-8")
 
     def _place(self, path: Path, data: bytes, variant: str) -> Path:
         name = digest((str(path).encode("utf-8", "surrogatepass"), data, variant.encode("utf-8", "surrogatepass")))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
     from types import ModuleType
 
+    from modellint.adoption.baseline import Baseline
     from modellint.cache import Cache
     from modellint.results.conversion_verdict import Conversion
     from modellint.settings import Resolver, Settings
@@ -118,6 +119,8 @@ class Job(NamedTuple):
     rules: Mapping[str, Rule]
     cache: Cache | None
     folder: Path
+    baseline: Baseline | None = None
+    """Known findings, which are not fixed either."""
 
     def shown(self, path: Path) -> str:
         """How findings name a file: relative to the working folder where it is below that."""
@@ -225,7 +228,7 @@ class Checker:
         from modellint.source.fix import ReplaceError, fix_text, replace_file
 
         shown = self.job.shown(path)
-        if not self._may_change(path):
+        if not self.may_change(path):
             return False
         data = path.read_bytes()
         source = SourceText.decode(data)
@@ -254,7 +257,7 @@ class Checker:
             return
         from modellint.source.fix import ReplaceError, replace_file
 
-        if not self._may_change(path):
+        if not self.may_change(path):
             outcome.problems.append(f"{shown}: not fixed: outside the project root, or in site-packages")
             outcome.diagnostics.extend(findings)
             return
@@ -280,13 +283,14 @@ class Checker:
 
     def tried(self, path: Path, unsafe: bool) -> Fixed | None:
         """A file as its fixes would leave it, which is not written; None where they change nothing, or may not."""
-        if not self._may_change(path) or not any(finding.fix for finding in self.check(path)):
+        if not self.may_change(path) or not any(finding.fix for finding in self.check(path)):
             return None
         source = SourceText.decode(path.read_bytes())
         fixed = self._fixed(path, source, unsafe, None)
         return None if fixed.text == source.text else fixed
 
-    def _may_change(self, path: Path) -> bool:
+    def may_change(self, path: Path) -> bool:
+        """Whether fixes may write to a file: it belongs to the project."""
         return "site-packages" not in path.parts and path.resolve().is_relative_to(self.job.root.resolve())
 
     def _fixed(self, path: Path, source: SourceText, unsafe: bool, known: Sequence[Diagnostic] | None) -> Fixed:
@@ -297,9 +301,12 @@ class Checker:
         rules = self.job.rules_for(path, settings)
 
         def look(text: SourceText) -> tuple[Diagnostic, ...]:
-            if text is source and known is not None:
-                return tuple(known)
-            return tuple(self.kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules))
+            found = known if text is source else None
+            if found is None:
+                found = self.kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules)
+            if self.job.baseline is not None:
+                found = self.job.baseline.without_fixes(found, lambda _: text)
+            return tuple(found)
 
         return fix_text(source, look, unsafe)
 

@@ -15,7 +15,20 @@ ALWAYS = frozenset({"LNT002", "LNT003", "LNT004", "LNT005"})
 LEVELS = ("info", "warning", "error", "never")
 FRONTENDS = ("auto", "trace", "export")
 PRECISIONS = ("fp16", "fp32")
-FORMATS = ("full", "concise", "json", "report")
+FORMATS = (
+    "full",
+    "concise",
+    "grouped",
+    "json",
+    "json-lines",
+    "report",
+    "pylint",
+    "github",
+    "gitlab",
+    "junit",
+    "sarif",
+    "html",
+)
 
 _LISTS = ("select", "ignore", "extend-select", "exclude", "module-bases", "plugins")
 _WORDS = (
@@ -27,10 +40,16 @@ _WORDS = (
     "prelu-import",
     "precision",
     "frontend",
+    "baseline",
+    "extend",
 )
 KEYS = (*_LISTS, "per-file-ignores", *_WORDS, "models")
 """Every key of a settings file."""
-_MODEL_KEYS = ("target", "inputs", "checkpoint")
+MODEL_KEYS = ("target", "inputs", "checkpoint")
+"""Every key of one of the ``models``."""
+_SELECTORS = ("select", "ignore", "extend-select")
+_ADDED = ("ignore", "extend-select")
+"""What a file adds to what the one says that it extends, unless it selects anew."""
 
 
 _GENERATIONS = {
@@ -45,6 +64,14 @@ TARGETS = {
     for number, ios in zip(numbers, _GENERATIONS["iOS"], strict=True)
 }
 """What coremltools takes for a deployment target that can hold an ML Program, each with the iOS of its year."""
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "fail-level": LEVELS,
+    "output-format": FORMATS,
+    "deployment-target": tuple(TARGETS),
+    "precision": PRECISIONS,
+    "frontend": FRONTENDS,
+}
+"""The keys that take one word of a few."""
 
 
 class SettingsError(Exception):
@@ -88,7 +115,7 @@ class Settings:
     """The settings in force for some files, and where each came from.
 
     ``select`` is None until the user selects something: then every rule runs that is on by default. ``base`` is the folder
-    that ``exclude`` and ``per-file-ignores`` are relative to.
+    that paths and patterns are relative to, but for those keys that ``bases`` has another folder for.
     """
 
     base: Path
@@ -110,8 +137,17 @@ class Settings:
     frontend: str = "auto"
     models: tuple[Model, ...] = ()
     """The live targets that ``--models`` checks."""
+    baseline: str | None = None
+    """The file of findings that are not reported."""
+    extend: str | None = None
+    """The settings file that this one adds to."""
     config: Path | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
+    bases: Mapping[str, Path] = field(default_factory=dict)
+
+    def base_of(self, key: str) -> Path:
+        """The folder that the paths or patterns of a key are relative to."""
+        return self.bases.get(key, self.base)
 
     def value(self, key: str) -> Any:
         """The value of a key as a settings file spells it."""
@@ -139,7 +175,7 @@ class Settings:
         if not self.per_file_ignores:
             return ()
         try:
-            relative = path.relative_to(self.base).as_posix()
+            relative = path.relative_to(self.base_of("per-file-ignores")).as_posix()
         except ValueError:
             relative = path.as_posix()
         selectors: list[str] = []
@@ -216,8 +252,11 @@ def _bytes(path: Path) -> bytes:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def read_config(path: Path, codes: Collection[str] | None = None) -> Settings:
-    """The settings of one file. Raises ``SettingsError``; codes are checked when ``codes`` are given."""
+def read_config(path: Path, codes: Collection[str] | None = None, extending: tuple[Path, ...] = ()) -> Settings:
+    """The settings of one file, and of those that it extends. Raises ``SettingsError``.
+
+    Codes are checked when ``codes`` are given. ``extending`` are the files that extend this one.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -238,12 +277,47 @@ def read_config(path: Path, codes: Collection[str] | None = None) -> Settings:
     settings = Settings(path.parent, config=path, origins=dict.fromkeys(table, str(path)), **values)
     if codes is not None:
         check_settings(settings, codes, str(path))
-    return settings
+    return settings if settings.extend is None else _extended(settings, path, codes, extending)
+
+
+def _extended(own: Settings, path: Path, codes: Collection[str] | None, extending: tuple[Path, ...]) -> Settings:
+    """The settings of a file on top of those of the file that it extends.
+
+    A key of its own replaces the other's; codes that are ignored or added to the selection are added, unless it selects anew.
+    """
+    assert own.extend is not None
+    name = os.path.expandvars(os.path.expanduser(own.extend))  # noqa: PTH111
+    other = Path(os.path.normpath(path.parent / name))
+    chain = (*extending, path)
+    if other in chain:
+        raise SettingsError(
+            f"{path}: extend: a circle: {' extends '.join(map(str, (*chain[chain.index(other) :], other)))}"
+        )
+    if not other.is_file():
+        raise SettingsError(f"{path}: extend: there is no settings file {other}")
+    base = read_config(other, codes, chain)
+    values: dict[str, Any] = {}
+    origins = dict(own.origins)
+    bases = dict(own.bases)
+    for key, origin in base.origins.items():
+        attribute = key.replace("-", "_")
+        if key in _ADDED and own.select is not None:
+            continue
+        if key not in own.origins:
+            values[attribute], origins[key] = getattr(base, attribute), origin
+            bases[key] = base.base_of(key)
+        elif key in _ADDED:
+            values[attribute] = (*getattr(base, attribute), *getattr(own, attribute))
+            origins[key] = f"{origin}, {own.origins[key]}"
+    if "plugins" in values:
+        places = [(name, bases["plugins"] / name) for name in base.plugins]
+        values["plugins"] = tuple(str(place) if place.exists() else name for name, place in places)
+    return replace(own, origins=origins, bases=bases, **values)
 
 
 def check_settings(settings: Settings, codes: Collection[str], where: str) -> None:
     """Raise ``SettingsError`` for a code that no rule has."""
-    for key in ("select", "ignore", "extend-select"):
+    for key in _SELECTORS:
         check_codes(settings.value(key) or (), codes, f"{where}: {key}")
     for pattern, selectors in settings.per_file_ignores:
         check_codes(selectors, codes, f"{where}: per-file-ignores, {pattern!r}")
@@ -252,25 +326,21 @@ def check_settings(settings: Settings, codes: Collection[str], where: str) -> No
 def _checked(path: Path, key: str, value: object) -> Any:
     if key not in KEYS:
         raise SettingsError(f"{path}: unknown key {key!r}{_nearest(key, KEYS)}")
+    if key in _SELECTORS:
+        return _codes(path, key, value)
     if key in _LISTS:
         return _words(path, key, value)
     if key == "per-file-ignores":
         if not isinstance(value, dict):
             raise SettingsError(f"{path}: per-file-ignores must be a table of patterns to lists of codes")
-        return tuple((pattern, _words(path, f"{key}, {pattern!r}", codes)) for pattern, codes in value.items())
+        return tuple((pattern, _codes(path, f"{key}, {pattern!r}", codes)) for pattern, codes in value.items())
     if key == "models":
         return _models(path, value)
     if not isinstance(value, str):
         raise SettingsError(f"{path}: {key} must be a string")
     if key == "coreml-version":
         check_version(value, f"{path}: {key}")
-    choices = {
-        "fail-level": LEVELS,
-        "output-format": FORMATS,
-        "deployment-target": tuple(TARGETS),
-        "precision": PRECISIONS,
-        "frontend": FRONTENDS,
-    }.get(key)
+    choices = CHOICES.get(key)
     if choices is not None and value not in choices:
         raise SettingsError(f"{path}: {key} must be one of {', '.join(choices)}, not {value!r}")
     if key == "prelu-import" and not all(map(_is_name, value.split("."))):
@@ -282,14 +352,14 @@ def _models(path: Path, value: object) -> tuple[Model, ...]:
     tables = value if isinstance(value, list) else [value]
     if not all(isinstance(table, dict) for table in tables):
         raise SettingsError(
-            f"{path}: models must be tables, each under [[tool.modellint.models]] with {', '.join(_MODEL_KEYS)}"
+            f"{path}: models must be tables, each under [[tool.modellint.models]] with {', '.join(MODEL_KEYS)}"
         )
     models = []
     for number, table in enumerate(tables, 1):
         where = f"models, table {number}"
         for key in table:
-            if key not in _MODEL_KEYS:
-                raise SettingsError(f"{path}: {where}: unknown key {key!r}{_nearest(key, _MODEL_KEYS)}")
+            if key not in MODEL_KEYS:
+                raise SettingsError(f"{path}: {where}: unknown key {key!r}{_nearest(key, MODEL_KEYS)}")
         target, checkpoint = table.get("target"), table.get("checkpoint")
         if target is None:
             raise SettingsError(f"{path}: {where} has no target, such as 'model.py:Net'")
@@ -309,6 +379,10 @@ def _words(path: Path, key: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise SettingsError(f"{path}: {key} must be a list of strings")
     return tuple(value)
+
+
+def _codes(path: Path, key: str, value: object) -> tuple[str, ...]:
+    return tuple(word.upper() for word in _words(path, key, value))
 
 
 class Resolver:
@@ -354,12 +428,17 @@ class Resolver:
             if base.plugins and config is not None and self._fixed is None and config.parent != self.root:
                 self.warnings.append(f"{config}: plugins count only in the settings of {self.root}; ignored")
                 base = replace(base, plugins=())
+            if base.origins.get("baseline") == str(config) and self._fixed is None and base.base != self.root:
+                self.warnings.append(f"{config}: a baseline counts only in the settings of {self.root}; ignored")
             origins = dict(base.origins)
+            bases = dict(base.bases)
             values: dict[str, Any] = {}
             for key, (value, origin) in self._overrides.items():
                 name = key.replace("-", "_")
                 merged = key in ("extend-select", "plugins")
                 values[name] = (*getattr(base, name), *value) if merged else value
                 origins[key] = origin
-            self._files[config] = replace(base, origins=origins, **values)
+                # What is typed is relative to where it is typed.
+                bases[key] = Path.cwd()
+            self._files[config] = replace(base, origins=origins, bases=bases, **values)
         return self._files[config]

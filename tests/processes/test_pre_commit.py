@@ -1,4 +1,4 @@
-"""The hooks, as users get them: the real pre-commit installs them from a repository and runs them at a commit."""
+"""The hooks, as users get them: the real pre-commit, and prek, install them from a repository and run them at a commit."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ class Repository:
             "GIT_CONFIG_NOSYSTEM": "1",
             "PRE_COMMIT_COLOR": "never",
             "PRE_COMMIT_HOME": str(home),
+            "PREK_HOME": str(home),
+            "PREK_COLOR": "never",
         }
         for name in ("GIT_AUTHOR", "GIT_COMMITTER"):
             self.environment |= {f"{name}_NAME": "somebody", f"{name}_EMAIL": "somebody@example.org"}
@@ -83,7 +85,16 @@ def hooks(tmp_path: Path) -> Repository:
     return repository
 
 
-def test_commit_is_blocked_fixed_and_passes(hooks: Repository, tmp_path: Path) -> None:
+PROGRAMS = {
+    "pre-commit": (sys.executable, "-m", "pre_commit"),
+    "prek": (
+        shutil.which("prek", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))) or "prek",
+    ),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_commit_is_blocked_fixed_and_passes(hooks: Repository, tmp_path: Path, program: str) -> None:
     project = Repository(tmp_path / "project", tmp_path / "home")
 
     def use(*names: str) -> None:
@@ -94,7 +105,7 @@ def test_commit_is_blocked_fixed_and_passes(hooks: Repository, tmp_path: Path) -
     net = project.folder / "net.py"
     net.write_text(BAD, "utf-8")
     use("modellint")
-    installed = project.run(sys.executable, "-m", "pre_commit", "install", "--install-hooks")
+    installed = project.run(*PROGRAMS[program], "install", "--install-hooks")
     assert installed.returncode == 0, installed.stdout
 
     blocked = project.commit()

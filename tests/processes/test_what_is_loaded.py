@@ -81,7 +81,7 @@ def test_the_fix_engine_is_cheap_to_import() -> None:
 
 def test_reports_load_nothing_heavy() -> None:
     assert printed(
-        "from modellint.report import as_json, concise, diff, full, statistics",
+        "from modellint.report import as_json, concise, diff, full, live_findings, statistics",
         "full.render([], lambda path: None)",
         loaded("difflib", "unicodedata", "libcst", "tempfile", "modellint.report.frame", "modellint.source.fix"),
     ) == ["[]"]

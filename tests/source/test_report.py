@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modellint.report import as_json, concise, diff, full, statistics
+from modellint.report import as_json, concise, diff, full, live_findings, statistics
+from modellint.report.formats import CheckResults, render
 from modellint.report.style import visible
 from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
+from modellint.run import all_rules
 from modellint.source.syntax.text import SourceText
 
 KEYS = {
@@ -50,20 +52,13 @@ def test_full_shows_the_message_the_frame_and_the_diff_of_the_fix() -> None:
     assert frames(text, finding(6, 9, 6, 21, fix=fix)) == (
         "REG001 [*] not registered\n"
         " --> net.py:6:9 (error)\n"
-        "  |\n"
-        "4 | class Net(nn.Module):\n"
         "5 |     def __init__(self):\n"
         "6 |         self.a = [x]\n"
         "  |         ^^^^^^^^^^^^\n"
         "7 |         self.b = 1\n"
-        "  |\n"
         "help: Use a `ModuleList`\n"
-        "  |\n"
-        "5 |     def __init__(self):\n"
         "  -         self.a = [x]\n"
         "6 +         self.a = nn.ModuleList([x])\n"
-        "7 |         self.b = 1\n"
-        "  |\n"
         "\n"
         "Found 1 error.\n"
         "[*] 1 fixable with the `--fix` option.\n"
@@ -75,8 +70,6 @@ def test_full_aligns_carets_below_tabs() -> None:
     assert frames(text, finding(3, 12, 3, 15)) == (
         "REG001 not registered\n"
         " --> net.py:3:12 (error)\n"
-        "  |\n"
-        "1 | class A:\n"
         "2 |     def f(self):\n"
         "3 |         self.a    = [b]  # c\n"
         "  |                     ^^^\n"
@@ -90,7 +83,6 @@ def test_full_aligns_carets_below_wide_and_combining_characters() -> None:
     at = text.index("[") + 1
     assert frames(text, finding(1, at, 1, at + 3)) == (
         f"REG001 not registered\n --> net.py:1:{at} (error)\n"
-        "  |\n"
         '1 | 층 = "가나다", "e\u0301", [x]\n'
         "  |                     ^^^\n"
         "\n"
@@ -103,8 +95,7 @@ def test_full_aligns_carets_below_wide_and_combining_characters() -> None:
 
 def test_full_draws_a_finding_over_several_lines() -> None:
     text = "a = 1\nself.x = f([\n    1,\n    2,\n])\nb = 2\n"
-    assert frames(text, finding(2, 1, 5, 3)).splitlines()[2:10] == [
-        "  |",
+    assert frames(text, finding(2, 1, 5, 3)).splitlines()[2:9] == [
         "1 |   a = 1",
         "2 | / self.x = f([",
         "3 | |     1,",
@@ -113,7 +104,7 @@ def test_full_draws_a_finding_over_several_lines() -> None:
         "  | |__^",
         "6 |   b = 2",
     ]
-    assert frames(text, finding(2, 12, 5, 2)).splitlines()[4:10] == [
+    assert frames(text, finding(2, 12, 5, 2)).splitlines()[3:9] == [
         "2 |   self.x = f([",
         "  |  ____________^",
         "3 | |     1,",
@@ -149,7 +140,7 @@ def test_full_reads_every_kind_of_line_end(newline: str) -> None:
     fix = fix_of(((2, 1, 2, 3), "dd"), ((1, 1, 1, 1), "import e\n"))
     shown = frames(text, finding(2, 1, 2, 3, fix=fix))
     assert "1 | a\n2 | bb = 1\n  | ^^\n3 | ccc\n" in shown
-    assert "1 + import e\n2 | a\n  - bb = 1\n3 + dd = 1\n4 | ccc\n" in shown
+    assert "1 + import e\n  - bb = 1\n3 + dd = 1\n" in shown
 
 
 def test_full_cuts_a_very_long_line_around_the_caret() -> None:
@@ -185,7 +176,7 @@ def test_full_notes_a_fix_that_is_not_safe() -> None:
     unsafe = finding(1, 1, 1, 2, fix=fix_of(((1, 1, 1, 2), "b"), how=Applicability.UNSAFE))
     shown = frames("a\n", unsafe)
     assert "REG001 not registered\n" in shown
-    assert "1 + b\n  |\nnote: This is an unsafe fix and may change runtime behavior\n" in shown
+    assert "1 + b\nnote: This is an unsafe fix and may change runtime behavior\n" in shown
     assert shown.endswith("No fixes available (1 hidden fix can be enabled with `--unsafe-fixes`).\n")
     assert frames("a\n", unsafe, unsafe=True).startswith("REG001 [*] ")
     display = finding(1, 1, 1, 2, fix=fix_of(((1, 1, 1, 2), "b"), how=Applicability.DISPLAY))
@@ -200,18 +191,49 @@ def test_full_parts_changes_that_are_far_from_each_other() -> None:
     shown = frames(text, finding(20, 1, 20, 7, fix=fix))
     assert (
         "help: Use a `ModuleList`\n"
-        "   |\n"
-        "1  | line1\n"
-        "2  + import a\n"
-        "3  | line2\n" + "-" * 80 + "\n"
-        "20 | line19\n"
+        " 1 | line1\n"
+        " 2 + import a\n"
+        " 3 | line2\n"
+        "   ...\n"
         "   - line20\n"
-        "21 | line21\n" + "-" * 80 + "\n"
+        "   ...\n"
         "29 | line29\n"
         "   - line30\n"
         "30 + line30!\n"
-        "   |\n"
     ) in shown
+
+
+def test_full_shows_a_body_that_several_fixes_write_once() -> None:
+    body = "class A:\n    b = 1\n    c = 2\n    d = 3\n"
+    text = "".join(f"line{row}\n" for row in range(1, 31))
+    findings = [finding(row, 1, row, 7, fix=fix_of(((2, 1, 2, 1), body), ((row, 1, row, 1), "A."))) for row in (20, 25)]
+    shown = frames(text, *findings, finding(25, 1, 25, 5, fix=findings[1].fix))
+    assert shown.count("    c = 2") == 1
+    assert shown.count(" 2 + class A:\n") == 2
+    assert " 2 + class A:\n 3 +     … 3 more lines, as above\n" in shown
+    assert shown.count("+ A.line20\n") == shown.count("+ A.line25\n") == 1
+    assert "help: Use a `ModuleList` (the fix that is shown at 25:1)\n\n" in shown
+
+
+def test_what_is_installed_is_told_once_in_a_run() -> None:
+    rules = all_rules()
+    about = finding(path=None, code="ENV002")._replace(evidence="live")
+    targets = [about._replace(target=target) for target in ("m.py:A", "m.py:B")]
+    alike = [finding(path=None)._replace(evidence="live", target=target) for target in ("m.py:A", "m.py:B")]
+    shown = concise.render(live_findings.environment_once([*targets, *alike], rules))
+    assert shown.count("the environment: ENV002") == 1
+    assert shown.count("REG001") == 2
+
+
+def test_what_is_installed_is_told_once_in_formats_for_people() -> None:
+    about = [finding(path=None, code=code)._replace(evidence="live") for code in ("CNV001", "ENV002", "REG001")]
+    names = ("m.py:A", "m.py:B")
+    findings = [entry._replace(target=name) for name in names for entry in about]
+    targets = [(name, None) for name in names]
+    results = CheckResults(findings, "0", Path(), Path(), lambda path: None, all_rules(), targets=targets)
+    times = {name: render(name, results).count("ENV002") for name in ("concise", "grouped", "github", "json-lines")}
+    assert times == {"concise": 1, "grouped": 1, "github": 1, "json-lines": 2}
+    assert render("grouped", results).count("m.py:A:\n") == 1
 
 
 def test_full_colours_by_severity() -> None:
@@ -279,7 +301,7 @@ def test_json_has_exactly_the_agreed_keys() -> None:
 def test_full_names_targets_and_modules() -> None:
     live = finding(1, 1, 1, 2)._replace(evidence="live", target="m.py:Net", modules=("a.0", "a.1", "a.2", "a.3", "a.4"))
     assert frames("x = 1\n", live).startswith(
-        "REG001 not registered\n --> net.py:1:1 (error)\n  |\n1 | x = 1\n  | ^\n"
+        "REG001 not registered\n --> net.py:1:1 (error)\n1 | x = 1\n  | ^\n"
         "  = found in: m.py:Net\n  = modules: a.0, a.1, a.2 … and 2 more\n\n"
     )
     shown = frames("x = 1\n", live._replace(evidence="both", modules=("",)))

@@ -16,11 +16,15 @@ from typing import Any
 import click
 
 from modellint import __version__
+from modellint.cli.options import with_color
 
 _COMMANDS = {
     "check": "check_command",
+    "clean": "adopting_commands",
+    "completion": "about_commands",
     "config": "about_commands",
     "export": "export_command",
+    "init": "adopting_commands",
     "ops": "about_commands",
     "rule": "about_commands",
     "shapes": "shapes_command",
@@ -181,8 +185,32 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f"modellint.cli.{_COMMANDS[cmd_name]}"), f"{cmd_name}_command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named first; for one that there is not, the nearest is told."""
+        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from modellint.cli import help_pages
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+            raise click.UsageError(help_pages.unknown_command(args[0], list(_COMMANDS)), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands before the options."""
+        from modellint.cli import help_pages
+
+        help_pages.write_commands(list(_COMMANDS), formatter)
+        help_pages.write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples."""
+        from modellint.cli import help_pages
+
+        help_pages.write_epilog("", formatter)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="modellint")
+@with_color
 def cli() -> None:
     """Check, fix, verify and export PyTorch models on their way to Core ML."""

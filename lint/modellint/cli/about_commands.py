@@ -1,78 +1,95 @@
-"""``modellint rule``, ``ops`` and ``config``: pages of rules, operator support, and the settings in force."""
+"""``modellint rule``, ``ops``, ``config`` and ``completion``: pages of rules, operator support, settings, and shells."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from modellint.cli.options import NamedPath, fail, resolve, with_options
+from modellint.cli.options import Command, NamedPath, fail, resolve, with_color, with_options
 from modellint.cli.output import colored, write
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
 
+_text_or_json = click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", help="How to print it (default: text)."
+)
 
-@click.command("rule")
-@click.argument("code", required=False)
-@click.option("--all", "everything", is_flag=True, help="Print the page of every rule.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="How to print it.")
-def rule_command(code: str | None, everything: bool, output_format: str) -> None:
-    """Print the page of a rule."""
+
+def _complete_rules(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     from modellint.run import all_rules
-    from modellint.settings import SettingsError, check_codes
+
+    words = [word for code, rule in all_rules().items() for word in (code, rule.name)]
+    return [word for word in words if word.lower().startswith(incomplete.lower())]
+
+
+@click.command("rule", cls=Command)
+@click.argument("code", required=False, shell_complete=_complete_rules)
+@click.option("--all", "everything", is_flag=True, help="Print the page of every rule.")
+@_text_or_json
+@with_color
+def rule_command(code: str | None, everything: bool, output_format: str) -> None:
+    """Print the page of a rule, which is named by its code or its name; without one, list all rules."""
+    from modellint.run import all_rules
 
     rules = all_rules()
-    if everything == (code is not None):
+    if everything and code is not None:
         raise click.UsageError("name one rule, or give --all")
-    chosen = list(rules.values())
-    if code is not None:
-        if code.upper() not in rules:
-            try:
-                check_codes([code.upper()], [*rules, code.upper()[:0] or "-"], "rule")
-            except SettingsError as error:
-                fail(str(error))
-            fail(f"rule: {code!r} is a family, not a rule")
-        chosen = [rules[code.upper()]]
-    write(_pages(chosen, output_format, everything), {"output_file": None}, False)
+    if everything or code is not None:
+        chosen = list(rules.values()) if code is None else [_named_rule(code, rules)]
+        write(_pages(chosen, output_format, everything), {"output_file": None}, False)
+        return
+    from modellint.report import rule_list
+
+    render = rule_list.render_json if output_format == "json" else rule_list.render
+    write(render(list(rules.values()), colored(sys.stdout)), {"output_file": None}, False)
+
+
+def _named_rule(word: str, rules: Mapping[str, Rule]) -> Rule:
+    """The rule of a code or a name, in any case; ends the program, with the nearest one, where there is none."""
+    from difflib import get_close_matches
+
+    by_word = {word: rule for code, rule in rules.items() for word in (code.lower(), rule.name)}
+    asked = word.strip().lower()
+    if asked in by_word:
+        return by_word[asked]
+    family = [code for code in rules if asked and code.lower().startswith(asked)]
+    if family:
+        fail(f"rule: {word!r} is a family, not a rule: {', '.join(family)}")
+    nearest = get_close_matches(asked, by_word, 1, 0.5)
+    rule = by_word[nearest[0]] if nearest else None
+    hint = f"did you mean {rule.code} ({rule.name})?" if rule else "modellint rule lists all"
+    return fail(f"rule: there is no rule {word!r}; {hint}")
 
 
 def _pages(rules: Sequence[Rule], output_format: str, everything: bool) -> str:
     from modellint.rule import Page
 
-    pages = [(rule, Page.of(type(rule))) for rule in rules]
     if output_format == "json":
-        import json
+        from modellint.report import rule_list
 
-        entries = [
-            {
-                "code": rule.code,
-                "name": rule.name,
-                "severity": rule.severity.label,
-                "summary": page.summary,
-                "fix": rule.fixable or None,
-                "sections": page.sections,
-            }
-            for rule, page in pages
-        ]
-        return json.dumps(entries if everything else entries[0], indent=2, ensure_ascii=False)
+        entries = rule_list.entries(rules, with_sections=True)
+        return rule_list.dump(entries if everything else entries[0])
     texts = []
-    for rule, page in pages:
+    for rule in rules:
+        page = Page.of(type(rule))
         parts = [f"# {rule.name} ({rule.code}, {rule.severity.label})", page.summary]
         parts.extend(f"## {title}\n{body}" for title, body in page.sections.items())
         texts.append("\n\n".join(parts) + "\n")
     return "\n\n".join(texts)
 
 
-@click.command("ops")
+@click.command("ops", cls=Command)
 @click.argument("names", nargs=-1, metavar="[NAMES]...")
 @click.option(
     "--coreml-version", metavar="VERSION", help="The version of coremltools to ask about (default: the newest known)."
 )
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", help="How to print it.")
+@_text_or_json
+@with_color
 def ops_command(names: tuple[str, ...], coreml_version: str | None, output_format: str) -> None:
     """Tell which operators convert: by which route, since which coremltools, for which target (default: all operators).
 
@@ -100,15 +117,22 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
     write(shown, {"output_file": None}, False)
 
 
-@click.command("config")
+@click.command("config", cls=Command)
 @click.argument("path", required=False, type=NamedPath(path_type=Path))
 @with_options
-def config_command(path: Path | None, **options: Any) -> None:
+@_text_or_json
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of the settings instead.")
+def config_command(path: Path | None, output_format: str, schema: bool, **options: Any) -> None:
     """Print the settings in force for a file or folder (default: the current one), and where each comes from."""
     from modellint.rule import RuleError
     from modellint.run import UsageError
     from modellint.settings import KEYS, SettingsError
 
+    if schema:
+        from modellint import settings_schema
+
+        write(settings_schema.text(), {"output_file": None}, False)
+        return
     target = (path or Path()).absolute()
     try:
         if not target.exists():
@@ -118,19 +142,47 @@ def config_command(path: Path | None, **options: Any) -> None:
     except (SettingsError, UsageError, RuleError) as error:
         fail(str(error))
         return
+    enabled = [code for code, rule in rules.items() if settings.enables(code, rule.default)]
+    as_json = output_format == "json"
+    values = {key: _plain(key, settings.value(key), as_json) for key in KEYS}
+    origins = {key: settings.origins.get(key, "default") for key in KEYS}
+    if as_json:
+        import json
+
+        told = {
+            "root": str(root),
+            "settings": None if settings.config is None else str(settings.config),
+            "values": {key: {"value": values[key], "origin": origins[key]} for key in KEYS},
+            "rules": enabled,
+        }
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        return
     click.echo(f"root = {root}")
     click.echo(f"settings = {settings.config or 'none'}")
-    for key in KEYS:
-        value = settings.value(key)
-        if key == "per-file-ignores":
-            value = {pattern: list(codes) for pattern, codes in value}
-        elif key == "models":
-            value = [model.target for model in value]
-        elif isinstance(value, tuple):
-            value = list(value)
-        elif value is None:
-            words = {"select": "(the default rules)", "coreml-version": "(the newest known)"}
-            value = words.get(key, "(none)")
-        click.echo(f"{key} = {value}  # {settings.origins.get(key, 'default')}")
-    enabled = [code for code, rule in rules.items() if settings.enables(code, rule.default)]
+    for key, value in values.items():
+        click.echo(f"{key} = {value}  # {origins[key]}")
     click.echo(f"rules in force = {' '.join(enabled)}")
+
+
+def _plain(key: str, value: Any, as_json: bool) -> Any:
+    """A setting as lists and words; in JSON with null for none, in text with a word for it."""
+    if key == "per-file-ignores":
+        return {pattern: list(codes) for pattern, codes in value}
+    if key == "models":
+        return [{**model._asdict(), "inputs": list(model.inputs)} if as_json else model.target for model in value]
+    if isinstance(value, tuple):
+        return list(value)
+    if value is None and not as_json:
+        return {"select": "(the default rules)", "coreml-version": "(the newest known)"}.get(key, "(none)")
+    return value
+
+
+@click.command("completion", cls=Command)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print the script by which a shell completes modellint's commands, options and codes."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(click.get_current_context().find_root().command, {}, "modellint", "_MODELLINT_COMPLETE").source())

@@ -12,17 +12,20 @@ import click
 
 from modellint import __version__
 from modellint.cli.options import (
+    Command,
     NamedPath,
     exit_with,
     fail,
     file_of,
     may_be_live,
+    output_format,
     resolve,
     with_capture,
+    with_color,
     with_inputs,
     with_options,
 )
-from modellint.cli.output import Progress, Texts, absolute, colored, expect_output, write
+from modellint.cli.output import Progress, Texts, colored, expect_not_checked, expect_output, write, write_report
 
 if TYPE_CHECKING:
     from modellint.discover import Found
@@ -43,12 +46,25 @@ _LIVE_ONLY = {
 }
 
 
-@click.command("check")
-@click.argument("targets", nargs=-1, metavar="[TARGETS]...")
+_NOT_TOGETHER = {
+    "add_ignore": ("fix", "unsafe_fixes", "show_files"),
+    "show_files": ("fix", "show_diff", "models", "statistics"),
+    "write_baseline": ("add_ignore", "show_diff", "show_files"),
+}
+
+
+@click.command("check", cls=Command)
+@click.argument("targets", nargs=-1, metavar="[TARGETS]...", type=click.Path(readable=False))
 @with_options
 @click.option("--fix", is_flag=True, help="Apply safe fixes.")
 @click.option("--unsafe-fixes", is_flag=True, help="Apply unsafe fixes too.")
 @click.option("--diff", "show_diff", is_flag=True, help="Print what fixes would change, and write nothing.")
+@click.option(
+    "--baseline", type=NamedPath(), metavar="FILE", help="Do not report the findings that stand in this file."
+)
+@click.option("--write-baseline", is_flag=True, help="Write all that is found to the baseline, and report none of it.")
+@click.option("--add-ignore", is_flag=True, help="Write a comment at every finding that suppresses it.")
+@output_format
 @click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the findings there.")
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
@@ -61,12 +77,14 @@ _LIVE_ONLY = {
 )
 @click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
 @click.option("--stdin-filename", type=NamedPath(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
+@click.option("--show-files", is_flag=True, help="Print the files that would be checked, and check none.")
 @click.option("--force-exclude", is_flag=True, help="Exclude files that are named on the command line too.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), metavar="N", help="How many processes to use.")
 @click.option("--no-cache", "-n", is_flag=True, help="Neither read nor write the cache.")
 @click.option("--cache-dir", type=NamedPath(path_type=Path), metavar="FOLDER", help="Where the cache is.")
 @click.option("--quiet", "-q", is_flag=True, help="Print findings only, no summary.")
 @click.option("--verbose", "-v", is_flag=True, help="Tell on stderr what is read.")
+@with_color
 def check_command(targets: tuple[str, ...], **options: Any) -> None:
     """Check files and folders (default: the current folder); - is standard input.
 
@@ -87,14 +105,36 @@ def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
         raise click.UsageError("--stdin-filename needs the target - (standard input)")
     if "" in targets:
         raise click.UsageError("a target is empty: the folder that you are in is .")
+    _refuse_together(options, from_stdin)
     first = (options["stdin_filename"] or Path("stdin.py")) if from_stdin else Path(file_of(targets[0]))
     root, resolver, rules = resolve(first, options)
+    _expect_formats(resolver, options)
     cache = None if options["no_cache"] or from_stdin else _cache(root, resolver, options)
     job = Job(root, resolver, rules, cache, Path.cwd())
+    if resolver.top.baseline is not None:
+        from modellint.cli import known_findings
+
+        job = job._replace(baseline=known_findings.baseline_of(resolver.top, job.folder, options["write_baseline"]))
+    elif options["write_baseline"]:
+        raise click.UsageError("--write-baseline needs --baseline FILE, or the setting `baseline`")
     files, live = _live_targets(job, targets, options)
     if from_stdin:
         return _check_stdin(job, first.absolute(), options)
     return _check_files(job, files, live, options)
+
+
+def _refuse_together(options: Mapping[str, Any], from_stdin: bool) -> None:
+    """Refuse what contradicts itself. Raises ``click.UsageError``."""
+    for name, others in _NOT_TOGETHER.items():
+        if options[name] and from_stdin:
+            raise click.UsageError(f"{_flag(name)} does not go with standard input")
+        for other in others:
+            if options[name] and options[other]:
+                raise click.UsageError(f"{_flag(name)} and {_flag(other)} do not go together")
+
+
+def _flag(name: str) -> str:
+    return "--diff" if name == "show_diff" else f"--{name.replace('_', '-')}"
 
 
 def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) -> tuple[list[Path], list[Request]]:
@@ -119,7 +159,7 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
         top = job.resolver.top
         if top.config is None or not top.models:
             raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
-        live += live_run.requests_of_settings(job, top.models, top.config, **session)
+        live += live_run.requests_of_settings(job, top.models, Path(top.origins["models"]), **session)
     paths = [*map(Path, files), *(request.location.file for request in live if request.location.file is not None)]
     return paths, live
 
@@ -139,9 +179,11 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
     from modellint.run import Checker, Outcome, check_files, processors
 
     top = job.resolver.top
-    discovered = find_files(targets, Exclusion(top.base, top.exclude), options["force_exclude"])
+    discovered = find_files(targets, Exclusion(top.base_of("exclude"), top.exclude), options["force_exclude"])
     files = discovered.files
-    _spare(options["output_file"], files)
+    expect_not_checked(options, files)
+    if options["show_files"]:
+        return _show_files(discovered, options)
     if not files and not live:
         return _nothing(job, targets, discovered, options)
     # Every settings file is read before the first finding, so that a mistake in one is told at once.
@@ -153,8 +195,9 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
         click.echo(f"root: {job.root}\nsettings: {top.config or 'defaults'}\nfiles: {len(files)}", err=True)
     outcome = Outcome(files=len(files))
     outcome.unchecked = discovered.problems
-    progress = Progress(len(files))
-    if (options["fix"] or options["show_diff"]) and not (live and options["show_diff"]):
+    progress = Progress(0 if options["quiet"] else len(files), options["verbose"])
+    shows_fixes = options["show_diff"] and not options["add_ignore"]
+    if (options["fix"] or shows_fixes) and not (live and options["show_diff"]):
         checker = Checker(job)
         for count, path in enumerate(files, 1):
             checker.fix(path, options["unsafe_fixes"], not options["show_diff"], outcome)
@@ -175,17 +218,29 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
         from modellint.cli import live_target_checks
 
         live_target_checks.check(job, files, live, outcome, options)
-        if options["show_diff"]:
+        if shows_fixes:
             live_target_checks.show_fixes(job, files, outcome, options["unsafe_fixes"])
         elif options["fix"] and live_target_checks.fix_proven(job, files, live, outcome, options):
             texts = Texts(job.folder, None)
-    return _finish(job, outcome, options, None, texts=texts)
+    if job.baseline is not None or options["add_ignore"]:
+        from modellint.cli import known_findings
+
+        if job.baseline is not None:
+            known_findings.apply(job, job.baseline, files, outcome, options, texts)
+        if options["add_ignore"]:
+            known_findings.add_ignores(job, outcome, options)
+            texts = Texts(job.folder, None)
+    return _finish(job, outcome, options, texts, [*map(job.shown, files)], live)
 
 
-def _spare(output: Path | None, files: Sequence[Path]) -> None:
-    """Refuse to write findings into what is checked."""
-    if output is not None and os.path.realpath(output) in map(os.path.realpath, files):
-        raise click.UsageError(f"--output-file {output} is one of the files that are checked")
+def _show_files(discovered: Found, options: Mapping[str, Any]) -> int:
+    """Print the files that a run would check, each in a line."""
+    write("".join(f"{path}\n" for path in discovered.files), options, False)
+    for problem in discovered.problems:
+        click.echo(f"error: {problem}", err=True)
+    if not discovered.files and not discovered.problems:
+        click.echo("warning: there is nothing to check", err=True)
+    return 2 if discovered.problems else 0
 
 
 def _notebooks(notebooks: Sequence[str]) -> str:
@@ -216,8 +271,12 @@ def _left_out(job: Job, options: Mapping[str, Any]) -> int:
     from modellint.run import Outcome
 
     click.echo("warning: nothing was checked: `exclude` names all of it", err=True)
-    if job.resolver.top.output_format in ("json", "report") and not options["show_diff"]:
-        write(_rendered(job, Outcome(), options, Texts(job.folder, None), False), options, False)
+    if not options["show_diff"]:
+        from modellint.report.formats import WITHOUT_DOCUMENT
+
+        counted = options["statistics"] and job.resolver.top.output_format not in WITHOUT_DOCUMENT
+        quietly = {**options, "quiet": True, "statistics": counted}
+        _write_outputs(job, Outcome(), quietly, Texts(job.folder, None))
     return 0
 
 
@@ -247,7 +306,7 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     outcome = Outcome(files=1)
     rules = job.rules_for(path, top)
     checker = Checker(job)
-    if options["force_exclude"] and Exclusion(top.base, top.exclude).covers(str(path)):
+    if options["force_exclude"] and Exclusion(top.base_of("exclude"), top.exclude).covers(str(path)):
         if options["fix"]:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
@@ -261,17 +320,21 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
 
         outcome.diagnostics = checker.kept([cannot_parse(shown, str(error))], rules)
         outcome.unread = checker.unread
-        return _finish(job, outcome, options, None)
+        return _finish(job, outcome, options, Texts(job.folder, None), [shown])
 
     def findings_of(text: SourceText) -> tuple[Diagnostic, ...]:
         checker.unread.clear()
         checked = checker.check_text(text, path, shown, rules, top)
         outcome.unread = checker.unread
-        return tuple(checker.kept(checked.diagnostics, rules))
+        diagnostics = checker.kept(checked.diagnostics, rules)
+        if job.baseline is not None:
+            known = job.baseline.is_known(diagnostics, lambda _: text)
+            return tuple(finding for finding, old in zip(diagnostics, known, strict=True) if not old)
+        return tuple(diagnostics)
 
     if not (options["fix"] or options["show_diff"]):
         outcome.diagnostics = list(findings_of(source))
-        return _finish(job, outcome, options, source)
+        return _finish(job, outcome, options, Texts(job.folder, source), [shown])
     from modellint.run import Change
     from modellint.source.fix import fix_text
 
@@ -282,99 +345,133 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
         outcome.problems.extend(fixed.problem.splitlines())
     if options["show_diff"]:
         outcome.changes.append(Change(shown, source.text, fixed.text))
-        return _finish(job, outcome, options, source)
+        return _finish(job, outcome, options, Texts(job.folder, source), [shown])
     sys.stdout.buffer.write(source.encode(fixed.text))
     sys.stdout.buffer.flush()
     # The fixed text is the result here; what is left to say goes to stderr.
-    return _finish(job, outcome, options, SourceText(fixed.text), err=True)
+    return _finish(job, outcome, options, Texts(job.folder, SourceText(fixed.text)), [shown], err=True)
+
+
+def _expect_formats(resolver: Resolver, options: Mapping[str, Any]) -> None:
+    """Refuse formats that cannot be had, or do not go with other options, before the work of a run is lost with them."""
+    from modellint.report import formats
+
+    named = [output for output in options["outputs"] if output.file is not None]
+    for name in ("show_diff", "show_files"):
+        if options[name] and named:
+            output = f"--output-format {named[0].format}={named[0].file}"
+            raise click.UsageError(f"{_flag(name)} shows no findings: leave out {output}")
+    printed = resolver.top.output_format
+    formats.expect_available([printed, *(output.format for output in named)])
+    if options["statistics"] and printed not in ("full", "concise", "json", "report"):
+        raise click.UsageError(f"--statistics are printed as text or JSON, and not as {printed}")
 
 
 def _finish(
     job: Job,
     outcome: Outcome,
     options: Mapping[str, Any],
-    stdin: SourceText | None,
+    texts: Texts,
+    files: Sequence[str],
+    live: Sequence[Request] = (),
     err: bool = False,
-    texts: Texts | None = None,
 ) -> int:
     """Print what was found, and say with which status to exit."""
-    top = job.resolver.top
     for problem in outcome.problems:
         click.echo(f"warning: {problem}", err=True)
     changes = [change for change in outcome.changes if change.before != change.after]
+    status = _status(job, outcome, options, bool(changes))
     if options["show_diff"]:
         from modellint.report import diff
 
-        write("".join(diff.render(*change) for change in changes), options, err)
-        if changes and not options["quiet"]:
+        color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
+        write("".join(diff.render(*change, color) for change in changes), options, err)
+        if changes and not options["quiet"] and not options["add_ignore"]:
             click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(changes)} files.", err=True)
     else:
-        write(_rendered(job, outcome, options, texts or Texts(job.folder, stdin), err), options, err)
+        _write_outputs(job, outcome, options, texts, files, live, status, err)
     for line in outcome.unread:
         click.echo(f"warning: not checked, though LNT002 is ignored: {line}", err=True)
     for problem in outcome.unchecked:
         click.echo(f"error: {problem}", err=True)
-    if outcome.unchecked:
-        return 2
-    if len(outcome.unread) == outcome.files and not outcome.targets:
+    if not outcome.unchecked and _is_nothing_read(outcome):
         fail("nothing was checked: no file can be read")
-    if options["show_diff"]:
-        return 0 if options["exit_zero"] or not changes else 1
+    return status
+
+
+def _is_nothing_read(outcome: Outcome) -> bool:
+    return len(outcome.unread) == outcome.files and not outcome.targets
+
+
+def _level(job: Job) -> int:
+    """The least severity that makes the exit status 1."""
+    return {"info": 0, "warning": 1, "error": 2, "never": 3}[job.resolver.top.fail_level]
+
+
+def _status(job: Job, outcome: Outcome, options: Mapping[str, Any], has_changes: bool) -> int:
+    if outcome.unchecked or _is_nothing_read(outcome):
+        return 2
     if options["exit_zero"]:
         return 0
+    if options["show_diff"]:
+        return int(has_changes)
     if options["exit_non_zero_on_fix"] and outcome.fixed:
         return 1
-    level = {"info": 0, "warning": 1, "error": 2, "never": 3}[top.fail_level]
-    return int(any(finding.severity >= level for finding in outcome.diagnostics))
+    return int(any(finding.severity >= _level(job) for finding in outcome.diagnostics))
 
 
-def _rendered(job: Job, outcome: Outcome, options: Mapping[str, Any], texts: Texts, err: bool) -> str:
+def _write_outputs(
+    job: Job,
+    outcome: Outcome,
+    options: Mapping[str, Any],
+    texts: Texts,
+    files: Sequence[str] = (),
+    live: Sequence[Request] = (),
+    status: int = 0,
+    err: bool = False,
+) -> None:
+    """Print the findings, and write them into the files that options name."""
+    from modellint.report import formats
+
     top = job.resolver.top
-    findings = sorted(outcome.diagnostics, key=lambda finding: finding.sort_key)
-    fixed = sum(outcome.fixed.values())
-    color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
+    into_files = [output for output in options["outputs"] if output.file is not None]
+    names = {top.output_format, *(output.format for output in into_files)}
+    results = formats.CheckResults(
+        sorted(outcome.diagnostics, key=lambda finding: finding.sort_key),
+        __version__,
+        job.root,
+        job.folder,
+        texts,
+        job.rules,
+        files=files,
+        targets=outcome.targets,
+        target_files={
+            request.target.text: job.shown(request.location.file) for request in live if request.location.file
+        },
+        unchecked=outcome.unchecked,
+        unread=outcome.unread,
+        warnings=outcome.problems,
+        docs_url=top.docs_url,
+        failing=_level(job),
+        status=status,
+        fixed=sum(outcome.fixed.values()),
+        unsafe=options["unsafe_fixes"],
+        quiet=options["quiet"],
+        color=options["output_file"] is None and colored(sys.stderr if err else sys.stdout),
+    )
+    if live and formats.details_models(names):
+        from modellint.cli import live_target_checks
+
+        results = results._replace(models=live_target_checks.model_reports(job, live, outcome, options))
     if options["statistics"]:
         from modellint.report import statistics
+        from modellint.report.live_findings import environment_once
 
         as_json = top.output_format in ("json", "report")
-        return statistics.render(findings, color, as_json, unsafe=options["unsafe_fixes"])
-    match top.output_format:
-        case "json" | "report":
-            from modellint.report import as_json as json_format
-
-            if top.output_format == "report":
-                from modellint.report.live_findings import verdict_of
-
-                verdicts = [verdict_of(target, verdict, findings, absolute) for target, verdict in outcome.targets]
-                return json_format.render_report(findings, top.docs_url, absolute, __version__, verdicts)
-            return json_format.render(findings, top.docs_url, absolute)
-        case _ if not findings and not fixed and (outcome.unchecked or outcome.unread):
-            text = "" if len(outcome.unread) == outcome.files else "Nothing found in what was checked.\n"
-        case "concise":
-            from modellint.report import concise
-
-            text = concise.render(findings, color, unsafe=options["unsafe_fixes"], fixed=fixed)
-        case _:
-            if not findings:
-                # The common case is not worth importing the frames for.
-                from modellint.report import summary
-
-                text = summary.render(findings, color, options["unsafe_fixes"], fixed)
-            else:
-                from modellint.report import full
-
-                text = full.render(findings, texts, color, unsafe=options["unsafe_fixes"], fixed=fixed)
-    return "" if options["quiet"] and not findings else text + ("" if options["quiet"] else _verdicts(outcome))
-
-
-def _verdicts(outcome: Outcome) -> str:
-    """Below all findings, a line for each live target."""
-    if not outcome.targets:
-        return ""
-    from modellint.report import live_findings as targets
-
-    lines = []
-    for target, verdict in outcome.targets:
-        here = [finding for finding in outcome.diagnostics if finding.target == target]
-        lines.append(targets.line_of(verdict, here, target if len(outcome.targets) > 1 else None))
-    return "".join(f"{line}\n" for line in lines if line)
+        findings = environment_once(results.diagnostics, job.rules)
+        text = statistics.render(findings, results.color, as_json, unsafe=results.unsafe)
+    else:
+        text = formats.render(top.output_format, results)
+    write(text, options, err)
+    for output in into_files:
+        write_report(formats.render(output.format, results._replace(color=False)), output.file)

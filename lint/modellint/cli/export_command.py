@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint.cli.options import (
+    Command,
     NamedPath,
     deployment_target,
     exit_with,
@@ -19,6 +20,7 @@ from modellint.cli.options import (
     limits,
     resolve,
     with_capture,
+    with_color,
     with_inputs,
     with_settings,
 )
@@ -34,7 +36,7 @@ TIMEOUT = 1800.0
 """Seconds that an export may take where nobody says else: large models take minutes to convert, more than once."""
 
 
-@click.command("export")
+@click.command("export", cls=Command)
 @click.argument("target")
 @with_inputs
 @click.option(
@@ -71,6 +73,7 @@ TIMEOUT = 1800.0
 @click.option("--input-description", multiple=True, metavar="NAME=TEXT", help="What an input is.")
 @click.option("--output-description", multiple=True, metavar="NAME=TEXT", help="What an output is.")
 @with_settings
+@with_color
 def export_command(target: str, **options: Any) -> None:
     """Check a live target, fix what can be fixed in it, convert it, execute the package here, and write it if it agrees.
 

@@ -10,11 +10,13 @@ import click
 
 from modellint.atomic_write import ReplaceError, replace_file
 from modellint.cli.options import limits
-from modellint.cli.output import Waiting
+from modellint.cli.output import Texts, Waiting
 from modellint.results.diagnostic import Applicability
-from modellint.run import Checker, Outcome
+from modellint.results.model_report import ModelReport
+from modellint.run import Checker, Outcome, UsageError
 from modellint.session import live_targets
 from modellint.session.merge import about, miscompilations, settled
+from modellint.session.messages import Shapes, Verify
 
 if TYPE_CHECKING:
     from modellint.results.conversion_verdict import Conversion
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from modellint.session.merge import LiveResult
     from modellint.session.messages import Answer, Request
 
+_UNJUDGED = "whether the model converts was not judged"
 _FAILED = ("LNT002", "LNT003", "LNT004", "SHP008")
 """Codes of the findings that stand for a target that does not run, or a file that cannot be read."""
 _ROUNDS = 5
@@ -43,7 +46,7 @@ def answered(job: Job, request: Request, options: Mapping[str, Any]) -> Answer:
 
 def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> None:
     """Run the live targets, and merge their findings with those of source."""
-    waiting = Waiting()
+    waiting = Waiting(options["verbose"])
     results = []
     proves_fixes = bool(options["fix"] or options["show_diff"])
     for checked in live_targets.check(job, live, limits(options), waiting, proves_fixes=proves_fixes):
@@ -59,6 +62,8 @@ def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, op
             )
         results.append(checked.result)
     outcome.diagnostics = settled(Checker(job), files, outcome.diagnostics, results)
+    if job.baseline is not None:
+        outcome.diagnostics = job.baseline.without_fixes(outcome.diagnostics, Texts(job.folder, None))
     outcome.targets = [(result.target, _conversion(job, result, outcome.diagnostics)) for result in results]
 
 
@@ -121,6 +126,33 @@ def show_fixes(job: Job, files: list[Path], outcome: Outcome, unsafe: bool) -> N
     for path in files:
         shown = job.shown(path)
         checker.fix(path, unsafe, False, outcome, [finding for finding in findings if finding.path == shown])
+
+
+def model_reports(job: Job, live: Sequence[Request], outcome: Outcome, options: Mapping[str, Any]) -> list[ModelReport]:
+    """The modules and sizes of live targets and, where they convert, the comparison of the converted model; each in a run of its own."""
+    conversions = dict(outcome.targets)
+    return [_model_report(job, request, conversions.get(request.target.text), options) for request in live]
+
+
+def _model_report(job: Job, request: Request, conversion: Conversion | None, options: Mapping[str, Any]) -> ModelReport:
+    waiting = Waiting(options["verbose"])
+    report = ModelReport(request.target.text)
+    try:
+        shapes = live_targets.answer(job, request._replace(action=Shapes()), limits(options), waiting)
+        report = report._replace(table=shapes.table)
+        if conversion is None or conversion.convertible is None:
+            return report._replace(note=_UNJUDGED)
+        if not conversion.convertible:
+            return report._replace(note="the model does not convert by itself")
+        compared = live_targets.answer(job, request._replace(action=Verify("layers")), limits(options), waiting)
+        note = "" if compared.verification else "the comparison ended early"
+        if compared.verification is None and compared.diagnostics:
+            note = compared.diagnostics[0].message
+        return report._replace(verification=compared.verification, note=note)
+    except UsageError as error:
+        return report._replace(note=str(error))
+    finally:
+        waiting.close()
 
 
 def _each_once(findings: Sequence[Diagnostic]) -> list[Diagnostic]:

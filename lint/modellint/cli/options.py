@@ -8,22 +8,23 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
+from modellint.settings import FORMATS, FRONTENDS, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Resolver
 
 Decorator = Callable[[Any], Any]
+_FORMATS = f"One of {', '.join(FORMATS)}."
 _MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
 
 
 def _codes(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
-    codes = tuple(word.strip() for item in value for word in item.split(",") if word.strip())
+    codes = tuple(word.strip().upper() for item in value for word in item.split(",") if word.strip())
     if value and not codes and parameter.name == "select":
         raise click.BadParameter("no rule is named")
     return codes if value else None
@@ -33,6 +34,90 @@ def _number(context: click.Context, parameter: click.Parameter, value: float | N
     if value is not None and math.isnan(value):
         raise click.BadParameter("nan is no time")
     return value
+
+
+def _patterns(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+    words = tuple(word.strip() for item in value for word in item.split(",") if word.strip())
+    return words if value else None
+
+
+def _color(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.color = {"always": True, "never": False}.get(value)
+
+
+def _complete_codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from modellint.run import all_rules
+
+    done, comma, word = incomplete.rpartition(",")
+    codes = [*dict.fromkeys(code[:3] for code in all_rules()), *all_rules(), "ALL"]
+    return [done + comma + code for code in codes if code.startswith(word.upper())]
+
+
+class Command(click.Command):
+    """A command whose help has its options in groups, examples and exit statuses, loaded for those who ask for it."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by what they are for."""
+        from modellint.cli import help_pages
+
+        help_pages.write_options(self, ctx, formatter)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """What it does, in a line, as lists of commands have it."""
+        from modellint.cli import help_pages
+
+        return help_pages.SUMMARIES.get(self.name or "", "")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples and exit statuses."""
+        from modellint.cli import help_pages
+
+        help_pages.write_epilog(self.name or "", formatter)
+
+
+with_color = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    callback=_color,
+    expose_value=False,
+    help="Whether to print in colour (default: auto: on a terminal, unless NO_COLOR is set).",
+)
+
+
+class Output(NamedTuple):
+    """One ``--output-format``: the format, and the file that it is written into; None for standard output."""
+
+    format: str
+    file: Path | None = None
+
+
+def _outputs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[Output, ...]:
+    outputs: list[Output] = []
+    for text in value:
+        name, with_file, file = text.partition("=")
+        if name not in FORMATS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}.")
+        if with_file and not file:
+            raise click.BadParameter(f"{text}: an empty name")
+        output = Output(name, Path(file) if file else None)
+        for other in outputs:
+            if output.file is None and other.file is None:
+                raise click.BadParameter(
+                    f"{other.format} and {name} cannot both be printed: write one into a file, as in {name}=FILE"
+                )
+            if output.file is not None and other.file is not None and _is_same(output.file, other.file):
+                raise click.BadParameter(f"{other.format} and {name} cannot both be written into {file}")
+        outputs.append(output)
+    return tuple(outputs)
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
+def _complete_formats(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in FORMATS if name.startswith(incomplete)]
 
 
 class NamedPath(click.Path):
@@ -57,9 +142,14 @@ deployment_target = click.option(
 )
 
 _OPTIONS = (
-    click.option("--select", multiple=True, callback=_codes, metavar="CODES", help="Run only these rules."),
-    click.option("--ignore", multiple=True, callback=_codes, metavar="CODES", help="Do not run these rules."),
-    click.option("--extend-select", multiple=True, callback=_codes, metavar="CODES", help="Run these rules too."),
+    *(
+        click.option(name, multiple=True, callback=_codes, shell_complete=_complete_codes, metavar="CODES", help=text)
+        for name, text in (
+            ("--select", "Run only these rules: codes or their beginnings, as in REG,OPS004."),
+            ("--ignore", "Do not run these rules."),
+            ("--extend-select", "Run these rules too."),
+        )
+    ),
     click.option("--plugin", multiple=True, metavar="MODULE", help="Take rules from this module or folder too."),
     *_SETTINGS,
     click.option(
@@ -68,9 +158,11 @@ _OPTIONS = (
         help="The least severity that makes the exit status 1 (default: warning).",
     ),
     click.option(
-        "--output-format",
-        type=click.Choice(["full", "concise", "json", "report"]),
-        help="How findings are printed (default: full).",
+        "--exclude",
+        multiple=True,
+        callback=_patterns,
+        metavar="PATTERNS",
+        help="Leave these files and folders out, instead of those that the settings name.",
     ),
     deployment_target,
     click.option(
@@ -78,6 +170,17 @@ _OPTIONS = (
         metavar="VERSION",
         help="The version of coremltools that converts (default: the newest known).",
     ),
+)
+
+
+output_format = click.option(
+    "--output-format",
+    "outputs",
+    multiple=True,
+    callback=_outputs,
+    shell_complete=_complete_formats,
+    metavar="FORMAT[=FILE]",
+    help=f"How findings are printed (default: full), or written into FILE; may be given several times. {_FORMATS}",
 )
 
 
@@ -91,7 +194,7 @@ def _all(options: Sequence[Decorator]) -> Decorator:
 
 
 with_options = _all(_OPTIONS)
-"""Give a command the options of every run."""
+"""Give a command the options that stand for settings."""
 with_settings = _all(_SETTINGS)
 """Give a command the options that say where its settings are."""
 
@@ -154,15 +257,19 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         "ignore",
         "extend-select",
         "fail-level",
-        "output-format",
         "deployment-target",
         "coreml-version",
         "frontend",
         "precision",
+        "exclude",
+        "baseline",
     ):
         value = options.get(key.replace("-", "_"))
         if value is not None:
             overrides[key] = (value, f"--{key}")
+    for output in options.get("outputs", ()):
+        if output.file is None:
+            overrides["output-format"] = (output.format, "--output-format")
     if options.get("plugin"):
         overrides["plugins"] = (tuple(options["plugin"]), "--plugin")
     return overrides

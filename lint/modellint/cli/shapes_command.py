@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from modellint.cli.options import NamedPath, exit_with, file_of, resolve, with_inputs
+from modellint.cli.options import Command, NamedPath, exit_with, file_of, resolve, with_color, with_inputs
 from modellint.cli.output import Texts, absolute, colored, expect_output, write
 
 
-@click.command("shapes")
+@click.command("shapes", cls=Command)
 @click.argument("target")
 @with_inputs
 @click.option(
@@ -27,6 +27,7 @@ from modellint.cli.output import Texts, absolute, colored, expect_output, write
     help="How the table is printed (default: text).",
 )
 @click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the table there.")
+@with_color
 def shapes_command(target: str, **options: Any) -> None:
     """Show what every layer of a live target takes and gives, its parameters and its memory; no tensor is allocated."""
     exit_with(lambda: _shapes(target, options))

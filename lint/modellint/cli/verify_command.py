@@ -12,12 +12,14 @@ import click
 
 from modellint import __version__
 from modellint.cli.options import (
+    Command,
     NamedPath,
     deployment_target,
     exit_with,
     file_of,
     resolve,
     with_capture,
+    with_color,
     with_inputs,
     with_settings,
 )
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from modellint.run import Job
 
 
-@click.command("verify")
+@click.command("verify", cls=Command)
 @click.argument("target")
 @with_inputs
 @click.option("--reference", metavar="TARGET", help="Compare a saved .mlpackage with this live target.")
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     help="How the comparison is printed (default: text).",
 )
 @click.option("--output-file", "-o", type=NamedPath(path_type=Path), metavar="FILE", help="Write the report there.")
+@with_color
 def verify_command(target: str, **options: Any) -> None:
     """Convert a live target, execute the converted program here, and compare it with PyTorch.
 

@@ -11,7 +11,7 @@ from modellint.source.syntax.suppressions import last_row
 
 def render(diagnostics: Iterable[Diagnostic], docs_url: str | None, absolute: Callable[[str], str]) -> str:
     """The list of findings. ``absolute`` turns a path as it was named into the one to print."""
-    return _dump(objects(diagnostics, docs_url, absolute))
+    return dump(objects(diagnostics, docs_url, absolute))
 
 
 def render_report(
@@ -23,7 +23,7 @@ def render_report(
 ) -> str:
     """The findings with modellint's version and the verdict on every live target."""
     entries = objects(diagnostics, docs_url, absolute)
-    return _dump({"version": version, "diagnostics": entries, "targets": list(targets)})
+    return dump({"version": version, "diagnostics": entries, "targets": list(targets)})
 
 
 def objects(
@@ -82,10 +82,11 @@ def _place(row: int, column: int) -> dict[str, int]:
     return {"column": column, "row": row}
 
 
-def _dump(value: Any) -> str:
+def dump(value: Any, indent: int | None = 2) -> str:
+    """A value as JSON with a line end; without ``indent`` on one line."""
     import json
 
-    text = json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True)
+    text = json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=True)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
-from modellint.report.frame import WIDEST, window
+from modellint.report.frame import WIDEST, Frame, window
 from modellint.report.style import columns, paint
-from modellint.results.diagnostic import Fix
+from modellint.results.diagnostic import Fix, Span
 from modellint.source.syntax.edits import Change, EditError, apply, changes_of
 from modellint.source.syntax.text import SourceText
 
-_BREAK = "-" * 80
+_LONG = 4
+"""So many lines that come together are shown once in a report."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
@@ -23,33 +25,74 @@ class _Row(NamedTuple):
     text: str
 
 
-def draw(source: SourceText, fix: Fix, color: bool) -> list[str]:
-    """The lines that go and come, with one line around them; empty where the fix does not fit the text."""
-    try:
-        changes = changes_of(fix, source)
-    except EditError:
-        return []
-    hunks = [hunk for hunk in _hunks(source, changes) if any(row.sign != "|" for row in hunk)]
-    if not hunks:
-        return []
-    width = max((len(str(row.number)) for hunk in hunks for row in hunk if row.sign != "-"), default=1)
-    bar = paint(" " * width + " |", "gutter", color)
-    lines = [bar]
-    for index, hunk in enumerate(hunks):
-        if index:
-            lines.append(_BREAK)
-        left = _scroll(hunk)
-        lines.extend(_line(row, width, left, color) for row in hunk)
-    return [*lines, bar]
+class _Hunk(NamedTuple):
+    first: int
+    last: int
+    """The first and the last row of the old text that it touches."""
+    rows: list[_Row]
+
+
+class Diffs:
+    """The fixes of one report: what was shown of one is not shown again."""
+
+    def __init__(self) -> None:
+        self._bodies: set[str] = set()
+        self._places: dict[tuple[str, Fix], Span] = {}
+
+    def shown_at(self, path: str, fix: Fix, span: Span) -> Span | None:
+        """The finding of the same file below which the same fix was shown; None the first time."""
+        place = self._places.setdefault((path, fix._replace(title="")), span)
+        return None if place == span else place
+
+    def draw(self, source: SourceText, fix: Fix, color: bool, frame: Frame | None = None) -> list[str]:
+        """The lines that go and come, where ``frame`` does not show it with one line around them.
+
+        Empty where the fix does not fit the text.
+        """
+        try:
+            changes = changes_of(fix, source)
+        except EditError:
+            return []
+        hunks = []
+        for hunk in _hunks(source, changes):
+            is_framed = frame is not None and frame.shows(hunk.first, hunk.last)
+            rows = [row for row in hunk.rows if row.sign != "|" or not is_framed]
+            if any(row.sign != "|" for row in rows):
+                hunks.append((list(self._folded(rows)), _scroll(rows), is_framed))
+        width = max((len(str(row.number)) for rows, _, _ in hunks for row in rows if row.sign != "-"), default=1)
+        width = max(width, 0 if frame is None else frame.width)
+        lines: list[str] = []
+        for index, (rows, left, is_framed) in enumerate(hunks):
+            if index and not (is_framed and hunks[index - 1][2]):
+                lines.append(paint(f"{'':>{width}} ...", "gutter", color))
+            lines.extend(_line(row, width, left, color) for row in rows)
+        return lines
+
+    def _folded(self, rows: Sequence[_Row]) -> Iterator[_Row]:
+        """The rows, without those of a body that stood in a hunk before."""
+        for is_new, group in groupby(rows, lambda row: row.sign == "+"):
+            body = list(group)
+            written = [row for row in body if row.text.strip()]
+            if not is_new or len(written) < _LONG:
+                yield from body
+                continue
+            text = "\n".join(row.text for row in written)
+            if text in self._bodies:
+                yield written[0]
+                indent = " " * (len(written[1].text) - len(written[1].text.lstrip()))
+                yield written[1]._replace(text=f"{indent}… {len(written) - 1} more lines, as above")
+            else:
+                self._bodies.add(text)
+                yield from body
 
 
 def _line(row: _Row, width: int, left: int, color: bool) -> str:
     text = window(row.text, left)
     if row.sign == "|":
-        return f"{paint(f'{row.number:<{width}} |', 'gutter', color)} {text}".rstrip()
+        return f"{paint(f'{row.number:>{width}} |', 'gutter', color)} {text}".rstrip()
     look = "removed" if row.sign == "-" else "added"
     number = "" if row.sign == "-" else str(row.number)
-    return f"{paint(f'{number:<{width}}', 'gutter', color)} {paint(f'{row.sign} {text}'.rstrip(), look, color)}"
+    return f"{paint(f'{number:>{width}}', 'gutter', color)} {paint(f'{row.sign} {text}'.rstrip(), look, color)}"
 
 
 def _scroll(hunk: Sequence[_Row]) -> int:
@@ -65,8 +108,9 @@ def _scroll(hunk: Sequence[_Row]) -> int:
     return 0 if at <= WIDEST * 2 // 3 else at - WIDEST // 3
 
 
-def _hunks(source: SourceText, changes: Sequence[Change]) -> Iterator[list[_Row]]:
+def _hunks(source: SourceText, changes: Sequence[Change]) -> Iterator[_Hunk]:
     hunk: list[_Row] = []
+    begins = ends = 1
     shown = 0  # the last row of the old text that has been shown
     shift = 0  # how many rows the changes so far have added
     rows = len(source.line_starts)
@@ -80,18 +124,20 @@ def _hunks(source: SourceText, changes: Sequence[Change]) -> Iterator[list[_Row]
         grown = len(new) - len(old)
         if body:
             if hunk and first - 1 > shown + 1:
-                yield hunk
+                yield _Hunk(begins, ends, hunk)
                 hunk = []
+            if not hunk:
+                begins = first
             if first - 1 > shown:
                 hunk.append(_Row("|", first - 1 + shift, source.line(first - 1)))
             hunk.extend(body)
-            shown = last
+            shown = ends = last
             if last + 1 <= rows and not (last + 1 == rows and not source.line(rows)):
                 hunk.append(_Row("|", last + 1 + shift + grown, source.line(last + 1)))
                 shown = last + 1
         shift += grown
     if hunk:
-        yield hunk
+        yield _Hunk(begins, ends, hunk)
 
 
 def _touched(source: SourceText, changes: Sequence[Change]) -> Iterator[tuple[int, int, list[Change]]]:

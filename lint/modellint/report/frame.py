@@ -10,7 +10,7 @@ from modellint.source.syntax.text import SourceText
 WIDEST = 140
 """How many columns of a line are shown."""
 
-_CONTEXT = 2
+_CONTEXT = 1
 _FOLD_ABOVE, _FOLD_HEAD, _FOLD_TAIL = 12, 5, 3
 
 
@@ -59,6 +59,10 @@ class Frame:
         self._left = self._scroll()
         self.width = len(str(self._last))
 
+    def shows(self, first: int, last: int) -> bool:
+        """Whether these rows are in the frame."""
+        return self._first <= first and last <= self._last and self._end[0] - self._start[0] < _FOLD_ABOVE
+
     def _context(self, row: int, end_row: int, rows: int) -> tuple[int, int]:
         first, last = max(1, row - _CONTEXT), min(rows, end_row + _CONTEXT)
         while first < row and not self._source.line(first).strip():
@@ -81,7 +85,7 @@ class Frame:
     def draw(self, look: str, color: bool) -> list[str]:
         """The lines of the frame, carets in ``look``."""
         bar = gutter("", self.width, color)
-        lines = [bar]
+        lines = []
         multiple = self._start[0] != self._end[0]
         for row in self._rows():
             if row is None:
@@ -90,8 +94,6 @@ class Frame:
                 lines.extend(self._row_of_many(row, look, color))
             else:
                 lines.extend(self._row_of_one(row, look, color))
-        if self._last > self._end[0]:
-            lines.append(bar)
         return lines
 
     def _rows(self) -> list[int | None]:

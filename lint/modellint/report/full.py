@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from modellint.report import live_findings, summary
 from modellint.report.style import paint, visible
 from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.source.syntax.text import SourceText
+
+if TYPE_CHECKING:
+    from modellint.report.fix_diff import Diffs
+    from modellint.report.frame import Frame
 
 _NOTES = {
     Applicability.SAFE: "",
@@ -30,12 +35,21 @@ def render(
     ``unsafe`` says that unsafe fixes were asked for; ``fixed`` how many findings this run fixed.
     """
     groups = live_findings.by_defect(diagnostics)
-    blocks = ["\n".join(_block(group, text_of, color, unsafe)) + "\n" for group in groups]
+    if not groups:
+        return summary.render([], color, unsafe, fixed)
+    from modellint.report.fix_diff import Diffs
+
+    diffs = Diffs()
+    blocks = ["\n".join(_block(group, text_of, color, unsafe, diffs)) + "\n" for group in groups]
     return "\n".join([*blocks, summary.render([group[0] for group in groups], color, unsafe, fixed)])
 
 
 def _block(
-    group: Sequence[Diagnostic], text_of: Callable[[str], SourceText | None], color: bool, unsafe: bool
+    group: Sequence[Diagnostic],
+    text_of: Callable[[str], SourceText | None],
+    color: bool,
+    unsafe: bool,
+    diffs: Diffs,
 ) -> list[str]:
     diagnostic = group[0]
     look = diagnostic.severity.label
@@ -43,18 +57,14 @@ def _block(
     fixable = summary.mark(diagnostic, unsafe, color)
     lines = [f"{code} {fixable}{paint(visible(diagnostic.message), 'bold', color)}"]
     source = None if diagnostic.path is None else text_of(diagnostic.path)
-    frame: list[str] = []
-    width = 1
-    if source is not None and diagnostic.span is not None:
-        from modellint.report.frame import Frame
+    from modellint.report.frame import Frame
 
-        measured = Frame(source, diagnostic.span)
-        width = measured.width
-        frame = measured.draw(look, color)
+    frame = None if source is None or diagnostic.span is None else Frame(source, diagnostic.span)
+    width = 1 if frame is None else frame.width
     lines.append(f"{' ' * width}{paint('-->', 'gutter', color)} {_place(diagnostic)} ({paint(look, look, color)})")
-    lines += frame
+    lines += [] if frame is None else frame.draw(look, color)
     lines += [f"{' ' * width} {paint('=', 'gutter', color)} {note}" for note in live_findings.notes(group)]
-    return lines + _help(diagnostic, source, color)
+    return lines + _help(diagnostic, source, color, diffs, frame)
 
 
 def _place(diagnostic: Diagnostic) -> str:
@@ -64,11 +74,16 @@ def _place(diagnostic: Diagnostic) -> str:
     return visible(diagnostic.path) + (f":{span.row}:{span.column}" if span else "")
 
 
-def _help(diagnostic: Diagnostic, source: SourceText | None, color: bool) -> list[str]:
-    fix = diagnostic.fix
+def _help(
+    diagnostic: Diagnostic, source: SourceText | None, color: bool, diffs: Diffs, frame: Frame | None
+) -> list[str]:
+    fix, path, span = diagnostic.fix, diagnostic.path, diagnostic.span
     texts = [diagnostic.help] if diagnostic.help else []
     if fix is not None and fix.title != diagnostic.help:
         texts.append(fix.title)
+    same = diffs.shown_at(path, fix, span) if fix is not None and fix.edits and path and span else None
+    if same is not None:
+        texts[-1] += f" (the fix that is shown at {same.row}:{same.column})"
     lines = []
     for text in texts:
         first, *more = text.split("\n")
@@ -76,10 +91,8 @@ def _help(diagnostic: Diagnostic, source: SourceText | None, color: bool) -> lis
         lines += [" " * 6 + visible(line) for line in more]
     if fix is None:
         return lines
-    if source is not None:
-        from modellint.report import fix_diff
-
-        lines += fix_diff.draw(source, fix, color)
+    if source is not None and same is None:
+        lines += diffs.draw(source, fix, color, frame)
     if note := _NOTES[fix.applicability]:
         lines.append(paint("note", "note", color) + paint(": ", "bold", color) + note)
     return lines

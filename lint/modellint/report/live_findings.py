@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modellint.report.style import visible
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from modellint.results.applied_fix import Applied
     from modellint.results.conversion_verdict import Blocker, Conversion, Miscompilation
     from modellint.results.exported import Exported
+    from modellint.rule import Rule
 
 _MOST = 3
 """How many module paths are written out."""
@@ -27,6 +28,18 @@ def by_defect(diagnostics: Iterable[Diagnostic]) -> list[tuple[Diagnostic, ...]]
         alone = finding.target is None or finding.path is None
         groups.setdefault(len(groups) if alone else finding._replace(target=None, modules=()), []).append(finding)
     return [tuple(group) for group in groups.values()]
+
+
+def environment_once(diagnostics: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> list[Diagnostic]:
+    """The findings, those about what is installed once in a run, and not once for each target."""
+    kept: dict[object, Diagnostic] = {}
+    for finding in diagnostics:
+        rule = rules.get(finding.code)
+        if rule is not None and rule.live_needs == "environment" and finding.path is None:
+            kept.setdefault((finding.code, finding.message), finding._replace(target="the environment", modules=()))
+        else:
+            kept[len(kept), "a finding of its own"] = finding
+    return list(kept.values())
 
 
 def modules_of(diagnostic: Diagnostic) -> str:
@@ -108,10 +121,17 @@ def _miscompilation(finding: Miscompilation, filename: Callable[[str], str]) -> 
     }
 
 
-def line_of(conversion: Conversion | None, diagnostics: Iterable[Diagnostic], target: str | None = None) -> str:
+def line_of(
+    conversion: Conversion | None,
+    diagnostics: Iterable[Diagnostic],
+    target: str | None = None,
+    *,
+    is_compared: bool = False,
+) -> str:
     """A verdict in one line; empty where nothing was tried. ``target`` is named where there are several.
 
-    A dry run proves that a conversion goes through, and nothing of what the result computes: the line says so.
+    A dry run proves that a conversion goes through, and nothing of what the result computes: the line says so, unless a comparison
+    of both is shown with it.
     """
     if conversion is None:
         return ""
@@ -125,7 +145,9 @@ def line_of(conversion: Conversion | None, diagnostics: Iterable[Diagnostic], ta
         if does := answers(conversion.ways):
             parts.append(f"{EXPORT} {does}")
     elif conversion.convertible:
-        parts += [f"will convert · --frontend {route}", "not compared: modellint verify"]
+        parts.append(f"will convert · --frontend {route}")
+        if not is_compared:
+            parts.append("not compared: modellint verify")
         if wrong:
             by = dict.fromkeys(other for finding in wrong for other in finding.routes)
             parts.append(f"by {' and '.join(by)} it computes something else: {_places(wrong)}")

@@ -55,7 +55,7 @@ def _cells(table: Table, row: Row, nested: bool, shown: Shown) -> tuple[str, ...
         shapes(row.inputs),
         "failed" if row.failed else shapes(row.outputs),
         "(again)" if row.calls and row.parameters else parameters,
-        _size(row.memory) if row.memory else "-",
+        size(row.memory) if row.memory else "-",
         visible(place),
     )
 
@@ -69,8 +69,8 @@ def _totals(table: Table) -> list[str]:
     frozen = table.parameters - table.trainable
     lines = [
         f"parameters: {table.parameters:,}" + (f" ({frozen:,} of them frozen)" if frozen else ""),
-        f"memory: {_size(table.parameter_memory)} parameters and buffers, {_size(table.input_memory)} inputs, "
-        f"{_size(table.activation_memory)} activations",
+        f"memory: {size(table.parameter_memory)} parameters and buffers, {size(table.input_memory)} inputs, "
+        f"{size(table.activation_memory)} activations",
     ]
     if table.is_flexible:
         lines.append("memory is that at the lower bounds of the flexible dimensions")
@@ -79,7 +79,8 @@ def _totals(table: Table) -> list[str]:
     return lines
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
+    """A number of bytes in the unit that suits it."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:

@@ -86,10 +86,7 @@ def reasons(text: str) -> list[str]:
 
 
 def _table(precision: str, outputs: Sequence[Output], color: bool) -> list[str]:
-    rows = [
-        (visible(title(output)), *measures(output), "ok" if output.ok else f"differs on {output.case}")
-        for output in outputs
-    ]
+    rows = [cells(output) for output in outputs]
     heads = (precision, *_HEADS[1:])
     wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     lines = [paint(_line(heads, wide), "bold", color)]
@@ -112,6 +109,11 @@ def by_precision(verification: Verification) -> Iterator[tuple[str, Sequence[Out
     """The outputs of each program that was executed, by the program's precision or runtime."""
     groups = (("float32", verification.outputs), ("float16", verification.half), ("Core ML", verification.runtime))
     yield from (group for group in groups if group[1])
+
+
+def cells(output: Output) -> tuple[str, ...]:
+    """An output as a row of the table."""
+    return (visible(title(output)), *measures(output), "ok" if output.ok else f"differs on {output.case}")
 
 
 def measures(output: Output) -> tuple[str, ...]:

@@ -201,7 +201,6 @@ def _read(
     from modellint.source.facts.function_analysis import Reading
 
     reading = Reading(project, ref, file)
-    reading.interpreter.follows_bases = bool(about_class)
     # What methods do with the values that a class is built of comes behind the questions about these.
     of_class = _class_findings(ref, project, about_class, shown, reading) if about_class and ref is not None else []
     of_code = _code_findings(file, ref, project, about_code, shown, goal, reading) if about_code else []

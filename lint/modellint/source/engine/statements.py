@@ -84,6 +84,8 @@ class Interpreter(Caller):
         self.initialisation = Initialisation()
         self.follows_bases = False
         """Whether methods of bases in other files are read for what they put into the object."""
+        self.passed_over = False
+        """Whether there was such a method, and it was not read."""
         self._in_own_init = False
         self._abroad = 0
         self._start()
@@ -216,7 +218,10 @@ class Interpreter(Caller):
         if abroad and function.owner is not None and getattr(function.node, "name", "") != "__init__":
             if not self._abroad and self.domain.is_made_by(function):
                 return True
-            return self.follows_bases and self._follows(function, arguments)
+            if not self._follows(function, arguments):
+                return False
+            self.passed_over = not self.follows_bases
+            return self.follows_bases
         return self._follows(function, arguments) or (not abroad and self.domain.is_made_by(function))
 
     def _follows(self, function: Function, arguments: Arguments) -> bool:

@@ -126,6 +126,11 @@ class ModuleClass:
         self.node = ref.node
         self.name = ref.node.name
         built.build()
+        self._apart: Reading | None = None
+        if built.interpreter.passed_over:
+            # What a base in another file keeps is asked of classes; of code it is seldom worth its time.
+            self._apart = built = built.following_bases()
+            built.build()
         interpreter = built.interpreter
         self.lineage = interpreter.lineage
         self._states: ValueStates | None = None
@@ -147,6 +152,8 @@ class ModuleClass:
         """Leave the values as building the object left them, and take apart what points back at itself: nothing collects cycles."""
         if self._states is not None:
             self._states.restore()
+        if self._apart is not None:
+            self._apart.close()
         vars(self).clear()
 
     def _later_methods(self) -> Iterator[Function]:

@@ -46,6 +46,14 @@ class Reading:
                 raise
             self.built = len(self.interpreter.bindings)
 
+    def following_bases(self) -> Reading:
+        """A reading of the same class that reads what methods of bases in other files put into the object, too."""
+        here = self.interpreter
+        assert here.file is not None
+        other = Reading(here.project, here.cls, here.file)
+        other.interpreter.follows_bases = True
+        return other
+
     def continued(self) -> tuple[Interpreter, ValueStates]:
         """An interpreter that goes on from how the object is built, and the states of the values that it may change."""
         here = self.interpreter

@@ -77,9 +77,12 @@ class Suppressions:
                 self._by_row.setdefault(one.row, []).append(one)
 
     @classmethod
-    def of(cls, source: SourceText, tree: ast.Module) -> Suppressions:
-        """Read a file's directives. ``tree`` says which rows a ``class`` or ``def`` takes."""
-        if not may_hold_directives(source.text):
+    def of(cls, source: SourceText, tree: ast.Module, anyway: bool = False) -> Suppressions:
+        """Read a file's directives. ``tree`` says which rows a ``class`` or ``def`` takes.
+
+        With ``anyway`` a file without any is read too, for ``comment_row``.
+        """
+        if not anyway and not may_hold_directives(source.text):
             return cls(source, (), (), ())
         from modellint.source.syntax.comments import comments_and_strings
         from modellint.source.syntax.suppression_comments import directives_in
@@ -184,7 +187,7 @@ class Suppressions:
         span = diagnostic.span
         if span is None:
             return
-        rows = {span.row, last_row(span), self._comment_row(span.row), self._comment_row(last_row(span))}
+        rows = {span.row, last_row(span), self.comment_row(span.row), self.comment_row(last_row(span))}
         for row in sorted(rows):
             yield from self._by_row.get(row, ())
         at = bisect_right(self._blocks, span.row, key=lambda block: block[0]) - 1
@@ -194,7 +197,11 @@ class Suppressions:
                 yield directive
             at = self._around[at]
 
-    def _comment_row(self, row: int) -> int:
+    def comments_at(self, row: int) -> Sequence[Directive]:
+        """The directives for one row, or a block that begins there."""
+        return self._by_row.get(row, ())
+
+    def comment_row(self, row: int) -> int:
         """The row at whose end a comment for this row can stand: a string or a backslash goes on to the next."""
         while True:
             before = row
@@ -226,6 +233,16 @@ def _blocks(
         for row in range(node.lineno, _header_end(source, node) + 1):
             for directive in trailing.get(row, ()):
                 yield first, node.end_lineno or node.lineno, directive
+
+
+def header_rows(source: SourceText, tree: ast.Module) -> set[int]:
+    """The rows where a directive would hold for the whole block of a ``class`` or ``def``."""
+    return {
+        row
+        for node in walk(tree)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for row in range(node.lineno, _header_end(source, node) + 1)
+    }
 
 
 def _header_end(source: SourceText, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
