@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -51,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except OSError as error:
         status = _failed(error)
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _drop(sys.stderr)
     if arguments is None:
         _leave(status)
     sys.exit(status)
@@ -70,10 +74,10 @@ def _status(arguments: Sequence[str] | None) -> int:
 def _failed(error: Exception) -> int:
     """Tell in a line what went wrong, where that can be told, and say with which status to exit."""
     if isinstance(error, _ReaderGone):
-        _drop_output()
+        _drop(sys.stdout)
         return 128 + _BROKEN_PIPE
     if isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITTEN:
-        _drop_output()
+        _drop(sys.stdout)
         message = f"the output cannot be written: {error.strerror}"
     elif isinstance(error, FileNotFoundError) and error.filename is None:
         message = "the folder that you are in is gone"
@@ -93,9 +97,9 @@ def _failed(error: Exception) -> int:
     return 2
 
 
-def _drop_output() -> None:
-    """Forget what is printed and not written: Python would try once more at the end, and complain again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _drop(stream: IO[str]) -> None:
+    """Forget what is printed and not written: Python would try once more at the end, and complain, or exit with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _open_streams() -> None:
