@@ -45,6 +45,9 @@ class Repository:
             "PRE_COMMIT_HOME": str(home),
             "PREK_HOME": str(home),
             "PREK_COLOR": "never",
+            # uv has certificates of its own, and asks the machine for its only so.
+            "UV_NATIVE_TLS": "1",
+            "UV_SYSTEM_CERTS": "1",
         }
         for name in ("GIT_AUTHOR", "GIT_COMMITTER"):
             self.environment |= {f"{name}_NAME": "somebody", f"{name}_EMAIL": "somebody@example.org"}
