@@ -190,9 +190,11 @@ def _toml(path: Path, data: bytes) -> dict[str, Any]:
         import tomli as tomllib
 
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        # tomli, which is not there to be read by the type checker from Python 3.11 on, has no types then.
+        settings: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
+    return settings
 
 
 def _appended(before: bytes, added: str, gap: bool) -> bytes:
