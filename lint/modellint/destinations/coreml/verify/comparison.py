@@ -36,6 +36,8 @@ EXAMPLE = "the example"
 _OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"
 MOST_UNEQUAL = 0.1
 """The share of integers or truth values that float16 may change before it counts as not precise enough."""
+OF_STATES = 1e-2
+"""The share of the largest number in a row of a state that predictions in a row, rounded to float16 each time, may be off."""
 _BEYOND = "made by casting numbers beyond the range of the integers"
 
 
@@ -459,12 +461,19 @@ class Comparison:
         before = dict(self.model.named_buffers())
         after = self.reference.buffers_after(inputs, predictor.buffers.values())
         for state, name in predictor.buffers.items():
-            if name in after and not _is_kept(predictor.executor.states[state], before[name], after[name]):
-                label = f"{case.label.partition(',')[0]}, prediction {len(inputs.each)}"
-                self._fail(
-                    case, expected, f"the state {state} is not what forward leaves in the buffer {name}, on {label}"
-                )
-                return
+            if name not in after or _is_kept(predictor.executor.states[state], before[name], after[name]):
+                continue
+            label = f"{case.label.partition(',')[0]}, prediction {len(inputs.each)}"
+            if self._is_decided_by_rounding(inputs, name, before[name], after[name]):
+                self.doubts.append(f"the state {state} on {label}: rounding decides it in PyTorch too")
+                continue
+            self._fail(case, expected, f"the state {state} is not what forward leaves in the buffer {name}, on {label}")
+            return
+
+    def _is_decided_by_rounding(self, inputs: Row, name: str, before: Tensor, after: Tensor) -> bool:
+        """Whether PyTorch itself leaves something else in a buffer where its results are rounded otherwise."""
+        others = (self.reference.buffers_after(inputs, [name], seed).get(name) for seed in range(1, STEPS + 1))
+        return any(other is not None and not _is_kept(other, before, after) for other in others)
 
     def judged_half(self) -> bool | None:
         """Whether float16 is precise enough; with random weights that says nothing against it."""
@@ -516,14 +525,18 @@ class Comparison:
 
 
 def _is_kept(state: Tensor, before: Tensor, after: Tensor) -> bool:
-    """Whether a state, kept in float16, is what a buffer has become: by rounding, or by the ratio of signal to noise of its change."""
+    """Whether a state, kept in float16, is what a buffer has become: by rounding, and within a share of its row."""
     if state.numel() != after.numel() or after.is_complex():
         return True
-    value, right, start = (tensor.detach().to(torch.float64).reshape(-1) for tensor in (state, after, before))
-    finite = right.isfinite() & (right.abs() < torch.finfo(torch.float16).max) & start.isfinite()
-    off = (value - right)[finite].norm()
-    change, size = (right - start)[finite].norm(), torch.maximum(right.abs(), start.abs())[finite].norm()
-    return not bool(off > torch.maximum(change * 10 ** (-SNR / 20), size * 4 * UNITS[torch.float16]))
+    value, right, start = (tensor.detach().to(torch.float64).reshape(after.shape) for tensor in (state, after, before))
+    # What float16 does not hold is infinite there.
+    kept = right.abs() < torch.finfo(torch.float16).max
+    if bool((kept & ~value.isfinite() | (right.isnan() & ~value.isnan())).any()):
+        return False
+    size = torch.maximum(right.abs(), start.abs()).where(kept & start.isfinite(), 0.0)
+    row = size.amax(-1, keepdim=True) if size.dim() and size.shape[-1] else size
+    allowed = torch.maximum(size * 4 * UNITS[torch.float16], row * OF_STATES)
+    return not bool((kept & ((value - right).abs() > allowed)).any())
 
 
 def coarse(name: str, difference: Difference, case: str) -> Output:

@@ -162,7 +162,8 @@ def _compared(
         )
     half_ok = comparison.judged_half()
     first, layers = _located(comparison, predictor, project, with_layers)
-    if first is None and comparison.mismatch is not None:
+    # A failure says itself where it is: a state, the number of outputs, a program that does not run.
+    if first is None and comparison.mismatch is not None and not comparison.failure:
         comparison.notes.append(
             "where they first differ is not known: the package's names are not those of a conversion"
         )

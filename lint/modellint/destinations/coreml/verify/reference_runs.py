@@ -131,9 +131,9 @@ class Reference:
             outputs.extend(self._run(step_inputs) for step_inputs in row)
         return outputs
 
-    def buffers_after(self, row: Row, names: Iterable[str]) -> dict[str, Tensor]:
-        """Buffers as several runs in a row leave them, by name. Raises ``Raised``."""
-        with self._at_rest(row.each):
+    def buffers_after(self, row: Row, names: Iterable[str], seed: int = 0) -> dict[str, Tensor]:
+        """Buffers as several runs in a row leave them, by name; with a ``seed`` in stochastic arithmetic. Raises ``Raised``."""
+        with self._at_rest(row.each), Stochastic(seed, 1.0, self._kept()) if seed else nullcontext():
             self._sow(0)
             for inputs in row.each:
                 self._run(inputs)
