@@ -119,6 +119,16 @@ def test_baseline_that_is_not_there(project: Path) -> None:
     assert run("--baseline", "nowhere/x.json", "--write-baseline").exit_code == 2
 
 
+@pytest.mark.parametrize("option", [["-o", "known.json"], ["--output-format", "json=known.json"]])
+def test_findings_are_never_written_into_the_baseline(project: Path, option: list[str]) -> None:
+    assert run("--write-baseline").exit_code == 0
+    before = (project / "known.json").read_bytes()
+    done = run(*option)
+    assert done.exit_code == 2
+    assert "the baseline" in done.stderr
+    assert (project / "known.json").read_bytes() == before
+
+
 TEXTS = {
     "single": ("        self.a = [nn.Linear(1, 1)]", "        self.a = [nn.Linear(1, 1)]  # modellint: ignore[REG001]"),
     "reason": ("        self.a = [nn.Linear(1, 1)]  # why", "        self.a = [nn.Linear(1, 1)]  # why  # modellint: ignore[REG001]"),

@@ -25,7 +25,7 @@ from modellint.cli.options import (
     with_inputs,
     with_options,
 )
-from modellint.cli.output import Progress, Texts, colored, expect_not_checked, expect_output, write, write_report
+from modellint.cli.output import Progress, Texts, colored, expect_not_read, expect_output, write, write_report
 
 if TYPE_CHECKING:
     from modellint.discover import Found
@@ -114,7 +114,9 @@ def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
     if resolver.top.baseline is not None:
         from modellint.cli import known_findings
 
-        job = job._replace(baseline=known_findings.baseline_of(resolver.top, job.folder, options["write_baseline"]))
+        baseline = known_findings.baseline_of(resolver.top, job.folder, options["write_baseline"])
+        expect_not_read(options, [baseline.file], "the baseline, which --write-baseline writes")
+        job = job._replace(baseline=baseline)
     elif options["write_baseline"]:
         raise click.UsageError("--write-baseline needs --baseline FILE, or the setting `baseline`")
     files, live = _live_targets(job, targets, options)
@@ -143,23 +145,24 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
     session: dict[str, Any] = {"seed": options["seed"] or 0, "plugin_base": Path.cwd() if options["plugin"] else None}
     files = list(targets)
     if any(map(may_be_live, targets)):
-        from modellint.session import live_targets as live_run
+        from modellint.session import live_targets
 
-        files, named = live_run.split(targets)
+        files, named = live_targets.split(targets)
         live = [
-            live_run.request_for(job, target, options["inputs"], options["checkpoint"], **session) for target in named
+            live_targets.request_for(job, target, options["inputs"], options["checkpoint"], **session)
+            for target in named
         ]
     if not live:
         for key, option in _LIVE_ONLY.items():
             if options[key] and not (options["models"] and key not in ("inputs", "checkpoint")):
                 raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
     if options["models"]:
-        from modellint.session import live_targets as live_run
+        from modellint.session import live_targets
 
         top = job.resolver.top
         if top.config is None or not top.models:
             raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
-        live += live_run.requests_of_settings(job, top.models, Path(top.origins["models"]), **session)
+        live += live_targets.requests_of_settings(job, top.models, Path(top.origins["models"]), **session)
     paths = [*map(Path, files), *(request.location.file for request in live if request.location.file is not None)]
     return paths, live
 
@@ -181,7 +184,7 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
     top = job.resolver.top
     discovered = find_files(targets, Exclusion(top.base_of("exclude"), top.exclude), options["force_exclude"])
     files = discovered.files
-    expect_not_checked(options, files)
+    expect_not_read(options, files, "one of the files that are checked")
     if options["show_files"]:
         return _show_files(discovered, options)
     if not files and not live:

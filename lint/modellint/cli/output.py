@@ -65,14 +65,14 @@ def expect_output(options: Mapping[str, Any]) -> None:
             raise click.UsageError(f"{option} {target}: there is no folder {target.absolute().parent}")
 
 
-def expect_not_checked(options: Mapping[str, Any], files: Sequence[Path]) -> None:
-    """Refuse to write findings into what is checked. Raises ``click.UsageError``."""
+def expect_not_read(options: Mapping[str, Any], files: Sequence[Path], what: str) -> None:
+    """Refuse to write findings into what a run reads. Raises ``click.UsageError``."""
     outputs = list(_files(options))
     if outputs:
-        checked = set(map(os.path.realpath, files))
+        read = set(map(os.path.realpath, files))
         for option, target in outputs:
-            if os.path.realpath(target) in checked:
-                raise click.UsageError(f"{option} {target} is one of the files that are checked")
+            if os.path.realpath(target) in read:
+                raise click.UsageError(f"{option} {target} is {what}")
 
 
 def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
