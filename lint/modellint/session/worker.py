@@ -175,7 +175,7 @@ class _Work:
     def _checked(self) -> Answer:
         from modellint.live.capture.line_coverage import Executed
         from modellint.live.check import needs_of
-        from modellint.live.undetermined_attributes import undecided
+        from modellint.live.incomplete_attributes import undecided
 
         session, rules = self._session, self._build.rules()
         checkpoint = self._build.checkpoint(values=False)

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from modellint.report import as_json, live_findings
 from modellint.report.formats import CheckResults
-from modellint.report.formats.locations import (
-    defects,
-    described,
-    file_of,
-    relative,
-    repository,
-    uri_path,
-    utf16_column,
-)
+from modellint.report.formats.locations import defects, described, file_of, relative, repository, uri_path, utf16_column
 from modellint.results.diagnostic import Applicability, Diagnostic, Fix, Severity, Span
 from modellint.rule import FAMILIES, Page, RuleError
 from modellint.settings import ALWAYS

@@ -21,7 +21,7 @@ from modellint.source.project.attribute_uses import class_functions
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
 from modellint.source.syntax.edit_builder import Rewriter
-from modellint.source.syntax.messages import only_reports
+from modellint.source.syntax.message_statements import only_reports
 from modellint.source.triggers.patterns import shows
 
 if TYPE_CHECKING:

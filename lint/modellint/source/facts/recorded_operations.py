@@ -14,7 +14,7 @@ from modellint.source.engine.arguments import Arguments
 from modellint.source.engine.class_state import Frame
 from modellint.source.project.symbols import External
 from modellint.source.syntax.live_variables import is_read_later, read_later
-from modellint.source.syntax.messages import is_message
+from modellint.source.syntax.message_statements import is_message
 
 if TYPE_CHECKING:
     from modellint.source.engine.domain import Reader

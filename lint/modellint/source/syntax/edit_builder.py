@@ -1,4 +1,4 @@
-"""What a fix needs to know of the text around a node: where it starts and ends, what torch is called there.
+"""Edits that fixes are built of: text put in the place of a node, before it or around it, and what torch is called there.
 
 A rewriter is made for one file; everything is offsets into its text.
 """

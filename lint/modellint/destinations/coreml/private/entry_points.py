@@ -1,4 +1,4 @@
-"""The one place for coremltools' private names: this module, and those beside it whose names begin as its own."""
+"""Entry points of coremltools and of its PyTorch front end, called so that nothing is printed and nothing half built stays."""
 
 from __future__ import annotations
 
