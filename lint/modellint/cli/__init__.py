@@ -27,6 +27,7 @@ _COMMANDS = {
     "init": "adopting_commands",
     "ops": "about_commands",
     "rule": "about_commands",
+    "server": "server_command",
     "shapes": "shapes_command",
     "verify": "verify_command",
 }

@@ -67,20 +67,12 @@ def _named_rule(word: str, rules: Mapping[str, Rule]) -> Rule:
 
 
 def _pages(rules: Sequence[Rule], output_format: str, everything: bool) -> str:
-    from modellint.rule import Page
+    from modellint.report import rule_list
 
     if output_format == "json":
-        from modellint.report import rule_list
-
         entries = rule_list.entries(rules, with_sections=True)
         return rule_list.dump(entries if everything else entries[0])
-    texts = []
-    for rule in rules:
-        page = Page.of(type(rule))
-        parts = [f"# {rule.name} ({rule.code}, {rule.severity.label})", page.summary]
-        parts.extend(f"## {title}\n{body}" for title, body in page.sections.items())
-        texts.append("\n\n".join(parts) + "\n")
-    return "\n\n".join(texts)
+    return "\n\n".join(map(rule_list.page, rules))
 
 
 @click.command("ops", cls=Command)

@@ -22,6 +22,7 @@ SUMMARIES = {
     "init": "Set modellint up in a project: settings, hook, workflow.",
     "ops": "Tell which operators convert, and what to write instead.",
     "rule": "List the rules, or explain one.",
+    "server": "Serve an editor: findings and fixes as you type.",
     "shapes": "Show what every layer of a model takes and gives.",
     "verify": "Convert a model, execute the result, compare it with PyTorch.",
 }
@@ -90,6 +91,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("modellint rule REG001", "the page of a rule, by its code"),
         ("modellint rule module-in-list", "or by its name"),
     ),
+    "server": (
+        ("modellint server", "as editors start it"),
+        ("modellint server --tcp 127.0.0.1:8765", "for one that connects"),
+    ),
     "shapes": (("modellint shapes model.py:Net --input 1..4x3x224x224", "a flexible batch stays a symbol"),),
     "verify": (
         (f"modellint verify {_LIVE}", "a model"),
@@ -103,6 +108,7 @@ STATUSES = {
         ("2", "a wrong request or wrong settings, or something named was not checked"),
     ),
     "export": (("0", "written"), ("1", "it does not convert, or does not agree"), ("2", "a wrong request")),
+    "server": (("0", "the editor ended it"), ("1", "the editor was gone"), ("2", "a wrong request")),
     "shapes": (("0", "every layer has its shapes"), ("1", "something stands in the way"), ("2", "a wrong request")),
     "verify": (("0", "agrees"), ("1", "does not convert, differs or is undecided"), ("2", "a wrong request")),
 }

@@ -1,4 +1,4 @@
-"""The rules, a line each, and as JSON."""
+"""The rules: a line each, as JSON, and their pages."""
 
 from __future__ import annotations
 
@@ -33,6 +33,14 @@ def render(rules: Sequence[Rule], color: bool = False) -> str:
         lines.append(colored + summary + "\n")
     fixable = sum(bool(rule.fixable) for rule in rules)
     return "".join(lines) + f"{len(rules)} rules, {fixable} with a fix [*]; modellint rule CODE explains one.\n"
+
+
+def page(rule: Rule) -> str:
+    """The page of a rule, as Markdown."""
+    told = Page.of(type(rule))
+    parts = [f"# {rule.name} ({rule.code}, {rule.severity.label})", told.summary]
+    parts.extend(f"## {title}\n{body}" for title, body in told.sections.items())
+    return "\n\n".join(parts) + "\n"
 
 
 def render_json(rules: Sequence[Rule], color: bool = False) -> str:

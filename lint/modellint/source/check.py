@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 _CLASS = re.compile(r"\bclass\b")
 
 
+class Stopped(Exception):
+    """A check was ended from outside: its project ``is_stopped``."""
+
+
 class Checked(NamedTuple):
     """A file's findings, and the other project files they rest on.
 
@@ -56,7 +60,8 @@ def check_source(
     With ``gated`` off every module class is read, at many times the cost and with the same result; with ``suppress`` off
     comments that suppress findings are not heeded.
     ``path`` is where the file stands, from which its imports are followed; ``shown`` is how findings name it. A rule that
-    raises becomes a finding (LNT004), text that cannot be parsed another (LNT002), a class whose reading was ended a third (LNT005).
+    raises becomes a finding (LNT004), text that cannot be parsed another (LNT002), a class whose reading was ended a third
+    (LNT005). Raises ``Stopped``.
     """
     text = source.text
     goal = settings.destination if settings is not None else Destination()
@@ -168,6 +173,8 @@ def _findings(
                 yield finding
 
     for node, within in classes_in(file.tree):
+        if project.is_stopped:
+            raise Stopped
         if not node.bases:
             continue
         ref = ClassRef(file, node, within)
@@ -230,6 +237,8 @@ def _code_findings(
     for count, rule in enumerate(ordered):
         code.whole = not rule.only_forward
         known = len(found)
+        if code.project.is_stopped:
+            raise Stopped
         try:
             found.extend(rule.source(code))  # type: ignore[attr-defined]
         except RecursionError:
