@@ -399,9 +399,9 @@ def _register_questions(server: EditorServer) -> None:
 
 def _asked_of_live(ls: EditorServer, arguments: tuple[Any, ...]) -> tuple[Path, list[str]]:
     """The file whose settings list the targets, by default one in the first of the client's folders; and those that are chosen."""
-    words = [str(word) for word in arguments if word is not None]
-    path = path_of(words[0]) if words else None
-    return path or place_of(None, ls.folders()).path, words[1:]
+    first, *chosen = arguments or (None,)
+    path = path_of(str(first))
+    return path or place_of(None, ls.folders()).path, [str(target) for target in chosen]
 
 
 async def _actions(ls: EditorServer, document: Document, params: types.CodeActionParams) -> list[types.CodeAction]:
