@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from editor import BAD, Editor, editing, uri_of
+from editor import BAD, EVERYTHING, Editor, editing, uri_of
 from lsprotocol import types
 
 LIVE = """\
@@ -114,6 +117,29 @@ def test_the_user_can_cancel(project: Path) -> None:
         assert check_live(editor) in ([], ())
         assert editor.messages == []
         assert editor.progress[-1]["kind"] == "end"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX only")
+def test_a_model_does_not_outlive_the_client(project: Path) -> None:
+    (project / "net.py").write_text(
+        "import os, time\nfrom pathlib import Path\n\nfile = Path(__file__).parent / 'pid'\n"
+        "file.with_suffix('.part').write_text(str(os.getpid()))\nfile.with_suffix('.part').rename(file)\n"
+        "time.sleep(600)\n" + BAD,
+        "utf-8",
+    )
+    loop = asyncio.new_event_loop()
+    editor = Editor(loop)
+    editor.run(editor.start([project], EVERYTHING))
+    editor.client.workspace_execute_command(types.ExecuteCommandParams("modellint.checkLive"))
+    editor.until((project / "pid").exists)
+    server = editor.client._server
+    assert server is not None and server.stdin is not None
+    server.stdin.close()
+    assert editor.run(server.wait()) == 1
+    loop.run_until_complete(editor.client.stop())
+    loop.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((project / "pid").read_text("utf-8")), 0)
 
 
 def test_plug_ins_of_a_repository_are_not_loaded_in_the_worker(project: Path) -> None:

@@ -159,6 +159,23 @@ def test_edits_without_versions_for_clients_without_them(project: Path) -> None:
         assert edit.changes is not None and list(edit.changes) == [uri]
 
 
+def test_fixes_that_share_an_edit_go_together(project: Path) -> None:
+    text = BAD.replace("from torch import nn", "from torch.nn import Linear, Module")
+    text = text.replace("nn.Module", "Module").replace("nn.Linear", "Linear")
+    text = text.replace("(4, 4)]\n", "(4, 4)]\n        self.more = [Linear(4, 4)]\n")
+    with editing(project) as editor:
+        uri = editor.open(project / "net.py", text)
+        first, second = editor.diagnostics(uri)
+        for finding in (first, second):
+            (elsewhere,) = finding.related_information or ()
+            assert (elsewhere.location.uri, elsewhere.location.range.start.line) == (uri, 1)
+        (everything,) = editor.actions(uri, 0, ["source.fixAll"])
+        fixed = editor.applied(everything)
+        assert fixed.count("ModuleList([") == 2 and fixed.count("from torch import nn\n") == 1
+        editor.change(uri, fixed)
+        assert editor.diagnostics(uri) == []
+
+
 def test_line_ends_stay(project: Path) -> None:
     with editing(project) as editor:
         text = BAD.replace("\n", "\r\n")

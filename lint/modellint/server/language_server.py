@@ -233,6 +233,7 @@ class EditorServer(LanguageServer):
             self._live_cancelled = None
             if token is not None:
                 self.work_done_progress.end(token, types.WorkDoneProgressEnd())
+                self.work_done_progress.tokens.pop(token, None)
         self._show_live(shown, checks.settings(path).docs_url)
         return shown.targets
 
