@@ -452,6 +452,22 @@ def test_without_pygls_it_says_what_to_install() -> None:
     assert done.stderr == "error: the server needs pygls: pip install 'modellint[server]'\n"
 
 
+WITHOUT_TORCH = (
+    "import sys; sys.modules.update(dict.fromkeys(['torch', 'psutil'])); from modellint.cli import main; main()"
+)
+
+
+def test_without_torch_live_targets_alone_are_not_checked(project: Path) -> None:
+    (project / "modellint.toml").write_text('[[models]]\ntarget = "net.py:Net"\n', "utf-8")
+    with editing(project, command=(sys.executable, "-c", WITHOUT_TORCH, "server")) as editor:
+        assert codes(editor.diagnostics(editor.open(project / "net.py"))) == ["REG001"]
+        editor.run(editor.client.workspace_execute_command_async(types.ExecuteCommandParams("modellint.checkLive")))
+        assert editor.messages == ["modellint: a live target needs PyTorch: pip install 'modellint[live]'"]
+    command = [sys.executable, "-c", WITHOUT_TORCH, "check", "net.py:Net"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: a live target needs PyTorch: pip install 'modellint[live]'\n")
+
+
 PIECES = st.sampled_from(
     [
         *"\n\r=x[]()# '\"\U0001f40d",

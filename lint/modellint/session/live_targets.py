@@ -15,7 +15,6 @@ from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, UsageError
 from modellint.session.merge import LiveResult, merge
 from modellint.session.messages import Answer, Check, Export, Limits, Request, Shapes, Verify
-from modellint.session.parent import check_target
 from modellint.session.target import Target, TargetError, locate, parse
 from modellint.settings import Model
 
@@ -107,6 +106,8 @@ def answer(job: Job, request: Request, limits: Limits, progress: Progress | None
     for module, name in (("torch", "PyTorch"), ("psutil", "psutil")):
         if importlib.util.find_spec(module) is None:
             raise UsageError(f"a live target needs {name}: pip install 'modellint[{extra}]'")
+    # It is psutil's, which the base installation lacks.
+    from modellint.session.parent import check_target
 
     def report(stage: str, seconds: float) -> None:
         if progress is not None:
