@@ -367,6 +367,21 @@ def test_nothing_of_a_repository_is_run(project: Path) -> None:
     assert list(project.rglob("*.ran")) == []
 
 
+def test_settings_of_a_repository_do_no_harm(project: Path) -> None:
+    (project / "modellint.toml").write_text('docs-url = "command:workbench.action.quit?"\n', "utf-8")
+    with editing(project) as editor:
+        uri = editor.open(project / "net.py")
+        assert [each.code_description for each in editor.diagnostics(uri)] == [None]
+        for text in ("baseline = '/dev/zero'", "extend = '/dev/zero'", "exclude = ['[z-a]']", "x = " + "[" * 5000):
+            told = len(editor.messages)
+            (project / "modellint.toml").write_text(f"{text}\n", "utf-8")
+            editor.save(uri)
+            editor.until(lambda told=told: len(editor.messages) > told)
+        (project / "modellint.toml").write_text("", "utf-8")
+        editor.change(uri, BAD)
+        assert codes(editor.diagnostics(uri)) == ["REG001"]
+
+
 def test_the_end(project: Path) -> None:
     done = subprocess.run(SERVER, input=b"", capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")

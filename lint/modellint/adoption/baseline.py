@@ -64,6 +64,9 @@ class Baseline:
     @classmethod
     def read(cls, file: Path, folder: Path) -> Baseline:
         """Read a baseline. Raises ``SettingsError``."""
+        if file.exists() and not file.is_file():
+            # A device may never end.
+            raise SettingsError(f"{file}: the baseline cannot be read: it is no regular file")
         try:
             told = json.loads(file.read_bytes())
         except OSError as error:

@@ -194,7 +194,7 @@ class Checking:
             result = Result(revision, place_of(document.path, self._folders()).root, problem=problem)
         except Exception as error:
             failure = f"{described(error)} ({raised_at(error)})"
-            result = Result(revision, place_of(document.path, self._folders()).root, failure=failure)
+            result = Result(revision, Path(), failure=failure)
         if revision == self._revision(document) and self.documents.get(document.uri) is document:
             self._results[document.uri] = result
             self._publish(document, result)

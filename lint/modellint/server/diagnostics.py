@@ -32,7 +32,9 @@ def diagnostic_of(document: Document, finding: Diagnostic, docs_url: str | None)
 
 def _diagnostic(document: Document, group: Sequence[Diagnostic], docs_url: str | None) -> types.Diagnostic:
     finding = group[0]
-    url = url_of(finding, docs_url)
+    # Settings are a repository's: an editor may run what other schemes name.
+    is_page = docs_url is not None and docs_url.lower().startswith(("https://", "http://"))
+    url = url_of(finding, docs_url) if is_page else None
     return types.Diagnostic(
         range=document.range_of(finding.span),
         message="\n".join(filter(None, (finding.message, finding.help, *notes(group)))),

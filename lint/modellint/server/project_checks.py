@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from modellint.adoption.baseline import Baseline
-from modellint.adoption.ignore_comments import Commented, with_needed_comments
+from modellint.adoption.ignore_comments import Commented, with_comments, with_needed_comments
 from modellint.discover import SKIPPED, Exclusion
 from modellint.linter_rules import cannot_parse
 from modellint.results.diagnostic import Applicability, Diagnostic
@@ -171,7 +171,13 @@ class ProjectChecks:
         return None if fixed.text == source.text else fixed.text
 
     def ignored(self, path: Path, source: SourceText, finding: Diagnostic) -> Commented | None:
-        """A text with a comment that suppresses a finding, as `modellint check --add-ignore` writes it; None where there can be none."""
+        """A text with a comment that suppresses a finding, as `modellint check --add-ignore` writes it; None where there can be none.
+
+        Raises ``Unparsable``.
+        """
+        if finding.evidence == "source":
+            return with_comments(source, [finding])
+        # Whether source alone needs the comment has to be seen.
         return with_needed_comments(source, [finding], lambda text: self._found(path, text))
 
 

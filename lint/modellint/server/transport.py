@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import Any
+from typing import Any, BinaryIO
 
-from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
+from pygls.io_ import StdinAsyncReader, run_async
 
 from modellint.server.language_server import EditorServer, make_server
 
@@ -26,7 +27,7 @@ def serve_stdio() -> int:
     async def serve() -> None:
         # Not a thread of asyncio's own, which it would wait for though nothing comes any more.
         reader = StdinAsyncReader(sys.stdin.buffer, ThreadPoolExecutor(1, "modellint-input"))
-        server.protocol.set_writer(StdoutWriter(output))
+        server.protocol.set_writer(_PipeWriter(output))
         await _messages(server, reader)
 
     return _status(server, serve())
@@ -73,6 +74,24 @@ class _Ended(Exception):
         self.error = error
 
 
+class _PipeWriter:
+    """A pipe. That nobody reads it any more is for the end of the input to tell."""
+
+    def __init__(self, pipe: BinaryIO) -> None:
+        self._pipe = pipe
+
+    def write(self, data: bytes) -> None:
+        """Send data."""
+        with contextlib.suppress(OSError):
+            self._pipe.write(data)
+            self._pipe.flush()
+
+    def close(self) -> None:
+        """Close the pipe."""
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+
+
 class _SocketWriter:
     """A socket that is written to at once, and closed without waiting."""
 
@@ -104,8 +123,6 @@ def _status(server: EditorServer, serving: Any) -> int:
     except _Ended as ended:
         if not isinstance(ended.error, (SystemExit, OSError)):
             raise ended.error from None
-    except BrokenPipeError:
-        pass
     except SystemExit as ended:
         if ended.code not in (0, 1):
             raise
