@@ -55,18 +55,17 @@ async function start(context) {
 async function stop() {
   const running = client;
   client = undefined;
-  if (running !== undefined && running.needsStop()) {
-    await running.stop();
-  }
-  if (running !== undefined) {
+  // One that did not start cannot be stopped.
+  if (running !== undefined && running.isRunning()) {
     await running.dispose();
   }
 }
 
 async function activate(context) {
-  const restart = async () => {
-    await stop();
-    await start(context);
+  let turn = start(context);
+  const restart = () => {
+    turn = turn.then(stop).catch(() => undefined).then(() => start(context));
+    return turn;
   };
   context.subscriptions.push(
     vscode.commands.registerCommand("modellint.restart", restart),
@@ -77,7 +76,7 @@ async function activate(context) {
       }
     }),
   );
-  await start(context);
+  await turn;
 }
 
 module.exports = { activate, deactivate: stop };
