@@ -177,7 +177,7 @@ def test_fixes_that_share_an_edit_go_together(project: Path) -> None:
 
 
 def test_line_ends_stay(project: Path) -> None:
-    with editing(project) as editor:
+    with editing(project, command=(*SERVER, "--stdio")) as editor:
         text = BAD.replace("\n", "\r\n")
         uri = editor.open(project / "net.py", text)
         fix, ignore, everything = editor.actions(uri, 6)
