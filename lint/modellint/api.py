@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.exported import Exported
+    from modellint.source.syntax.text import SourceText
 
 
 class CheckFailed(AssertionError):
@@ -243,14 +244,13 @@ def verify(
 
 
 def check_source(text: str, filename: str = "model.py") -> Report:
-    """Check the text of a file.
+    """Check the text of a file, or of a notebook, which is its JSON.
 
     ``filename`` says where it stands: imports are followed from there, and the settings of its project hold. The
     file itself is not read, and need not exist. Raises ``modellint.settings.SettingsError`` for unusable settings.
     """
     from modellint.run import Checker, Job, all_rules, load_plugins
     from modellint.settings import Resolver, find_root
-    from modellint.source.syntax.text import SourceText
 
     path = Path(filename).absolute()
     root = find_root(path)
@@ -259,9 +259,24 @@ def check_source(text: str, filename: str = "model.py") -> Report:
     resolver.use_codes(rules)
     settings = resolver.of_folder(path.parent)
     checker = Checker(Job(root, resolver, rules, None, Path.cwd()))
+    source = _program(text, filename)
     enabled = checker.job.rules_for(path, settings)
-    checked = checker.check_text(SourceText(text.removeprefix("\ufeff")), path, filename, enabled, settings)
+    checked = checker.check_text(source, path, filename, enabled, settings)
     return Report(tuple(finding for finding in checked.diagnostics if finding.code in enabled))
+
+
+def _program(text: str, filename: str) -> SourceText:
+    """The text of a file, or the program of a notebook. Raises ``ValueError`` for what is no notebook."""
+    from modellint.source.syntax.text import SourceText, Undecodable
+
+    if not filename.endswith(".ipynb"):
+        return SourceText(text.removeprefix("\ufeff"))
+    from modellint.source.syntax.notebook import NotebookText
+
+    try:
+        return NotebookText.decode(text.encode("utf-8"))
+    except Undecodable as error:
+        raise ValueError(f"{filename}: {error}") from None
 
 
 class ExportError(Exception):

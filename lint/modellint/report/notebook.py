@@ -94,7 +94,7 @@ def _row(group: Sequence[Diagnostic]) -> str:
 def _place(finding: Diagnostic) -> str:
     if finding.path is None:
         return finding.target or ""
-    return finding.path if finding.span is None else f"{finding.path}:{finding.span.row}"
+    return finding.path if finding.span is None else f"{finding.path}:{finding.place.rpartition(':')[0]}"
 
 
 def _modules(finding: Diagnostic) -> str:
