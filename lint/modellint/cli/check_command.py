@@ -183,6 +183,7 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
 
     top = job.resolver.top
     discovered = find_files(targets, Exclusion(top.base_of("exclude"), top.exclude), options["force_exclude"])
+    _refuse_other_languages(targets, discovered)
     files = discovered.files
     expect_not_read(options, files, "one of the files that are checked")
     if options["show_files"]:
@@ -232,6 +233,19 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
             known_findings.add_ignores(job, outcome, options)
             texts = Texts(job.folder, None)
     return _finish(job, outcome, options, texts, [*map(job.shown, files)], live)
+
+
+def _refuse_other_languages(targets: Sequence[Path], discovered: Found) -> None:
+    """Leave out notebooks that are named and are not of Python: nothing of them would be checked."""
+    notebooks = {Path(os.path.abspath(target)) for target in targets if target.suffix == ".ipynb"}  # noqa: PTH100
+    for path in notebooks.intersection(discovered.files):
+        from modellint.source.syntax.notebook import other_language
+
+        if language := other_language(path.read_bytes()):
+            discovered.files.remove(path)
+            discovered.problems.append(
+                f"{os.path.relpath(path)}: not checked: the cells of this notebook are in {language}"
+            )
 
 
 def _show_files(discovered: Found, options: Mapping[str, Any]) -> int:

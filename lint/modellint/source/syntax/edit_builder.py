@@ -222,7 +222,7 @@ class Rewriter:
     def _import_edit(self, statement: str, function: ast.AST | None) -> Edit:
         body = self.file.tree.body
         if self.source.cells:
-            body = self._importing_cell(body, getattr(function, "lineno", 1)) or body
+            body = self._importing_cell(body, getattr(function, "lineno", len(self.source.line_starts))) or body
         last: ast.stmt | None = None
         for node in body:
             if isinstance(node, (ast.Import, ast.ImportFrom)) and self.alone_on_its_lines(node) is not None:

@@ -222,7 +222,20 @@ class NotebookText(SourceText):
         return self._raw.count("\n", 0, start) + 1
 
 
-def language_of(document: Any) -> str:
+def other_language(data: bytes) -> str | None:
+    """The language of a notebook of which nothing is read, as it is not Python; None of others, and of what is no notebook."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return None if _is_python(document) else _language_of(document)
+
+
+def _is_python(document: Any) -> bool:
+    return _language_of(document).lower() in _PYTHON
+
+
+def _language_of(document: Any) -> str:
     """The language of a notebook's kernel; ``python`` where it does not say."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     for key, name in (("language_info", "name"), ("kernelspec", "language")):
@@ -245,7 +258,7 @@ def _sources(document: Any) -> list[tuple[int, str]]:
     cells = document.get("cells")
     if not isinstance(cells, list):
         raise Undecodable("not a notebook: it has no list of `cells`")
-    is_python = language_of(document).lower() in _PYTHON
+    is_python = _is_python(document)
     sources: list[tuple[int, str]] = []
     for number, cell in enumerate(cells, 1):
         source = cell.get("source") if isinstance(cell, dict) else None
