@@ -173,7 +173,7 @@ def test_nothing_to_check(project: Path) -> None:
         assert is_refused(
             run("check", "empty", *options), "nothing was checked: there are no Python files or notebooks in empty"
         )
-    (project / "modellint.toml").write_text("exclude = ['clean.py']\n", "utf-8")
+    (project / "modellint.toml").write_text("exclude = ['clean.py', 'book.ipynb']\n", "utf-8")
     assert is_refused(run("check"), "`exclude`")
     done = run("check", "--force-exclude", "clean.py", "--output-format", "json")
     assert (done.exit_code, json.loads(done.stdout)) == (0, [])

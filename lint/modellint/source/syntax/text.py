@@ -67,6 +67,8 @@ class SourceText:
 
     cells: tuple[int, ...] = ()
     """Of a notebook's program the row at which each cell begins."""
+    is_history = False
+    """Whether its cells have run in this order, so that what a name is bound to last is what it means."""
 
     def __init__(self, text: str, encoding: str = "utf-8", bom: bool = False) -> None:
         self.text = text
