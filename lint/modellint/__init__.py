@@ -12,6 +12,7 @@ __all__ = [
     "CheckFailed",
     "ExportError",
     "ExportResult",
+    "Progress",
     "Report",
     "__version__",
     "check_model",
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from modellint.api import CheckFailed as CheckFailed
     from modellint.api import ExportError as ExportError
     from modellint.api import ExportResult as ExportResult
+    from modellint.api import Progress as Progress
     from modellint.api import Report as Report
     from modellint.api import check_model as check_model
     from modellint.api import check_source as check_source

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from modellint.results.applied_fix import BIT_EQUAL, Applied
 from modellint.results.diagnostic import Diagnostic, Severity
+from modellint.results.progress import Progress as Progress
 from modellint.results.shape_table import Table
 from modellint.results.verification import Verification
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.exported import Exported
-    from modellint.results.progress import Progress
     from modellint.source.syntax.text import SourceText
 
 
@@ -76,9 +76,9 @@ class Report:
         return "\n".join([*fixes, text, *([self.verdict] if self.verdict else [])])
 
     def _repr_html_(self) -> str:
-        from modellint.report import notebook
+        from modellint.report.displays import findings
 
-        return notebook.render(self.diagnostics, self.verdict, self.fixed, self.undone)
+        return findings.fragment(self.diagnostics, self.verdict, self.fixed, self.undone)
 
 
 def check_model(
@@ -354,6 +354,13 @@ class ExportResult:
 
         return texts.render(self.summary, "" if self.path is None else str(self.path), True).rstrip("\n")
 
+    def _repr_html_(self) -> str:
+        from modellint.report import verification_html
+        from modellint.report.displays import export
+
+        name = "" if self.path is None else str(self.path)
+        return export.fragment(self.summary, name, True, verification_html.fragment(self.verification))
+
 
 def export(
     model: nn.Module,
@@ -492,6 +499,11 @@ def _register_displays() -> None:
 
         return shapes.render(table).rstrip("\n")
 
+    def table_html(table: Table) -> str:
+        from modellint.report.displays import shapes
+
+        return shapes.fragment(table)
+
     def verification_text(verification: Verification) -> str:
         from modellint.report import verification as report
 
@@ -509,6 +521,7 @@ def _register_displays() -> None:
 
     for kind, method, display in (
         (Table, "__repr__", table_text),
+        (Table, "_repr_html_", table_html),
         (Verification, "__repr__", verification_text),
         (Verification, "_repr_html_", verification_html),
         (Applied, "__str__", fix_text),

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.report import notebook
+from modellint.report.displays import findings
 from modellint.results.diagnostic import Severity
 from modellint.testing import assert_exportable
 
@@ -258,10 +258,10 @@ def test_notebook_is_safe_and_needs_nothing_else() -> None:
     wild = found._replace(
         message="<script>alert('x')</script> & \"y\"", path="<a>.py", modules=("a<b", "c"), help="<i>"
     )
-    text = notebook.render([wild, found._replace(path=None, span=None, severity=Severity.INFO)])
+    text = findings.fragment([wild, found._replace(path=None, span=None, severity=Severity.INFO)])
     assert not re.search(r"<script|<a>|<i>|https?:|src=|url\(", text)
     assert _Tags(text).cells[7].startswith("<script>alert('x')</script> & \"y\"")
-    assert "All checks passed!" in notebook.render([])
+    assert "All checks passed!" in findings.fragment([])
 
 
 def test_importing_modellint_imports_neither_torch_nor_the_rest() -> None:
