@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000, 260, 56, 12, 24
 _LOWEST, _HIGHEST = -9, 1
-_SINGLE, _HALF = "#0b5cad", "#c2570c"
+_SINGLE, _HALF = "single", "half"
 
 
 def page(
@@ -180,18 +180,18 @@ def _plot(layers: Sequence[Layer], first: FirstDifference | None) -> str:
     for at, layer in enumerate(layers):
         x = round(_LEFT + step * (at + 0.5), 1)
         about = text(f"{layer.variable}: {layer.operation} of {layer.operator} {layer.module}, {sizes(layer.shape)}")
-        for error, color in ((layer.half, _HALF), (layer.error, _SINGLE)):
+        for error, series in ((layer.half, _HALF), (layer.error, _SINGLE)):
             if error is not None:
                 said = f"{about}, {number(error)} of its scale"
                 marks.append(
-                    f'<circle cx="{x}" cy="{high(error)}" r="2.6" fill="{color}"><title>{said}</title></circle>'
+                    f'<circle cx="{x}" cy="{high(error)}" r="2.6" class="{series}"><title>{said}</title></circle>'
                 )
         if first is not None and layer.variable == first.variable:
             marks.append(
-                f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="#b42318" stroke-dasharray="4 3"/>'
+                f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="var(--bad)" stroke-dasharray="4 3"/>'
             )
     legend = (
         f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{len(layers)} operations in order; error over the scale of PyTorch’s value: '
-        f'<tspan fill="{_SINGLE}">float32</tspan>, <tspan fill="{_HALF}">float16</tspan></text>'
+        f'<tspan class="{_SINGLE}">float32</tspan>, <tspan class="{_HALF}">float16</tspan></text>'
     )
     return f'<h2>Error by operation</h2><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(marks)}{legend}</svg>'

@@ -7,8 +7,8 @@ from html import escape
 
 from modellint.report.style import visible
 
-_DARK = "--bad: #ff8a80; --good: #6fd08c; --weak: #e3b341; --line: rgba(160,160,160,.4);"
-_LIGHT = "--bad: #b42318; --good: #1a7f37; --weak: #8a5a00; --line: rgba(110,110,110,.35);"
+_DARK = "--bad: #ff8a80; --good: #6fd08c; --weak: #e3b341; --line: rgba(160,160,160,.4); --single: #6cb6ff; --half: #f0883e;"
+_LIGHT = "--bad: #b42318; --good: #1a7f37; --weak: #8a5a00; --line: rgba(110,110,110,.35); --single: #0b5cad; --half: #c2570c;"
 STYLE = f"""
 .modellint {{ {_LIGHT} font: 14px/1.5 system-ui, sans-serif; max-width: 76em; }}
 @media (prefers-color-scheme: dark) {{ .modellint {{ {_DARK} }} }}
@@ -27,6 +27,7 @@ STYLE = f"""
 .modellint .badge.error {{ background: #b42318; }} .modellint .badge.warning {{ background: #8a5a00; }}
 .modellint .badge.info {{ background: #0b5cad; }}
 .modellint svg {{ width: 100%; height: auto; }} .modellint svg text {{ font: 11px system-ui, sans-serif; fill: currentColor; }}
+.modellint svg .single {{ fill: var(--single); }} .modellint svg .half {{ fill: var(--half); }}
 .modellint .scroll {{ max-height: 32em; overflow: auto; }}
 """.strip()
 
