@@ -291,7 +291,7 @@ def _program(text: str, filename: str) -> SourceText:
     """The text of a file, or the program of a notebook. Raises ``ValueError`` for what is no notebook."""
     from modellint.source.syntax.text import SourceText, Undecodable
 
-    if not filename.endswith(".ipynb"):
+    if not str(filename).endswith(".ipynb"):
         return SourceText(text.removeprefix("\ufeff"))
     from modellint.source.syntax.notebook import NotebookText
 

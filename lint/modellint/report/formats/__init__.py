@@ -81,9 +81,7 @@ class CheckResults(NamedTuple):
 def render(name: str, results: CheckResults) -> str:
     """The results in one format."""
     if name in _BY_LINE_OF_FILE and any(finding.cells for finding in results.diagnostics):
-        from modellint.report.formats.notebooks import in_files
-
-        results = in_files(results)
+        results = import_module(f"{__name__}.notebooks").in_files(results)
     module, _, function = RENDERERS[name].partition(":")
     text: str = getattr(import_module(f"{__name__}.{module}"), function)(results)
     return text
