@@ -104,6 +104,7 @@ def test_a_file_of_source_has_no_cell(project: Path) -> None:
         "!pip install \\\n  torch \\\n  'x",
         "%load_ext autoreload\n%autoreload 2",
         "?print\nprint?\nprint??",
+        "pip install torch\nls -la\nrun = 1\nrun -1\ncat = run if run else 2",
         "x = !ls\ny, z = %who_ls",
         "if True:\n    !ls\n    %cd ..",
         '%%bash\nfor x in *; do echo "$x; done',
@@ -258,6 +259,11 @@ def test_another_language(project: Path) -> None:
     assert run("check").exit_code == 0
     save(project, notebook(IMPORTS, code("const x = ;", metadata={"vscode": {"languageId": "javascript"}}), NET))
     assert [one["cell"] for one in findings("nb.ipynb")] == [3]
+
+
+def test_what_is_yet_to_be_written(project: Path) -> None:
+    save(project, notebook(IMPORTS, "class Net(Module):\n    def forward(self, x):\n        return ..."))
+    assert findings("nb.ipynb") == []
 
 
 def test_what_several_cells_bind_is_not_known(project: Path) -> None:

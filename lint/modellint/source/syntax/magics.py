@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from modellint.source.syntax.comments import logical_line_end
+from modellint.source.syntax.parse import Unparsable, parse
 
 _PYTHON_MAGICS = frozenset(
     {"capture", "debug", "heat", "lprun", "memit", "modellint", "mprun", "prun", "scalene", "time", "timeit", "wandb"}
@@ -20,6 +21,11 @@ _CELL_MAGIC = re.compile(r"%%(\w*)")
 _ESCAPE = re.compile(r"([ \t\f]*)[%!?/,;]")
 _ASSIGNMENT = re.compile(r"""([ \t\f]*[^\W\d][^=#"'!<>%?]*=[ \t]*)[%!](?!=)""")
 _HELP = re.compile(r"""([ \t\f]*)[^\s#"'=][^#"'=]*\?[ \t]*\Z""")
+_AUTOMATIC = re.compile(
+    r"(?:autoreload|cat|cd|conda|cp|env|less|ll|load_ext|ls|mamba|man|matplotlib|micromamba|mkdir|more|mv|pip|reload_ext|rm|rmdir|run|uv)"
+    r"[ \t]+[\w./~'\"-]"
+)
+"""How a line magic begins that stands without its sign, as IPython takes it where the line is no Python."""
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _UNKNOWN = "_()"
 """The value of what a magic gives: a call of a name that nothing is known of."""
@@ -97,4 +103,12 @@ def _kept(line: str) -> str | None:
         return match.group(1) and match.group(1) + _UNKNOWN
     if match := _ASSIGNMENT.match(line):
         return match.group(1) + _UNKNOWN
-    return None
+    return "" if _AUTOMATIC.match(line) and not _is_statement(line) else None
+
+
+def _is_statement(line: str) -> bool:
+    try:
+        parse(line)
+    except (Unparsable, RecursionError):
+        return False
+    return True
