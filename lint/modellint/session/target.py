@@ -138,7 +138,12 @@ def load(location: Location) -> ModuleType:
     name = location.module if location.module not in sys.modules else f"_{location.module}_target"
     spec = importlib.util.spec_from_file_location(name, str(location.file))
     if spec is None or spec.loader is None:
-        raise TargetError(f"{location.file}: not a Python file")
+        way = (
+            "; in the notebook: %load_ext modellint, then %modellint MODEL, INPUTS"
+            if location.file.suffix == ".ipynb"
+            else ""
+        )
+        raise TargetError(f"{location.file}: not a Python file{way}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
