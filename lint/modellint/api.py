@@ -118,8 +118,8 @@ def check_model(
     varying = Varying(flexible or {}, ranges or {})
     codes = _codes(select), _codes(ignore)
     with reporting(progress, model) as entered:
-        found = examine(model, example_inputs, checkpoint, *codes, root, settings, varying, entered=entered)
-    return _report(*found)
+        examined = examine(model, example_inputs, checkpoint, *codes, root, settings, varying, entered=entered)
+    return _report(*examined)
 
 
 def fix_model(

@@ -127,8 +127,8 @@ def test_what_ipython_reads_and_python_does_not(project: Path, cell: str) -> Non
 
 def test_a_cell_that_is_no_python_is_one_finding(project: Path) -> None:
     save(project, notebook(IMPORTS, "x = 1\ndef broken(:\n    pass", NET, "y ="))
-    found = [(one["code"], one["cell"], one["location"]["row"]) for one in findings()]
-    assert found == [("LNT002", 2, 2), ("REG001", 3, 4), ("LNT002", 4, 1)]
+    places = [(finding["code"], finding["cell"], finding["location"]["row"]) for finding in findings()]
+    assert places == [("LNT002", 2, 2), ("REG001", 3, 4), ("LNT002", 4, 1)]
 
 
 @pytest.mark.parametrize("how", [{}, {"indent": 4}, {"indent": None}, {"ensure_ascii": True}, {"indent": "\t"}])
@@ -258,7 +258,7 @@ def test_another_language(project: Path) -> None:
     (project / "net.py").write_text("import torch\n", "utf-8")
     assert run("check").exit_code == 0
     save(project, notebook(IMPORTS, code("const x = ;", metadata={"vscode": {"languageId": "javascript"}}), NET))
-    assert [one["cell"] for one in findings("nb.ipynb")] == [3]
+    assert [finding["cell"] for finding in findings("nb.ipynb")] == [3]
 
 
 def test_what_is_yet_to_be_written(project: Path) -> None:
@@ -270,12 +270,12 @@ def test_what_several_cells_bind_is_not_known(project: Path) -> None:
     uses = "class Net(nn.Module):\n    def forward(self, x):\n        return x * scale"
     head = "import torch\nfrom torch import nn\nscale = 1e9"
     save(project, notebook(head, uses))
-    assert [one["code"] for one in findings("nb.ipynb")] == ["NUM001"]
+    assert [finding["code"] for finding in findings("nb.ipynb")] == ["NUM001"]
     save(project, notebook(head, uses, "scale = 2.0"))
     assert findings("nb.ipynb") == []
     # Imports that say the same twice are no doubt.
     save(project, notebook(head, "import torch\nfrom torch import nn", uses))
-    assert [one["code"] for one in findings("nb.ipynb")] == ["NUM001"]
+    assert [finding["code"] for finding in findings("nb.ipynb")] == ["NUM001"]
 
 
 @pytest.mark.parametrize(

@@ -178,8 +178,9 @@ class _Run:
 
     def _reject(self, finding: Diagnostic, reason: str) -> None:
         self.rejected.add(self._identity(finding))
-        row = f" for row {finding.span.row}" if finding.span else ""
-        self.problems.append(f"the fix of {finding.code}{row} was not applied: {reason}")
+        row = f" for row {finding.in_cell(finding.span).row}" if finding.span else ""
+        cell = "" if finding.cell is None else f" of cell {finding.cell}"
+        self.problems.append(f"the fix of {finding.code}{row}{cell} was not applied: {reason}")
 
 
 class _Validity:
