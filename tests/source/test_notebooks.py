@@ -113,6 +113,7 @@ def test_a_file_of_source_has_no_cell(project: Path) -> None:
         "await thing()\nasync with thing() as x:\n    pass",
         "x = (1\n     % 2)\ny = '''\n%time\n!ls\n'''\nz = 5 \\\n    % 3",
         "print('a');",
+        "    x = 1\n    if x:\n        y = 2\nz = 3",
     ],
 )
 def test_what_ipython_reads_and_python_does_not(project: Path, cell: str) -> None:

@@ -25,6 +25,7 @@ _PYTHON = frozenset({"python", "python2", "python3", "ipython", "ipython2", "ipy
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ESCAPED = re.compile(r"\\u(?!00[0-7])")
+_INDENTATION = re.compile(r"[ \t]+")
 _ROW_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -37,7 +38,7 @@ class _Cell(NamedTuple):
     program: str
     """Its part of the program."""
     problem: tuple[int, int, str] | None = None
-    """Row and column at which it is no Python, and why; then nothing of it is in the program."""
+    """Row and column at which it is no Python, and why. Nothing of it is in the program then, nor of a cell that is indented as a whole."""
 
 
 class CellProblem(NamedTuple):
@@ -297,12 +298,26 @@ def _masked_cells(sources: Sequence[str], mark: str) -> Iterator[_Cell]:
             rows = len(_lines(source))
             row = min(max(error.row or 1, 1), rows)
             column = min(max(error.column or 1, 1), len(_lines(source)[row - 1]) + 1)
-            yield _Cell(number, source, all_masked(source, mask), (row, column, error.message))
+            problem = None if _runs_without_indentation(program) else (row, column, error.message)
+            yield _Cell(number, source, all_masked(source, mask), problem)
         except RecursionError:
             # The whole program is read on a larger stack.
             yield _Cell(number, source, program)
         else:
             yield _Cell(number, source, program)
+
+
+def _runs_without_indentation(program: str) -> bool:
+    """Whether a cell is Python once the white space that its first line begins with is taken off all lines, as IPython does."""
+    indentation = _INDENTATION.match(program)
+    if indentation is None:
+        return False
+    lines = program.splitlines(keepends=True)
+    try:
+        parse("".join(line.removeprefix(indentation[0]) for line in lines))
+    except (Unparsable, RecursionError):
+        return False
+    return True
 
 
 def _lines(text: str) -> list[str]:
