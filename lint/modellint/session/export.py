@@ -72,7 +72,7 @@ def exported(
         package = folder / (_IN_MEMORY if output is None else output.name)
         session = session_of(model, job, Export(options, package), seed=seed, entered=entered)
         with _temporaries_in(folder), unchanged(model, inputs, values=False):
-            summary = session.export(model, inputs, options, package)
+            summary = session.export(model, inputs, options, package, job.rules, diagnostics)
         mlmodel = None
         if summary.writable or (summary.converts and force):
             package = folder / summary.package

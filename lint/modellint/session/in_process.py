@@ -179,7 +179,9 @@ def verified(
     model = ready(model, inputs)
     action = Verify("layers")
     with undisturbed(), unchanged(model, inputs, values=False):
-        answer = session_of(model, job, action, seed=seed, entered=entered).verify(model, inputs, {}, action)
+        # It gives no findings, but what a comparison may miss counts.
+        rules = {code: rule for code, rule in job.rules.items() if rule.hides}
+        answer = session_of(model, job, action, seed=seed, entered=entered).verify(model, inputs, rules, action)
     assert answer.verification is not None
     return answer.verification
 
