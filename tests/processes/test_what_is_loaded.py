@@ -59,8 +59,19 @@ def checked(*arguments: str) -> str:
 
 def test_clean_check_imports_little(folder: Path) -> None:
     (folder / "net.py").write_text(CLEAN, "utf-8")
-    heavy = ("libcst", "pathspec", "multiprocessing", "torch", "difflib", "pygls", "lsprotocol", "asyncio")
-    heavy += ("modellint.source.engine.statements", "modellint.server")
+    heavy = (
+        "libcst",
+        "pathspec",
+        "modellint.source.syntax.notebook",
+        "multiprocessing",
+        "torch",
+        "difflib",
+        "pygls",
+        "lsprotocol",
+        "asyncio",
+        "modellint.source.engine.statements",
+        "modellint.server",
+    )
     assert printed(checked("net.py"), loaded(*heavy)) == ["All checks passed!", "[]"]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint.adoption.baseline import Baseline, listed
-from modellint.run import Change, Checker, Outcome, UsageError
+from modellint.run import Checker, Outcome, UsageError, changes_to, source_of
 from modellint.settings import ALWAYS
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _comment(
     from modellint.adoption.ignore_comments import UNUSED, with_needed_comments
     from modellint.atomic_write import ReplaceError, replace_file
     from modellint.source.syntax.parse import Unparsable
-    from modellint.source.syntax.text import SourceText, Undecodable
+    from modellint.source.syntax.text import Undecodable
 
     path = checker.job.folder / shown
     if all(finding.code in (*ALWAYS, UNUSED) for finding in findings):
@@ -144,7 +144,7 @@ def _comment(
         return ()
     try:
         data = path.read_bytes()
-        source = SourceText.decode(data)
+        source = source_of(path, data)
         commented = with_needed_comments(source, findings, lambda text: _found(checker, path, shown, text))
         if commented is None:
             outcome.problems.append(f"{shown}: no comment written: the file would have other findings")
@@ -152,7 +152,7 @@ def _comment(
         if commented.text == source.text:
             return ()
         if is_diff:
-            outcome.changes.append(Change(shown, source.text, commented.text))
+            outcome.changes.extend(changes_to(shown, source, commented.text))
         else:
             replace_file(path, data, source.encode(commented.text))
     except (Unparsable, Undecodable, ReplaceError, OSError) as error:

@@ -175,7 +175,7 @@ def _findings(
     for node, within in classes_in(file.tree):
         if project.is_stopped:
             raise Stopped
-        if not node.bases:
+        if not node.bases or node.name in file.patched:
             continue
         ref = ClassRef(file, node, within)
         if not project.is_module(ref):
