@@ -3,9 +3,8 @@
 Importing this module is cheap: nothing of torch, coremltools or libcst is loaded until it is used.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+# Nothing is imported here: below `python -m` it could come from the current folder.
+TYPE_CHECKING = False
 
 __version__ = "0.1.0"
 __all__ = [

@@ -246,19 +246,19 @@ def check_source(text: str, filename: str = "model.py") -> Report:
     """Check the text of a file.
 
     ``filename`` says where it stands: imports are followed from there, and the settings of its project hold. The
-    file itself is not read, and need not exist. Raises ``modellint.settings.SettingsError`` for unusable settings.
+    file itself is not read, and need not exist. A baseline does not count: all findings are there. Raises
+    ``modellint.settings.SettingsError`` for unusable settings, and ``modellint.rule.RuleError`` for unusable plug-ins.
     """
-    from modellint.run import Checker, Job, all_rules, load_plugins
+    from modellint.run import Checker, job_for
     from modellint.settings import Resolver, find_root
     from modellint.source.syntax.text import SourceText
 
     path = Path(filename).absolute()
     root = find_root(path)
     resolver = Resolver(root, None, False, {}, None)
-    rules = all_rules(load_plugins(resolver.top.plugins, root))
-    resolver.use_codes(rules)
+    checker = Checker(job_for(resolver))
+    resolver.use_codes(checker.job.rules)
     settings = resolver.of_folder(path.parent)
-    checker = Checker(Job(root, resolver, rules, None, Path.cwd()))
     enabled = checker.job.rules_for(path, settings)
     checked = checker.check_text(SourceText(text.removeprefix("\ufeff")), path, filename, enabled, settings)
     return Report(tuple(finding for finding in checked.diagnostics if finding.code in enabled))

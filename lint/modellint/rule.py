@@ -46,7 +46,9 @@ FAMILIES = {
 
 _CODE = re.compile(r"[A-Z]{3}[0-9]{3}\Z")
 _RULE_FILE = re.compile(r"[a-z]{3}[0-9]{3}_")
-_ANY_FILE = re.compile("")
+_ANY_FILE = re.compile(r"(?!test_|conftest\Z|setup\Z)")
+_NO_RULES = ("__pycache__", "tests")
+"""Folders in which rules are not looked for."""
 
 
 class Feature(Enum):
@@ -163,6 +165,8 @@ class Rule:
     twin: ClassVar[str] = ""
     """What of ``torch.nn`` is to be put around the value that the statement of a live finding binds, where a run of the model
     so fixed proves it; or ``register_buffer``."""
+    plugin: str = ""
+    """The plug-in that it comes from, as that was named; empty for modellint's own."""
     silent: ClassVar[tuple[str, ...]] = ()
     """The routes (``trace``, ``export``) by which a model with an error of this rule converts without a word into something else."""
     withdraws: ClassVar[bool] = False
@@ -396,30 +400,28 @@ def _node_names() -> frozenset[str]:
     return frozenset(re.findall(r"\w+", " ".join(map(" ".join, imported)))) | {"CSTNode"}
 
 
-def load_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
-    """Every rule of ``modellint_rules`` and of the plug-in modules, by code, in the order of codes.
+def load_rules() -> dict[str, Rule]:
+    """Every rule of ``modellint_rules``, by code, in the order of codes.
 
     Raises ``RuleError`` for a malformed or doubled code, and for a rule that nothing would ever be asked of.
     """
-    rules = dict(_shipped())
-    for package in plugins:
-        _admit_all(package, _ANY_FILE, rules)
-    return dict(sorted(rules.items()))
+    return dict(sorted(shipped_rules().items()))
 
 
 @cache
-def _shipped() -> dict[str, Rule]:
+def shipped_rules() -> dict[str, Rule]:
     """The rules of ``modellint_rules``, found once in a process: rules hold nothing of what they are asked about."""
     rules: dict[str, Rule] = {}
     # Only files that are called after a code hold rules: what these share is loaded where it is needed.
-    _admit_all(importlib.import_module("modellint_rules"), _RULE_FILE, rules)
+    for kind in rules_of(importlib.import_module("modellint_rules"), _RULE_FILE):
+        admit(kind, rules)
     return rules
 
 
-def _admit_all(package: ModuleType, called: re.Pattern[str], rules: dict[str, Rule]) -> None:
+def rules_of(package: ModuleType, called: re.Pattern[str] = _ANY_FILE) -> Iterator[type[Rule]]:
+    """The classes of rules that a module, or a package with all its files of such names, defines."""
     for module in _modules(package, called):
-        for rule in _rules_in(module):
-            _admit(rule, rules)
+        yield from _rules_in(module)
 
 
 def _modules(package: ModuleType, called: re.Pattern[str]) -> Iterator[ModuleType]:
@@ -427,7 +429,7 @@ def _modules(package: ModuleType, called: re.Pattern[str]) -> Iterator[ModuleTyp
     # By the folder's listing: `pkgutil` would cost as much as all else that is imported here.
     for place in getattr(package, "__path__", ()):
         for folder, folders, files in os.walk(place):
-            folders[:] = sorted(name for name in folders if name.isidentifier() and name != "__pycache__")
+            folders[:] = sorted(name for name in folders if name.isidentifier() and name not in _NO_RULES)
             inside = os.path.relpath(folder, place).replace(os.sep, ".")
             prefix = package.__name__ if inside == "." else f"{package.__name__}.{inside}"
             for file in sorted(files):
@@ -447,10 +449,25 @@ def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
             yield value
 
 
-def _admit(rule: type[Rule], rules: dict[str, Rule]) -> None:
-    if not _CODE.match(rule.code):
-        raise RuleError(f"{rule.__module__}: {rule.code!r} is no code: three capitals and three digits")
-    if rule.code in rules:
-        raise RuleError(f"{rule.code} is defined twice: in {type(rules[rule.code]).__module__} and {rule.__module__}")
-    rules[rule.code] = rule()
-    _check_needs(rule, registration_of(rules[rule.code]).fact)
+def clash(kind: type[Rule], other: Rule, attribute: str) -> RuleError:
+    """The error for two rules with one code, or one name."""
+    return RuleError(
+        f"{_file_of(kind)}: {kind.__name__}: the {attribute} {getattr(kind, attribute)} is that of another rule, in "
+        f"{_file_of(type(other))}; give one of them another"
+    )
+
+
+def admit(kind: type[Rule], rules: dict[str, Rule]) -> Rule:
+    """Put a rule among others. Raises ``RuleError`` for one that cannot be used, and for a code that another has."""
+    where = f"{_file_of(kind)}: {kind.__name__}"
+    if not isinstance(kind.code, str) or not _CODE.match(kind.code):
+        raise RuleError(f"{where}: {kind.code!r} is no code: three capitals and three digits")
+    for attribute, needed in (("name", str), ("severity", Severity)):
+        if not isinstance(getattr(kind, attribute, None), needed):
+            raise RuleError(f"{where} ({kind.code}): it needs a `{attribute}`, a {needed.__name__}")
+    if kind.code in rules:
+        raise clash(kind, rules[kind.code], "code")
+    rule = kind()
+    _check_needs(kind, registration_of(rule).fact)
+    rules[kind.code] = rule
+    return rule

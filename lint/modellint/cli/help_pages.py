@@ -28,7 +28,7 @@ SUMMARIES = {
 """Each command in a line."""
 
 GROUPS = {
-    "Rules": "select ignore extend_select plugin everything",
+    "Rules": "select ignore extend_select plugin trust_plugins everything",
     "Fixes": "fix unsafe_fixes show_diff",
     "Old code": "baseline write_baseline add_ignore",
     "Files": "exclude force_exclude show_files stdin_filename",

@@ -74,7 +74,7 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         except Exception as error:
             from modellint.linter_rules import rule_failed
 
-            findings.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
+            findings.append(rule_failed(rule, None, error)._replace(evidence="live"))
             continue
         # Of a run that ended early nobody saw the rest.
         if all(_is_seen(need, subject) for need in needs):

@@ -295,7 +295,7 @@ def _node_findings(file: IndexedFile, rules: list[Rule], shown: str, goal: Desti
 def _rule_failed(rule: Rule, shown: str, error: BaseException, span: Span) -> Diagnostic:
     from modellint.linter_rules import rule_failed
 
-    return rule_failed(rule.code, shown, error, span)
+    return rule_failed(rule, shown, error, span)
 
 
 def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error: TooLarge, shown: str) -> Diagnostic:

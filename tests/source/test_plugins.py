@@ -1,0 +1,391 @@
+"""Rules by others: which are loaded, what is told of those that are not, and that nothing of a checked folder runs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import pickle
+import subprocess
+import sys
+import sysconfig
+import warnings
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import modellint
+from modellint import plugins
+from modellint.cli import cli
+from modellint.run import Job, job_for
+from modellint.settings import Resolver
+
+RULE = '''\
+from modellint.authoring import ModuleClass, Rule, Severity
+
+
+class Named(Rule):
+    """Every class, for a test."""
+
+    code, name, severity = "{code}", "{name}", Severity.WARNING
+
+    def source(self, cls: ModuleClass):
+        yield cls.finding(self, cls.node, "seen by {name}")
+'''
+NET = "from torch import nn\n\n\nclass Net(nn.Module):\n    pass\n"
+
+
+def rule(code: str = "XYZ001", name: str = "named") -> str:
+    return RULE.format(code=code, name=name)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the user's own settings."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "home" / "modellint"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "net.py").write_text(NET, "utf-8")
+    (folder / "pyproject.toml").write_text("", "utf-8")
+    return folder
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of installed packages, which is no folder of this Python's own."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+def install(folder: Path, module: str, text: str, entry: str = "acme", package: str = "acme-rules") -> None:
+    (folder / f"{module}.py").write_text(text, "utf-8")
+    metadata = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", "utf-8")
+    (metadata / "entry_points.txt").write_text(f"[modellint.rules]\n{entry} = {module}\n", "utf-8")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def check(*options: str) -> Result:
+    return run("check", "--no-cache", "--select", "ALL", "--output-format", "concise", *options)
+
+
+def test_plugins_of_a_repository_are_left_out_with_a_word(project: Path, home: Path) -> None:
+    (project / "rules").mkdir()
+    (project / "rules" / "named.py").write_text(rule(), "utf-8")
+    (project / "pyproject.toml").write_text('[tool.modellint]\nplugins = ["rules"]\nselect = ["XYZ", "REG"]\n', "utf-8")
+    left_out = run("check", "--no-cache")
+    assert left_out.exit_code == 0
+    assert left_out.stderr.count("left out: rules; --trust-plugins loads them") == 1
+    assert str(project / "pyproject.toml") in left_out.stderr
+    trusted = run("check", "--no-cache", "--trust-plugins", "--output-format", "concise")
+    assert "net.py:4:1: XYZ001 seen by named" in trusted.stdout
+    assert trusted.stderr == ""
+    for paths in (str(project), f"{project.parent}/*"):
+        (home / "modellint.toml").write_text(f"[trust]\npaths = [{paths!r}]\n", "utf-8")
+        assert "XYZ001" in run("check", "--no-cache", "--output-format", "concise").stdout
+    for paths in (str(project.parent), f"{project}/net.py", f"{project.parent}/proj*"):
+        (home / "modellint.toml").write_text(f"[trust]\npaths = [{paths!r}]\n", "utf-8")
+        assert "left out: rules" in run("check", "--no-cache").stderr
+
+
+def test_codes_that_nobody_can_know_are_told_all_the_same(project: Path) -> None:
+    (project / "modellint.toml").write_text('plugins = ["rules"]\nselect = ["XYZ", "REG0001"]\n', "utf-8")
+    assert "did you mean 'REG001'?" in run("check").stderr
+    (project / "modellint.toml").write_text('plugins = ["rules"]\n', "utf-8")
+    assert "unknown rule code 'XYZ'" in run("check", "--select", "XYZ").stderr
+
+
+def test_plugins_of_the_user(project: Path, home: Path) -> None:
+    (home / "own.py").write_text(rule(), "utf-8")
+    (home / "modellint.toml").write_text('plugins = ["own.py"]\n', "utf-8")
+    assert "seen by named" in check().stdout
+    assert "seen by named" not in check("--isolated").stdout
+    assert {finding.code for finding in modellint.check_source(NET).diagnostics} == {"XYZ001"}
+    listed = run("config").stdout
+    assert f"plug-in own.py = XYZ001  # {home / 'modellint.toml'}" in listed
+
+
+def test_settings_in_the_project_are_nobodys_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project / "modellint"
+    folder.mkdir()
+    (folder / "own.py").write_text(rule(), "utf-8")
+    (folder / "modellint.toml").write_text('plugins = ["own.py"]\n', "utf-8")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(project))
+    done = check("net.py")
+    assert "XYZ001" not in done.stdout
+    assert "is nobody's own; ignored" in done.stderr
+    monkeypatch.setenv("XDG_CONFIG_HOME", ".")
+    assert "XYZ001" not in check("net.py").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("select = ['REG']", "'select' has no place here"),
+        ("plugins = 'own.py'", "plugins must be a list of strings"),
+        ("[trust]\npaths = ['work']", "'work' is not absolute"),
+        ("[trust]\npath = []", "[trust] must be a table with the key `paths`"),
+        ("plugins = ['gone.py']", "gone.py"),
+        ("[", "not valid TOML"),
+    ],
+)
+def test_mistakes_in_the_settings_of_the_user(home: Path, text: str, said: str) -> None:
+    (home / "modellint.toml").write_text(text, "utf-8")
+    done = run("check")
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert str(home / "modellint.toml") in done.stderr
+
+
+def test_installed_plugins_load_by_name_alone(project: Path, site: Path) -> None:
+    install(site, "acme_rules", rule())
+    assert "XYZ001" not in check().stdout
+    assert "seen by named" in check("--plugin", "acme").stdout
+    assert "seen by named" in check("--plugin", "acme_rules").stdout
+    # A folder of that name is not what was meant.
+    (project / "acme").mkdir()
+    (project / "acme" / "trap.py").write_text("open('sprung', 'w')\n", "utf-8")
+    (project / "acme_rules.py").write_text("open('sprung', 'w')\n", "utf-8")
+    for name in ("acme", "acme_rules"):
+        assert "seen by named" in check("--plugin", name).stdout
+    assert not (project / "sprung").exists()
+    told = json.loads(run("config", "--output-format", "json", "--plugin", "acme").stdout)["plugins"]
+    assert told["loaded"] == [{"name": "acme", "origin": "--plugin", "rules": ["XYZ001"]}]
+    assert {"name": "acme", "module": "acme_rules", "package": "acme-rules 1.0", "is_editable": False} in told[
+        "installed"
+    ]
+    assert run("rule", "XYZ001").exit_code == 2
+    assert "XYZ001  named" in run("rule", "--plugin", "acme").stdout
+
+
+def test_what_lies_in_the_project_is_not_installed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(project, "acme_rules", "open('sprung', 'w')\n")
+    monkeypatch.syspath_prepend(str(project))
+    for name in ("acme", "acme_rules"):
+        done = check("--plugin", name)
+        assert done.exit_code == 2
+        assert "nothing installed is called so" in done.stderr
+    assert "acme" not in run("config").stdout
+    assert not (project / "sprung").exists()
+
+
+def test_packages_of_an_environment_in_the_project_are_installed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = project / ".venv" / "site-packages"
+    packages.mkdir(parents=True)
+    install(packages, "acme_rules", rule())
+    monkeypatch.syspath_prepend(str(packages))
+    paths = sysconfig.get_paths()
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {**paths, "purelib": str(packages)})
+    plugins._python_folders.cache_clear()
+    try:
+        assert "seen by named" in check("--plugin", "acme").stdout
+    finally:
+        plugins._python_folders.cache_clear()
+
+
+def test_two_packages_that_offer_one_name(site: Path) -> None:
+    install(site, "acme_rules", rule())
+    install(site, "other_rules", rule(), package="other-rules")
+    done = check("--plugin", "acme")
+    assert done.exit_code == 2
+    assert "acme-rules 1.0 and other-rules 1.0 both offer it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "import nothing_of_that_name",
+            "ModuleNotFoundError: No module named 'nothing_of_that_name' (project/odd.py:1)",
+        ),
+        ("class", "odd.py:1: invalid syntax"),
+        ("import sys\nsys.exit(0)", "SystemExit: 0 (project/odd.py:2)"),
+        ("x = 1", "has no rule"),
+        (rule("REG001"), "the code REG001 is that of another rule, in "),
+        (rule("LNT001"), "the code LNT001 is that of another rule, in "),
+        (rule(name="module-in-list"), "the name module-in-list is that of another rule, in "),
+        (rule("XY1"), "'XY1' is no code"),
+        (rule().replace(", Severity.WARNING", ", 'warning'"), "it needs a `severity`"),
+        (rule().replace("cls: ModuleClass", "cls: ModuleClas"), "would never be asked"),
+    ],
+)
+def test_plugin_that_cannot_be_used(project: Path, text: str, said: str) -> None:
+    (project / "odd.py").write_text(text, "utf-8")
+    done = check("--plugin", "odd.py")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: plug-in 'odd.py' (--plugin)")
+    assert said in done.stderr
+    assert "odd.py" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_clash_of_two_plugins(project: Path) -> None:
+    for name in ("first.py", "second.py"):
+        (project / name).write_text(rule(name=name[:-3]), "utf-8")
+    done = check("--plugin", "first.py", "--plugin", "second.py")
+    assert done.exit_code == 2
+    assert "first.py" in done.stderr
+    assert "second.py" in done.stderr
+    # What is named twice is one.
+    assert check("--plugin", "first.py", "--plugin", "./first.py").stdout.count("XYZ001") == 1
+
+
+def test_rule_that_raises_is_told_with_its_plugin(project: Path) -> None:
+    (project / "odd.py").write_text(rule().replace("cls.finding", "cls.findling"), "utf-8")
+    (project / "net.py").write_text(NET.replace("pass", "x = 1  # noqa: REG001"), "utf-8")
+    done = check("--plugin", "odd.py", "net.py")
+    assert "LNT004 rule XYZ001 of the plug-in 'odd.py' failed here: AttributeError" in done.stdout
+    # The others went on.
+    assert "LNT001" in done.stdout
+
+
+def test_folder_is_a_package_whose_tests_are_left_out(project: Path) -> None:
+    folder = project / "rules"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "tests").mkdir()
+    (folder / "shared.py").write_text("MESSAGE = 'shared'\n", "utf-8")
+    text = rule().replace('"seen by named"', "MESSAGE")
+    (folder / "inner" / "named.py").write_text("from ..shared import MESSAGE\n" + text, "utf-8")
+    for name in ("test_named.py", "conftest.py", "setup.py", "tests/anything.py"):
+        (folder / name).write_text("raise OSError\n", "utf-8")
+    assert "XYZ001 shared" in check("--plugin", "rules").stdout
+
+
+def test_cache_follows_the_text_of_a_plugin(project: Path) -> None:
+    (project / "odd.py").write_text(rule(), "utf-8")
+    command = ["check", "--plugin", "odd.py", "--output-format", "concise", "net.py"]
+    assert "seen by named" in run(*command).stdout
+    (project / "odd.py").write_text(rule().replace("seen by", "looked at by"), "utf-8")
+    assert "looked at by named" in run(*command).stdout
+    assert "XYZ001" not in run("check", "net.py").stdout
+
+
+def test_another_process_has_the_same_plugins(project: Path) -> None:
+    (project / "odd.py").write_text(rule(), "utf-8")
+    resolver = Resolver(project, None, False, {}, None)
+    job = job_for(resolver, named=["odd.py"])
+    code = "import pickle, sys; print(*pickle.load(sys.stdin.buffer).rules)"
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(job), capture_output=True, check=True)
+    assert done.stdout.decode().split() == list(job.rules)
+    assert "XYZ001" in job.rules
+    assert isinstance(job, Job)
+
+
+def test_python_is_warned_of_plugins_that_are_left_out(project: Path) -> None:
+    (project / "modellint.toml").write_text('plugins = ["gone"]\n', "utf-8")
+    with pytest.warns(UserWarning, match="left out: gone"):
+        assert modellint.check_source(NET).ok
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="left out: gone"):
+            modellint.check_source(NET)
+
+
+TRAP = "import pathlib\npathlib.Path({where!r}, 'sprung-' + __name__.replace('.', '-')).touch()\n"
+
+
+@pytest.fixture
+def trapped(project: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A repository in which whatever might be imported leaves a file behind, and the folder of these files."""
+    sprung = tmp_path / "sprung"
+    sprung.mkdir()
+    trap = TRAP.format(where=str(sprung))
+    names = [
+        "conftest",
+        "sitecustomize",
+        "usercustomize",
+        "setup",
+        "click",
+        "pathspec",
+        "tomllib",
+        "typing",
+        "json",
+        "ast",
+        "acme",
+    ]
+    for name in (*names, "__init__", "libcst/__init__", "modellint_rules/__init__", "modellint_rules/xyz001_trap"):
+        path = project / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(trap, "utf-8")
+    (project / "base.toml").write_text('plugins = ["acme", "acme.py", "modellint_rules"]\n', "utf-8")
+    (project / "pyproject.toml").write_text(
+        '[project]\nname = "acme"\n[project.entry-points."modellint.rules"]\nacme = "acme"\n'
+        '[tool.modellint]\nextend = "base.toml"\n',
+        "utf-8",
+    )
+    (project / "setup.cfg").write_text("[options.entry_points]\nmodellint.rules = acme = acme\n", "utf-8")
+    metadata = project / "acme.egg-info"
+    metadata.mkdir()
+    (metadata / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n", "utf-8")
+    (metadata / "entry_points.txt").write_text(
+        "[modellint.rules]\nacme = acme\n[pytest11]\nmodellint-acme = acme\n[console_scripts]\nclick = acme\n", "utf-8"
+    )
+    (project / "nested").mkdir()
+    (project / "nested" / "modellint.toml").write_text('plugins = ["evil.py"]\n', "utf-8")
+    for name in ("evil.py", "net.py"):
+        (project / "nested" / name).write_text(trap + NET, "utf-8")
+    for number in range(30):
+        (project / "nested" / f"net{number}.py").write_text(trap + NET, "utf-8")
+    return project, sprung
+
+
+SCRIPT = "import sys; sys.argv[0] = 'modellint'; from modellint.cli import main; main()"
+
+
+def started(how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """modellint in a process of its own: as its script starts it, or by ``python -m``, which puts the folder into the path."""
+    command = {"script": [sys.executable, script()], "module": [sys.executable, "-m", "modellint"]}[how]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, input=NET)
+
+
+def script() -> str:
+    """The installed command."""
+    files = importlib.metadata.distribution("modellint").files or []
+    (path,) = (file for file in files if file.stem == "modellint" and file.suffix in ("", ".exe"))
+    return os.path.realpath(path.locate())
+
+
+@pytest.mark.parametrize("how", ["script", "module"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check",),
+        ("check", "--no-cache", "--jobs", "2", "--fix"),
+        ("check", "--force-exclude", "net.py", "nested/net.py"),
+        ("check", "-", "--stdin-filename", "net.py"),
+        ("check", "--config", "base.toml"),
+        ("config",),
+        ("rule", "REG001"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_of_a_repository_runs(trapped: tuple[Path, Path], how: str, arguments: tuple[str, ...]) -> None:
+    done = started(how, *arguments)
+    assert list(trapped[1].iterdir()) == [], done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("left out: acme, acme.py, modellint_rules") == 1
+
+
+def test_traps_are_set(trapped: tuple[Path, Path]) -> None:
+    """What the tests above rely on: with trust the plug-in runs, which has no rule."""
+    done = started("module", "check", "--trust-plugins")
+    assert done.returncode == 2
+    assert any(path.name.startswith("sprung-modellint_plugin_acme") for path in trapped[1].iterdir())
