@@ -239,6 +239,14 @@ class Page:
                 raise RuleError(f"the section {title!r} of {rule.__name__} is empty")
         return cls(parts[0].strip(), dict(zip(titles, bodies, strict=True)))
 
+    @classmethod
+    def as_written(cls, rule: type[Rule]) -> Page:
+        """A page to be shown: one that is not as it must be, as a plug-in's may be, is all summary."""
+        try:
+            return cls.of(rule)
+        except RuleError:
+            return cls(inspect.cleandoc(vars(rule).get("__doc__") or "It has no page."), {})
+
     def example(self, title: str) -> str:
         """The Python of ``Bad`` or ``Good``: what stands between the code fences."""
         match = re.search(r"```python\n(.*?)```", self.sections[title], re.DOTALL)

@@ -102,7 +102,7 @@ def _pages(rules: Sequence[Rule], output_format: str, everything: bool) -> str:
         return rule_list.dump(entries if everything else entries[0])
     texts = []
     for rule in rules:
-        page = Page.of(type(rule))
+        page = Page.as_written(type(rule))
         origin = f", from the plug-in {rule.plugin}" if rule.plugin else ""
         parts = [f"# {rule.name} ({rule.code}, {rule.severity.label}{origin})", page.summary]
         parts.extend(f"## {title}\n{body}" for title, body in page.sections.items())
