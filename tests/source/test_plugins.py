@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import sysconfig
@@ -20,6 +21,7 @@ from modellint import plugins
 from modellint.cli import cli
 from modellint.run import Job, job_for
 from modellint.settings import Resolver
+from modellint.testing import assert_page, rule_codes
 
 RULE = '''\
 from modellint.authoring import ModuleClass, Rule, Severity
@@ -388,3 +390,94 @@ def test_traps_are_set(trapped: tuple[Path, Path]) -> None:
     done = started("module", "check", "--plugin", "acme.py")
     assert done.returncode == 2
     assert any(path.name.startswith("sprung-modellint_plugin_acme") for path in trapped[1].iterdir())
+
+
+PAGE = '''\
+"""XYZ001."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modellint.authoring import Applicability, Fix, Rule, Severity
+
+if TYPE_CHECKING:
+    from modellint.authoring import ModuleClass
+
+
+class Marked(Rule):
+    """A class with a mark.
+
+    ## What it does
+    Finds the mark.
+
+    ## Why
+    It is a test.
+
+    ## Bad
+    ```python
+    from torch import nn
+
+
+    class Marked(nn.Module):
+        pass
+    ```
+
+    ## Good
+    ```python
+    from torch import nn
+
+
+    class Plain(nn.Module):
+        pass
+    ```
+
+    ## Fix safety
+    Unsafe.
+
+    ## Known limits
+    None.
+
+    ## References
+    - <https://pytorch.org>
+    """
+
+    code, name, severity, fixable = "XYZ001", "marked", Severity.WARNING, "`Plain`"
+
+    def source(self, cls: ModuleClass):
+        if cls.node.name == "Marked":
+            text = cls.rewriter.of(cls.node).replace("Marked", "Plain")
+            edit = cls.rewriter.replace(cls.node, text)
+            yield cls.finding(self, cls.node, "marked", fix=Fix("Unmark", (edit,), Applicability.UNSAFE))
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("", "", ""),
+        ("## Why", "## Because", "must have the sections"),
+        ("A class with a mark.", "A class with a mark", "must end with a full stop"),
+        ("https://pytorch.org", "pytorch.org", "must name a page"),
+        ("class Marked(nn.Module)", "class Unmarked(nn.Module)", "Bad must give XYZ001 alone, and gives nothing"),
+        ("    class Plain", "    class Marked", "Good must give nothing, and gives XYZ001"),
+        (
+            "        pass\n    ```\n\n    ## Good",
+            "        x = 1  # noqa: REG001\n    ```\n\n    ## Good",
+            "gives LNT001, XYZ001",
+        ),
+        ("'`Plain`'", "''", "`fixable` must say"),
+        ('"Plain")', '"Other")', "the fix makes something else of Bad than Good"),
+    ],
+)
+def test_page_of_a_rule_by_others_is_tested(project: Path, old: str, new: str, said: str) -> None:
+    text = PAGE.replace('"`Plain`"', "'`Plain`'").replace(old, new)
+    (project / "rules").mkdir()
+    (project / "rules" / "marked.py").write_text(text, "utf-8")
+    assert rule_codes("rules") == ["XYZ001"]
+    if not said:
+        assert_page("rules", "XYZ001")
+        assert_page(project / "rules", "XYZ001")
+        return
+    with pytest.raises(AssertionError, match=re.escape(said)):
+        assert_page("rules", "XYZ001")
