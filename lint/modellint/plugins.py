@@ -163,6 +163,11 @@ def choose(
     )
 
 
+def locate(name: str) -> Plugin:
+    """The plug-in that the user means by a name on the command line. Raises ``PluginError``."""
+    return _located(name, Path.cwd(), "--plugin", (Path.cwd(),))
+
+
 def _located(name: str, base: Path, origin: str, checked: tuple[Path, ...]) -> Plugin:
     """Find a plug-in by its name: an entry point, an installed module, or a folder or file. Nothing of it runs."""
     if not name.strip():

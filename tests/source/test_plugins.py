@@ -481,3 +481,41 @@ def test_page_of_a_rule_by_others_is_tested(project: Path, old: str, new: str, s
         return
     with pytest.raises(AssertionError, match=re.escape(said)):
         assert_page("rules", "XYZ001")
+
+
+@pytest.mark.parametrize("kind", ["class", "code", "node"])
+def test_new_rule_works_as_it_is(project: Path, kind: str) -> None:
+    written = run("new-rule", "abc001", "--plugin", "own", "--name", "no-todo", "--about", kind)
+    assert written.exit_code == 0, written.output
+    assert [str(path) for path in sorted(Path("own").rglob("*.py"))] == [
+        "own/abc001_no_todo.py",
+        "own/tests/test_abc001.py",
+    ]
+    assert_page("own", "ABC001")
+    (project / "net.py").write_text("from own import x", "utf-8")
+    assert run("check", "--plugin", "own", "--select", "ABC").exit_code == 0
+    page = run("rule", "no-todo", "--plugin", "own").stdout
+    assert page.startswith("# no-todo (ABC001, warning, from the plug-in own)")
+    text = Path("own/abc001_no_todo.py").read_text("utf-8")
+    again = run("new-rule", "ABC001", "--plugin", "own")
+    assert again.exit_code == 2
+    assert "nothing is overwritten: own/abc001_no_todo.py is there already" in again.stderr
+    assert Path("own/abc001_no_todo.py").read_text("utf-8") == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["AB1"], "'AB1' is no code"),
+        (["REG900"], "REG is a family of modellint's own rules"),
+        (["ABC001", "--name", "No Todo"], "words in small letters"),
+        (["ABC001", "--name", "module-in-list"], "is the name of REG001"),
+        (["ABC001", "--plugin", "net.py"], "name a folder"),
+        (["ABC001", "--plugin", "acme"], "is no package"),
+    ],
+)
+def test_new_rule_that_cannot_be(site: Path, arguments: list[str], said: str) -> None:
+    install(site, "acme_rules", rule())
+    done = run("new-rule", *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
