@@ -50,6 +50,7 @@ _LIVE_ONLY = {
 _NOT_TOGETHER = {
     "add_ignore": ("fix", "unsafe_fixes", "show_files"),
     "show_files": ("fix", "show_diff", "models", "statistics"),
+    "watch": ("fix", "add_ignore", "write_baseline", "show_files"),
     "write_baseline": ("add_ignore", "show_diff", "show_files"),
 }
 
@@ -79,6 +80,7 @@ _NOT_TOGETHER = {
 @click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
 @click.option("--stdin-filename", type=NamedPath(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
 @click.option("--show-files", is_flag=True, help="Print the files that would be checked, and check none.")
+@click.option("--watch", is_flag=True, help="Check again whenever a file changes.")
 @click.option("--force-exclude", is_flag=True, help="Exclude files that are named on the command line too.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), metavar="N", help="How many processes to use.")
 @click.option("--no-cache", "-n", is_flag=True, help="Neither read nor write the cache.")
@@ -92,7 +94,13 @@ def check_command(targets: tuple[str, ...], **options: Any) -> None:
     FILE:NAME or MODULE:NAME is a live target: an nn.Module class, an instance or a function. It is built and run in a process
     of its own.
     """
-    exit_with(lambda: _check(targets or (".",), options))
+    chosen = targets or (".",)
+    if not options["watch"]:
+        exit_with(lambda: _check(chosen, options))
+    _refuse_together(options, "-" in chosen)
+    from modellint.cli import watching
+
+    exit_with(lambda: watching.watch(chosen, options, lambda: _check(chosen, options)))
 
 
 def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:

@@ -42,7 +42,7 @@ GROUPS = {
     "Setup": "parts requirement yes rule_name kind",
     "Output": "outputs output_format output_file schema statistics color quiet verbose",
     "Exit status": "fail_level exit_zero exit_non_zero_on_fix",
-    "Settings, cache and processes": "config isolated no_cache cache_dir jobs",
+    "Settings, cache and processes": "config isolated no_cache cache_dir jobs watch",
     "Help": "version",
 }
 """The parameters of commands by what they are for."""
