@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.rule import RuleError
-from modellint.settings import SettingsError, read_table
+from modellint.settings import SettingsError, read_table, user_file
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -92,17 +92,6 @@ class UserSettings(NamedTuple):
             if place == folder or inside:
                 return True
         return False
-
-
-def user_file() -> Path | None:
-    """The file of the user's own settings, which need not exist: in ``$XDG_CONFIG_HOME`` or ``~/.config``, on Windows in ``%APPDATA%``."""
-    if sys.platform == "win32":
-        base = os.environ.get("APPDATA", "")
-    else:
-        base = os.environ.get("XDG_CONFIG_HOME", "")
-        if not Path(base).is_absolute():
-            base = os.path.expanduser("~/.config")  # noqa: PTH111
-    return Path(base, "modellint", "modellint.toml") if Path(base).is_absolute() else None
 
 
 def user_settings() -> UserSettings:
@@ -242,7 +231,8 @@ def _is_importable(name: str, checked: tuple[Path, ...]) -> bool:
     """Whether an installed module has that name. Of a dotted name the packages around it are imported."""
     from importlib.util import find_spec
 
-    if not all(word.isidentifier() for word in name.split(".")):
+    words = name.split(".")
+    if not all(word.isidentifier() for word in words) or words[0] in sys.stdlib_module_names:
         return False
     with _imports_from(_search_path(checked)):
         try:

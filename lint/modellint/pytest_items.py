@@ -57,7 +57,7 @@ class Checks:
         except (SettingsError, RuleError) as error:
             raise pytest.UsageError(f"modellint: {error}") from None
         if os.access(root, os.W_OK):
-            digest = rules_digest(plugin_files(self.job.plugins.plugins))
+            digest = rules_digest(plugin_files(self.job.plugins))
             self.job = self.job._replace(cache=Cache(root / FOLDER, digest))
         if top.baseline is not None:
             self.job = self.job._replace(

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.plugins import Chosen, Plugin, choose
-from modellint.plugins import rules as plugin_rules
 from modellint.results.diagnostic import Diagnostic
 from modellint.rule import Rule, load_rules
+from modellint.settings import user_file
 from modellint.source.check import Checked, check_source
 from modellint.source.project.index import Project
 from modellint.source.syntax.parse import LARGE_STACK
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from modellint.adoption.baseline import Baseline
     from modellint.cache import Cache
+    from modellint.plugins import Plugin
     from modellint.results.conversion_verdict import Conversion
     from modellint.settings import Resolver, Settings
     from modellint.source.fix import Fixed
@@ -46,7 +46,9 @@ class UsageError(Exception):
 def all_rules(plugins: Sequence[Plugin] = ()) -> dict[str, Rule]:
     """Every rule there is: the knowledge's, the plug-ins', and the machine's own. Raises ``RuleError``."""
     if plugins:
-        return plugin_rules(plugins)
+        from modellint.plugins import rules
+
+        return rules(plugins)
     from modellint.linter_rules import machine_rules
 
     return dict(sorted({**load_rules(), **machine_rules()}.items()))
@@ -90,8 +92,8 @@ class Job(NamedTuple):
     folder: Path
     baseline: Baseline | None = None
     """Known findings, which are not fixed either."""
-    plugins: Chosen = Chosen()
-    """The plug-ins, whose rules are among ``rules``."""
+    plugins: tuple[Plugin, ...] = ()
+    """The plug-ins whose rules are among ``rules``."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A process that is not a copy of this one cannot import a plug-in by a name: it loads all of them again.
@@ -118,7 +120,7 @@ def job_for(
     resolver: Resolver,
     tell: Callable[[str], None] = warnings.warn,
     *,
-    named: Iterable[str] = (),
+    named: Sequence[str] = (),
     trusts: bool = False,
     isolated: bool = False,
 ) -> Job:
@@ -127,17 +129,24 @@ def job_for(
     These are the user's own and, on the command line, those ``named`` there; those that the root's settings name only where
     the user trusts them. Codes in the settings are not checked yet. Raises ``RuleError`` and ``SettingsError``.
     """
-    chosen = choose(resolver.top, resolver.root, named, trusts=trusts, isolated=isolated)
-    for warning in chosen.warnings:
-        tell(warning)
-    resolver.tolerant = bool(chosen.left_out)
-    return Job(resolver.root, resolver, all_rules(chosen.plugins), None, Path.cwd(), plugins=chosen)
+    plugins: tuple[Plugin, ...] = ()
+    file = None if isolated else user_file()
+    # Few have any, and all would wait for this.
+    if named or resolver.top.plugins or (file is not None and os.path.isfile(file)):  # noqa: PTH113
+        from modellint.plugins import choose
+
+        chosen = choose(resolver.top, resolver.root, named, trusts=trusts, isolated=isolated)
+        for warning in chosen.warnings:
+            tell(warning)
+        resolver.tolerant = bool(chosen.left_out)
+        plugins = chosen.plugins
+    return Job(resolver.root, resolver, all_rules(plugins), None, Path.cwd(), plugins=plugins)
 
 
 def _received(*parts: Any) -> Job:
     """A job in another process."""
     job = Job(*parts)
-    return job._replace(rules=all_rules(job.plugins.plugins))
+    return job._replace(rules=all_rules(job.plugins))
 
 
 class Checker:

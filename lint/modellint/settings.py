@@ -238,6 +238,17 @@ def find_config(folder: Path) -> Path | None:
     return None
 
 
+def user_file() -> Path | None:
+    """The file of the user's own settings, which need not exist: in ``$XDG_CONFIG_HOME`` or ``~/.config``, on Windows in ``%APPDATA%``."""
+    if sys.platform == "win32":
+        base = os.environ.get("APPDATA", "")
+    else:
+        base = os.environ.get("XDG_CONFIG_HOME", "")
+        if not Path(base).is_absolute():
+            base = os.path.expanduser("~/.config")  # noqa: PTH111
+    return Path(base, "modellint", "modellint.toml") if Path(base).is_absolute() else None
+
+
 def find_root(target: Path) -> Path:
     """The root of a run: the nearest ancestor with modellint.toml, pyproject.toml or .git, else the folder given."""
     folder = target if os.path.isdir(target) else target.parent  # noqa: PTH112

@@ -519,3 +519,29 @@ def test_new_rule_that_cannot_be(site: Path, arguments: list[str], said: str) ->
     done = run("new-rule", *arguments)
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+GUIDE = (Path(__file__).resolve().parent.parent.parent / "docs" / "rules-of-your-own.md").read_text("utf-8")
+
+
+def test_rules_of_the_guide_work(project: Path) -> None:
+    (project / "own").mkdir()
+    wholes = re.findall(r"(?ms)^```python\n(from __future__.*?)^```$", GUIDE)
+    for number, text in enumerate(wholes):
+        (project / "own" / f"rule{number}.py").write_text(text, "utf-8")
+    assert rule_codes("own") == ["ABC001", "ABC002"]
+    assert_page("own", "ABC001")
+    text = "import torch\n\n\ndef f(x):\n    return torch.concat([x])\n"
+    (project / "net.py").write_text(text, "utf-8")
+    assert run("check", "--no-cache", "--plugin", "own", "--fix").exit_code == 0
+    assert (project / "net.py").read_text("utf-8") == text.replace("concat", "cat")
+
+
+def test_parts_of_the_guide_are_those_of_the_templates(project: Path) -> None:
+    """What the guide shows in part, the templates have whole, where it is tested."""
+    for kind, method in (("code", "source"), ("live", "live")):
+        assert run("new-rule", "ABC001", "--plugin", kind, "--about", kind).exit_code == 0
+        whole = (project / kind / "abc001_rule.py").read_text("utf-8")
+        (part,) = re.findall(rf"(?ms)^```python\n[^`]*?^(def {method}\(.*?)^```$", GUIDE)
+        body = part.partition("\n")[2]
+        assert "".join(f"    {line}" if line.strip() else line for line in body.splitlines(True)).strip() in whole

@@ -168,6 +168,8 @@ def _config(target: Path, as_json: bool, options: Mapping[str, Any]) -> int:
         raise UsageError(f"{target}: no such file or folder")
     root, resolver, rules, *_ = job = resolve(target, options)
     settings = resolver.of_folder(target if target.is_dir() else target.parent)
+    loaded = {plugin.name for plugin in job.plugins}
+    left_out = [name for name in resolver.top.plugins if name not in loaded]
     enabled = [code for code, rule in rules.items() if settings.enables(code, rule.default)]
     values = {key: _plain(key, settings.value(key), as_json) for key in KEYS}
     origins = {key: settings.origins.get(key, "default") for key in KEYS}
@@ -186,9 +188,9 @@ def _config(target: Path, as_json: bool, options: Mapping[str, Any]) -> int:
                         "origin": plugin.origin,
                         "rules": [code for code, rule in rules.items() if rule.plugin == plugin.name],
                     }
-                    for plugin in job.plugins.plugins
+                    for plugin in job.plugins
                 ],
-                "left_out": list(job.plugins.left_out),
+                "left_out": left_out,
                 "installed": [offer._asdict() for offer in plugins.installed((root, Path.cwd()))],
             },
         }
@@ -199,11 +201,11 @@ def _config(target: Path, as_json: bool, options: Mapping[str, Any]) -> int:
     for key, value in values.items():
         click.echo(f"{key} = {value}  # {origins[key]}")
     click.echo(f"rules in force = {' '.join(enabled)}")
-    for plugin in job.plugins.plugins:
+    for plugin in job.plugins:
         codes = " ".join(code for code, rule in rules.items() if rule.plugin == plugin.name)
         click.echo(f"plug-in {plugin.name} = {codes}  # {plugin.origin}")
-    for name in job.plugins.left_out:
-        click.echo(f"plug-in {name} = (left out)  # {job.plugins.asking}")
+    for name in left_out:
+        click.echo(f"plug-in {name} = (left out)  # {resolver.top.origins['plugins']}")
     for offer in plugins.installed((root, Path.cwd())):
         click.echo(f"installed plug-in {offer.name} = {offer.module}  # {offer.package}")
     return 0

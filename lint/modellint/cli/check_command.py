@@ -177,12 +177,15 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
 
 def _cache(job: Job, options: Mapping[str, Any]) -> Cache | None:
     from modellint.cache import FOLDER, Cache, rules_digest
-    from modellint.plugins import files
 
     folder = (options["cache_dir"] or job.root / FOLDER).absolute()
     if options["cache_dir"] is None and not os.access(job.root, os.W_OK):
         return None
-    return Cache(folder, rules_digest(files(job.plugins.plugins)))
+    if not job.plugins:
+        return Cache(folder, rules_digest())
+    from modellint.plugins import files
+
+    return Cache(folder, rules_digest(files(job.plugins)))
 
 
 def _check_files(job: Job, targets: list[Path], live: list[Request], options: Mapping[str, Any]) -> int:

@@ -70,7 +70,7 @@ def request_for(
         inputs=tuple(specs),
         input_folder=folder,
         checkpoint=checkpoint,
-        plugins=job.plugins.plugins,
+        plugins=job.plugins,
         seed=seed,
     )
 
