@@ -484,10 +484,10 @@ def _pool(job: Job, size: int, context: Any) -> Iterator[ProcessPoolExecutor]:
     from concurrent.futures import ProcessPoolExecutor
 
     others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(size, context, _start_worker, (job,))
     safe_path = os.environ.get("PYTHONSAFEPATH")
     # A process that is no copy of this one would look for modules in the current folder before it does what it is told.
     os.environ["PYTHONSAFEPATH"] = "1"
+    pool = ProcessPoolExecutor(size, context, _start_worker, (job,))
     try:
         yield pool
     except BaseException:

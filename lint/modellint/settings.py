@@ -431,7 +431,8 @@ class Resolver:
 
     def use_codes(self, codes: Collection[str]) -> None:
         """Check every code from now on, and those read so far."""
-        self._codes = codes
+        # Rules themselves would have to go to other processes with it.
+        self._codes = frozenset(codes)
         for settings in self._files.values():
             check_settings(settings, codes, str(settings.config or "settings"), self.tolerant)
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
-import pickle
 import re
-import subprocess
 import sys
 import sysconfig
 import warnings
@@ -19,8 +15,6 @@ from click.testing import CliRunner, Result
 import modellint
 from modellint import plugins
 from modellint.cli import cli
-from modellint.run import Job, job_for
-from modellint.settings import Resolver
 from modellint.testing import assert_page, rule_codes
 
 RULE = '''\
@@ -282,17 +276,6 @@ def test_cache_follows_the_text_of_a_plugin(project: Path) -> None:
     assert "XYZ001" not in run("check", "net.py").stdout
 
 
-def test_another_process_has_the_same_plugins(project: Path) -> None:
-    (project / "odd.py").write_text(rule(), "utf-8")
-    resolver = Resolver(project, None, False, {}, None)
-    job = job_for(resolver, named=["odd.py"])
-    code = "import pickle, sys; print(*pickle.load(sys.stdin.buffer).rules)"
-    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(job), capture_output=True, check=True)
-    assert done.stdout.decode().split() == list(job.rules)
-    assert "XYZ001" in job.rules
-    assert isinstance(job, Job)
-
-
 def test_python_is_warned_of_plugins_that_are_left_out(project: Path) -> None:
     (project / "modellint.toml").write_text('plugins = ["gone"]\n', "utf-8")
     with pytest.warns(UserWarning, match="left out: gone"):
@@ -301,95 +284,6 @@ def test_python_is_warned_of_plugins_that_are_left_out(project: Path) -> None:
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="left out: gone"):
             modellint.check_source(NET)
-
-
-TRAP = "import pathlib\npathlib.Path({where!r}, 'sprung-' + __name__.replace('.', '-')).touch()\n"
-
-
-@pytest.fixture
-def trapped(project: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """A repository in which whatever might be imported leaves a file behind, and the folder of these files."""
-    sprung = tmp_path / "sprung"
-    sprung.mkdir()
-    trap = TRAP.format(where=str(sprung))
-    names = [
-        "conftest",
-        "sitecustomize",
-        "usercustomize",
-        "setup",
-        "click",
-        "pathspec",
-        "tomllib",
-        "typing",
-        "json",
-        "ast",
-        "acme",
-    ]
-    for name in (*names, "__init__", "libcst/__init__", "modellint_rules/__init__", "modellint_rules/xyz001_trap"):
-        path = project / f"{name}.py"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(trap, "utf-8")
-    (project / "base.toml").write_text('plugins = ["acme", "acme.py", "modellint_rules"]\n', "utf-8")
-    (project / "pyproject.toml").write_text(
-        '[project]\nname = "acme"\n[project.entry-points."modellint.rules"]\nacme = "acme"\n'
-        '[tool.modellint]\nextend = "base.toml"\n',
-        "utf-8",
-    )
-    (project / "setup.cfg").write_text("[options.entry_points]\nmodellint.rules = acme = acme\n", "utf-8")
-    metadata = project / "acme.egg-info"
-    metadata.mkdir()
-    (metadata / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n", "utf-8")
-    (metadata / "entry_points.txt").write_text(
-        "[modellint.rules]\nacme = acme\n[pytest11]\nmodellint-acme = acme\n[console_scripts]\nclick = acme\n", "utf-8"
-    )
-    (project / "nested").mkdir()
-    (project / "nested" / "modellint.toml").write_text('plugins = ["evil.py"]\n', "utf-8")
-    for name in ("evil.py", "net.py"):
-        (project / "nested" / name).write_text(trap + NET, "utf-8")
-    for number in range(30):
-        (project / "nested" / f"net{number}.py").write_text(trap + NET, "utf-8")
-    return project, sprung
-
-
-def started(how: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """modellint in a process of its own: as its script starts it, or by ``python -m``, which puts the folder into the path."""
-    command = {"script": [sys.executable, script()], "module": [sys.executable, "-m", "modellint"]}[how]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, input=NET)
-
-
-def script() -> str:
-    """The installed command."""
-    files = importlib.metadata.distribution("modellint").files or []
-    (path,) = (file for file in files if file.stem == "modellint" and file.suffix in ("", ".exe"))
-    return os.path.realpath(path.locate())
-
-
-@pytest.mark.parametrize("how", ["script", "module"])
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("check",),
-        ("check", "--no-cache", "--jobs", "2", "--fix"),
-        ("check", "--force-exclude", "net.py", "nested/net.py"),
-        ("check", "-", "--stdin-filename", "net.py"),
-        ("check", "--config", "base.toml"),
-        ("config",),
-        ("rule", "REG001"),
-    ],
-    ids=" ".join,
-)
-def test_nothing_of_a_repository_runs(trapped: tuple[Path, Path], how: str, arguments: tuple[str, ...]) -> None:
-    done = started(how, *arguments)
-    assert list(trapped[1].iterdir()) == [], done.stderr
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("left out: acme, acme.py, modellint_rules") == 1
-
-
-def test_traps_are_set(trapped: tuple[Path, Path]) -> None:
-    """What the tests above rely on: who names the plug-in has it run, and it has no rule."""
-    done = started("module", "check", "--plugin", "acme.py")
-    assert done.returncode == 2
-    assert any(path.name.startswith("sprung-modellint_plugin_acme") for path in trapped[1].iterdir())
 
 
 PAGE = '''\
