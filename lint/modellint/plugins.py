@@ -168,7 +168,14 @@ def _located(name: str, base: Path, origin: str, checked: tuple[Path, ...]) -> P
             packages = " and ".join(offer.package for offer in offers)
             raise PluginError(f"{plugin}: {packages} both offer it; write the module: {offers[0].module}")
         if offers:
-            return plugin._replace(module=offers[0].module, checked=() if offers[0].is_editable else checked)
+            # Who installed a link to a folder wants what lies there, also while it is checked.
+            source = offers[0].source
+            others = tuple(
+                folder
+                for folder in checked
+                if not source or not (_is_below(source, (folder,)) or _is_below(str(folder), (Path(source),)))
+            )
+            return plugin._replace(module=offers[0].module, checked=others)
         if _is_importable(name, checked):
             return plugin._replace(module=name)
     path = base / os.path.expanduser(name)  # noqa: PTH111
@@ -192,8 +199,8 @@ class Offer(NamedTuple):
     module: str
     package: str
     """The package that offers it, with its version."""
-    is_editable: bool
-    """Whether the package was installed as a link to a folder of source."""
+    source: str = ""
+    """The folder that it was installed as a link to; empty for a copy."""
 
 
 def installed(checked: tuple[Path, ...] = ()) -> list[Offer]:
@@ -208,23 +215,25 @@ def installed(checked: tuple[Path, ...] = ()) -> list[Offer]:
         for entry in package.entry_points:
             if entry.group == GROUP:
                 title = f"{package.metadata['Name']} {package.version}"
-                offer = Offer(
-                    entry.name,
-                    entry.value.partition(":")[0].strip(),
-                    title,
-                    _is_editable(package.read_text("direct_url.json")),
-                )
+                module = entry.value.partition(":")[0].strip()
+                offer = Offer(entry.name, module, title, _linked_folder(package.read_text("direct_url.json")))
                 offers.setdefault((offer.name, offer.package.partition(" ")[0]), offer)
     return sorted(offers.values())
 
 
-def _is_editable(url: str | None) -> bool:
+def _linked_folder(url: str | None) -> str:
+    """The folder of source that an editable installation stands for, by its ``direct_url.json``; empty for a copy."""
+    if url is None or "editable" not in url:
+        return ""
     import json
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
 
     try:
-        return bool(json.loads(url or "{}")["dir_info"]["editable"])
+        told = json.loads(url)
+        return url2pathname(urlsplit(told["url"]).path) if told["dir_info"]["editable"] else ""
     except (ValueError, LookupError, TypeError):
-        return False
+        return ""
 
 
 def _is_importable(name: str, checked: tuple[Path, ...]) -> bool:

@@ -164,9 +164,7 @@ def test_installed_plugins_load_by_name_alone(project: Path, site: Path) -> None
     assert not (project / "sprung").exists()
     told = json.loads(run("config", "--output-format", "json", "--plugin", "acme").stdout)["plugins"]
     assert told["loaded"] == [{"name": "acme", "origin": "--plugin", "rules": ["XYZ001"]}]
-    assert {"name": "acme", "module": "acme_rules", "package": "acme-rules 1.0", "is_editable": False} in told[
-        "installed"
-    ]
+    assert {"name": "acme", "module": "acme_rules", "package": "acme-rules 1.0", "source": ""} in told["installed"]
     assert run("rule", "XYZ001").exit_code == 2
     assert "XYZ001  named" in run("rule", "--plugin", "acme").stdout
 
@@ -196,6 +194,24 @@ def test_packages_of_an_environment_in_the_project_are_installed(
         assert "seen by named" in check("--plugin", "acme").stdout
     finally:
         plugins._python_folders.cache_clear()
+
+
+def test_a_package_that_is_a_link_is_used_while_it_is_checked(
+    project: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site, "acme_rules", rule())
+    (site / "acme_rules.py").rename(project / "acme_rules.py")
+    monkeypatch.syspath_prepend(str(project))
+    assert "no folder or Python file" not in check("--plugin", "acme_rules.py").stderr
+    assert "No module named 'acme_rules'" in check("--plugin", "acme").stderr
+    told = {"url": project.as_uri(), "dir_info": {"editable": True}}
+    (site / "acme_rules-1.0.dist-info" / "direct_url.json").write_text(json.dumps(told), "utf-8")
+    assert "seen by named" in check("--plugin", "acme").stdout
+    monkeypatch.delitem(sys.modules, "acme_rules")
+    # A link to somewhere else says nothing of what is checked.
+    told["url"] = (project.parent / "elsewhere").as_uri()
+    (site / "acme_rules-1.0.dist-info" / "direct_url.json").write_text(json.dumps(told), "utf-8")
+    assert "No module named 'acme_rules'" in check("--plugin", "acme").stderr
 
 
 def test_two_packages_that_offer_one_name(site: Path) -> None:

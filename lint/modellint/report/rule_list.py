@@ -50,6 +50,7 @@ def entries(rules: Sequence[Rule], *, with_sections: bool) -> list[dict[str, Any
             "severity": rule.severity.label,
             "summary": page.summary,
             "fix": rule.fixable or None,
+            "plugin": rule.plugin or None,
             **({"sections": page.sections} if with_sections else {}),
         }
         for rule, page in pages
