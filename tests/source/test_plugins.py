@@ -439,11 +439,17 @@ def test_rules_of_the_guide_work(project: Path) -> None:
     wholes = re.findall(r"(?ms)^```python\n(from __future__.*?)^```$", GUIDE)
     for number, text in enumerate(wholes):
         (project / "own" / f"rule{number}.py").write_text(text, "utf-8")
-    assert rule_codes("own") == ["ABC001", "ABC002"]
+    assert rule_codes("own") == ["ABC001", "ABC002", "ABC003"]
     assert_page("own", "ABC001")
-    text = "import torch\n\n\ndef f(x):\n    return torch.concat([x])\n"
+    text = (
+        "import torch\nimport torch.nn.functional as F\n\nP = 0.95\n\n\ndef f(x):\n    x = F.dropout(F.dropout(x))\n"
+        "    x = F.dropout(x, p=P)\n    return torch.concat([x])\n"
+    )
     (project / "net.py").write_text(text, "utf-8")
-    assert run("check", "--no-cache", "--plugin", "own", "--fix").exit_code == 0
+    done = run("check", "--no-cache", "--plugin", "own", "--fix", "--output-format", "concise")
+    assert [line for line in done.stdout.splitlines() if line.startswith("net.py:")] == [
+        "net.py:9:9: ABC003 drops nearly everything"
+    ]
     assert (project / "net.py").read_text("utf-8") == text.replace("concat", "cat")
 
 
