@@ -319,8 +319,8 @@ def rules(plugins: Iterable[Plugin]) -> dict[str, Rule]:
                     raise clash(kind, named[rule.name], "name")
                 named[rule.name] = rule
                 rule.plugin = plugin.name
-            except RuleError as error:
-                raise PluginError(f"{plugin}: {error}") from None
+            except (Exception, SystemExit) as error:
+                raise PluginError(f"{plugin}: {_told(error)}") from None
     return dict(sorted(known.items()))
 
 

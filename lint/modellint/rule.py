@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -125,6 +125,9 @@ _AMONG_WORDS = frozenset(
 """Those that may stand in a set with words, any of which will do."""
 
 
+_LIVE_NEEDS = frozenset({"environment", "structure", "values", "run", "checkpoint", "conversion", "execution"})
+
+
 class RuleError(Exception):
     """A rule that cannot be used; the message names it and says why."""
 
@@ -212,6 +215,22 @@ class Rule:
     def needs_for(self, destination: Destination) -> tuple[str | Set[str], ...]:
         """``needs`` for a model that goes there."""
         return self.needs
+
+
+def answers(ask: Callable[..., Iterable[Diagnostic]], *about: object) -> Iterator[Diagnostic]:
+    """What a rule by others says when it is asked: findings, or an exception; it cannot end the program."""
+    try:
+        for finding in ask(*about):
+            if not isinstance(finding, Diagnostic):
+                raise TypeError(
+                    f"a rule yields findings, made by what it is asked about, and not {type(finding).__name__}"
+                )
+            yield finding
+    except SystemExit as error:
+        # So a signal ends the program.
+        if isinstance(error.code, int) and error.code > 128:
+            raise
+        raise RuntimeError("SystemExit").with_traceback(error.__traceback__) from None
 
 
 class Page:
@@ -473,6 +492,12 @@ def admit(kind: type[Rule], rules: dict[str, Rule]) -> Rule:
     for attribute, needed in (("name", str), ("severity", Severity)):
         if not isinstance(getattr(kind, attribute, None), needed):
             raise RuleError(f"{where} ({kind.code}): it needs a `{attribute}`, a {needed.__name__}")
+    if not (hasattr(kind, "source") or hasattr(kind, "live")):
+        raise RuleError(f"{where} ({kind.code}) would never be asked: it has neither `source` nor `live`")
+    if unknown := {*kind.live_needs.split()} - _LIVE_NEEDS:
+        raise RuleError(
+            f"{where} ({kind.code}): `live_needs`: {', '.join(sorted(unknown))} is none of {', '.join(sorted(_LIVE_NEEDS))}"
+        )
     if kind.code in rules:
         raise clash(kind, rules[kind.code], "code")
     rule = kind()

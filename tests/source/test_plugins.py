@@ -238,6 +238,13 @@ def test_two_packages_that_offer_one_name(site: Path) -> None:
         (rule("XY1"), "'XY1' is no code"),
         (rule().replace(", Severity.WARNING", ", 'warning'"), "it needs a `severity`"),
         (rule().replace("cls: ModuleClass", "cls: 'ModuleClas'"), "would never be asked"),
+        (rule().replace("def source", "def sauce"), "it has neither `source` nor `live`"),
+        (
+            rule().replace("    def source", "    live_needs = 'value'\n\n    def source"),
+            "`live_needs`: value is none of",
+        ),
+        (rule().replace("def source(self, cls: ModuleClass)", "def __init__(self)"), "neither `source` nor `live`"),
+        (rule() + "\n    def __init__(self):\n        raise OSError('no')\n", "OSError: no (project/odd.py:"),
     ],
 )
 def test_plugin_that_cannot_be_used(project: Path, text: str, said: str) -> None:
@@ -269,6 +276,21 @@ def test_rule_that_raises_is_told_with_its_plugin(project: Path) -> None:
     assert "LNT004 rule XYZ001 of the plug-in 'odd.py' failed here: AttributeError" in done.stdout
     # The others went on.
     assert "LNT001" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("return 5", "TypeError: 'int' object is not iterable"),
+        ("yield 5", "TypeError: a rule yields findings, made by what it is asked about, and not int"),
+        ("exit(0)", "RuntimeError: SystemExit (project/odd.py:"),
+    ],
+)
+def test_rule_that_does_what_no_rule_may(project: Path, line: str, said: str) -> None:
+    (project / "odd.py").write_text(rule().replace('yield cls.finding(self, cls.node, "seen by named")', line), "utf-8")
+    done = check("--plugin", "odd.py", "net.py")
+    assert f"LNT004 rule XYZ001 of the plug-in 'odd.py' failed here: {said}" in done.stdout
+    assert done.exit_code == 1
 
 
 def test_folder_is_a_package_whose_tests_are_left_out(project: Path) -> None:

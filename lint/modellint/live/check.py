@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.live.capture.fake_tensor_run import captured_run
 from modellint.live.conversion_analyses import execution, verdicts
 from modellint.results.diagnostic import Diagnostic
+from modellint.rule import answers
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
@@ -24,7 +25,7 @@ def findings_of(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
     """What the live side of one rule says of a subject."""
     from modellint.live.model_facts import LiveModel
 
-    yield from rule.live(LiveModel(subject))  # type: ignore[attr-defined]
+    yield from answers(rule.live, LiveModel(subject))  # type: ignore[attr-defined]
 
 
 def needs_of(rules: Mapping[str, Rule]) -> frozenset[str]:
