@@ -1,7 +1,7 @@
 """Writes what is generated from the rules: the table in the README, and the pages of the site.
 
 python docs/make.py table [--check]    the README's table, or fail if it is not current
-python docs/make.py pages              docs/rules/*.md, which are not committed
+python docs/make.py pages [PLUGIN...]  docs/rules/*.md, which are not committed; with the rules of these plug-ins
 python docs/make.py examples           the fixed twins in examples/fixed
 python docs/make.py settings           the JSON Schema of the settings, and the tables of docs/settings.md and docs/command-line.md
 """
@@ -15,8 +15,10 @@ from pathlib import Path
 
 from modellint import settings_schema
 from modellint.cli import cli, help_pages
+from modellint.plugins import choose
 from modellint.rule import Page
 from modellint.run import all_rules
+from modellint.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 _BEGIN, _END = "<!-- generated -->\n", "<!-- /generated -->"
@@ -38,11 +40,11 @@ def readme() -> str:
     return _TABLE.sub(lambda match: match[1] + table() + match[2], text)
 
 
-def write_pages() -> None:
+def write_pages(plugins: list[str], folder: Path = ROOT / "docs" / "rules") -> None:
     """A page for each rule, for the site."""
-    folder = ROOT / "docs" / "rules"
     folder.mkdir(exist_ok=True)
-    for code, rule in all_rules().items():
+    chosen = choose(Settings(ROOT), ROOT, plugins, isolated=True)
+    for code, rule in all_rules(chosen.plugins).items():
         page = Page.of(type(rule))
         parts = [f"# {rule.name} ({code})", page.summary]
         parts.extend(f"## {title}\n\n{body}" for title, body in page.sections.items())
@@ -89,8 +91,8 @@ def main() -> int:
             if (ROOT / "README.md").read_text("utf-8") != readme():
                 print("README.md: the table of rules is not current: run `python docs/make.py table`", file=sys.stderr)
                 return 1
-        case ["pages"]:
-            write_pages()
+        case ["pages", *plugins]:
+            write_pages(plugins)
         case ["settings"]:
             for path, text in generated().items():
                 path.write_text(text, "utf-8")
