@@ -19,7 +19,7 @@ from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.rule import Rule
 from modellint.run import Checker, Job
 from modellint.server.documents import SETTINGS_FILES
-from modellint.settings import Resolver, Settings, SettingsError, find_root
+from modellint.settings import Resolver, Settings, SettingsError, find_root, user_file
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.project.index import Project
 from modellint.source.syntax.text import LARGEST, SourceText, too_large
@@ -74,8 +74,9 @@ class ProjectChecks:
             top = resolver.top
             self.plugins = top.plugins
             """Those that are not loaded."""
-            if not top.plugins:
-                # A code that nobody knows may be a plug-in's.
+            own = user_file()
+            if not top.plugins and (own is None or not own.is_file()):
+                # A code that nobody knows may be a plug-in's, of the project or of the user.
                 resolver.use_codes(rules)
             baseline = None
             if top.baseline is not None:
