@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
 __all__ = [
     "CheckFailed",
     "ExportError",
@@ -34,8 +33,14 @@ if TYPE_CHECKING:
     from modellint.api import shapes as shapes
     from modellint.api import verify as verify
 
+    __version__: str
+
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from modellint.version import version
+
+        return version()
     if name in __all__:
         from modellint import api
 
