@@ -246,9 +246,11 @@ def _show_files(discovered: Found, options: Mapping[str, Any]) -> int:
 
 
 def _notebooks(notebooks: Sequence[str]) -> str:
+    from modellint.discover import path_from
+
     count = "1 notebook was" if len(notebooks) == 1 else f"{len(notebooks)} notebooks were"
     such = "" if len(notebooks) == 1 else "such as "
-    return f"{count} not checked, as none is read yet: {such}{os.path.relpath(min(notebooks))}"
+    return f"{count} not checked, as none is read yet: {such}{path_from(min(notebooks))}"
 
 
 def _nothing(job: Job, targets: Sequence[Path], discovered: Found, options: Mapping[str, Any]) -> int:
