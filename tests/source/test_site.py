@@ -15,7 +15,7 @@ from modellint.run import all_rules
 
 MAKE = runpy.run_path(str(DOCS / "make.py"))
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if path.parent.name != "rules")
-RUN = ["tutorial.md", "image-classifier.md", "language-model.md", "flexible-sizes.md", "without-a-mac.md"]
+RUN = ["tutorial.md", "old-code.md", "image-classifier.md", "language-model.md", "flexible-sizes.md", "without-a-mac.md"]
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
 
@@ -28,7 +28,7 @@ def test_commands_that_read_source_print_what_the_page_says(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert follow(source_blocks(page)) == {"tutorial.md": 4, "language-model.md": 1}.get(page, 0)
+    assert follow(source_blocks(page)) == {"tutorial.md": 4, "old-code.md": 4, "language-model.md": 1}.get(page, 0)
 
 
 @pytest.mark.parametrize("page", ["fixed"])
