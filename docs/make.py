@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from modellint import settings_schema
 from modellint.cli import cli, help_pages
-from modellint.rule import Page
+from modellint.rule import Page, Rule
 from modellint.run import all_rules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,46 +40,48 @@ def _shown(page: Page) -> str:
     return page.summary.replace("\n", " ")
 
 
-def index() -> str:
-    """The page that lists every rule."""
-    rules = all_rules()
+def index(rules: Mapping[str, Rule]) -> str:
+    """The page that lists rules."""
     parts = [
         "# Rules",
         f"{len(rules)} rules. The fix is what `--fix` puts in, or `--unsafe-fixes` where it may change what the code"
         " does; the page of a rule says which. `modellint rule CODE` prints a page, `modellint rule` lists all.",
     ]
-    for family, title in _FAMILIES.items():
+    for family in [*_FAMILIES, *sorted({code[:3] for code in rules} - set(_FAMILIES))]:
         lines = ["| code | name | severity | fix | what it finds |", "|---|---|---|---|---|"]
         for code, rule in rules.items():
             if code.startswith(family):
                 summary, link = _shown(Page.of(type(rule))).rstrip("."), f"[{rule.name}]({rule.name}.md)"
                 lines.append(f"| {code} | {link} | {rule.severity.label} | {rule.fixable or '–'} | {summary} |")
-        parts += [f"## {title}", "\n".join(lines)]
+        parts += [f"## {_title(family)}", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 
 
-def pages() -> dict[str, str]:
+def _title(code: str) -> str:
+    return _FAMILIES.get(code[:3], f"{code[:3]}: rules of a plug-in")
+
+
+def pages(rules: Mapping[str, Rule]) -> dict[str, str]:
     """The page of each rule and that which lists them, by file name. A rule's page is called as the setting `docs-url` wants it."""
-    texts = {"index.md": index()}
-    for code, rule in all_rules().items():
+    texts = {"index.md": index(rules)}
+    for code, rule in rules.items():
         page = Page.of(type(rule))
-        family = _FAMILIES[code[:3]]
-        about = f"[{family}](index.md) · {rule.severity.label} · fix: {rule.fixable or 'none'}"
+        about = f"[{_title(code)}](index.md) · {rule.severity.label} · fix: {rule.fixable or 'none'}"
         parts = [f"# {rule.name} ({code})", page.summary, about]
         parts.extend(f"## {title}\n\n{body}" for title, body in page.sections.items())
         texts[f"{rule.name}.md"] = "\n\n".join(parts) + "\n"
     return texts
 
 
-def write_pages() -> None:
-    """The pages, and none of rules that are gone."""
-    RULES.mkdir(exist_ok=True)
-    texts = pages()
-    for file in RULES.glob("*.md"):
+def write_pages(rules: Mapping[str, Rule], folder: Path = RULES) -> None:
+    """The pages of rules, and none of others."""
+    folder.mkdir(exist_ok=True)
+    texts = pages(rules)
+    for file in folder.glob("*.md"):
         if file.name not in texts:
             file.unlink()
     for name, text in texts.items():
-        (RULES / name).write_text(text, "utf-8")
+        (folder / name).write_text(text, "utf-8")
 
 
 def write_examples() -> None:
@@ -116,7 +119,7 @@ def main() -> int:
     """Run one of the commands."""
     match sys.argv[1:]:
         case ["pages"]:
-            write_pages()
+            write_pages(all_rules())
         case ["settings"]:
             for path, text in generated().items():
                 path.write_text(text, "utf-8")

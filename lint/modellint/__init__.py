@@ -5,12 +5,13 @@ Importing this module is cheap: nothing of torch, coremltools or libcst is loade
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "CheckFailed",
     "ExportError",
     "ExportResult",
+    "Progress",
     "Report",
     "__version__",
     "check_model",
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from modellint.api import CheckFailed as CheckFailed
     from modellint.api import ExportError as ExportError
     from modellint.api import ExportResult as ExportResult
+    from modellint.api import Progress as Progress
     from modellint.api import Report as Report
     from modellint.api import check_model as check_model
     from modellint.api import check_source as check_source
@@ -34,6 +36,20 @@ if TYPE_CHECKING:
     from modellint.api import verify as verify
 
     __version__: str
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What IPython calls for ``%load_ext modellint``."""
+    from modellint import ipython_extension
+
+    ipython_extension.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What IPython calls for ``%unload_ext modellint``."""
+    from modellint import ipython_extension
+
+    ipython_extension.unload(shell)
 
 
 def __getattr__(name: str) -> object:

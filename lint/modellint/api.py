@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from modellint.results.applied_fix import BIT_EQUAL, Applied
 from modellint.results.diagnostic import Diagnostic, Severity
+from modellint.results.progress import Progress as Progress
 from modellint.results.shape_table import Table
 from modellint.results.verification import Verification
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.exported import Exported
+    from modellint.source.syntax.text import SourceText
 
 
 class CheckFailed(AssertionError):
@@ -74,9 +76,9 @@ class Report:
         return "\n".join([*fixes, text, *([self.verdict] if self.verdict else [])])
 
     def _repr_html_(self) -> str:
-        from modellint.report import notebook
+        from modellint.report.displays import findings
 
-        return notebook.render(self.diagnostics, self.verdict, self.fixed, self.undone)
+        return findings.fragment(self.diagnostics, self.verdict, self.fixed, self.undone)
 
 
 def check_model(
@@ -92,6 +94,7 @@ def check_model(
     frontend: str | None = None,
     deployment_target: str | None = None,
     precision: str | None = None,
+    progress: Callable[[Progress], None] | bool | None = None,
 ) -> Report:
     """Check a model as it stands in memory, and leave it exactly as it was.
 
@@ -102,15 +105,21 @@ def check_model(
     beginnings of codes, such as ``"REG"``; without them the settings of the project hold, which is the one of the model's class,
     or the folder ``root``. So it is with ``frontend`` (``auto``, ``trace`` or ``export``), ``deployment_target`` (as in
     ``"iOS16"``) and ``precision`` (``fp16`` or ``fp32``), which say what the model is to be converted by and for.
+    ``progress`` is a function that is told each stage, or True to show them: by tqdm where it is installed, else in lines on
+    standard error. What the function raises is raised when the work is done.
 
     Raises ``TypeError`` for what is no model, ``ValueError`` for unknown codes and words, and for a checkpoint that cannot be read, which
     is refused where it holds anything but tensors, and ``OSError`` for one that cannot be opened.
     """
     from modellint.session.in_process import Varying, examine
+    from modellint.session.progress_reporting import reporting
 
     settings = chosen(frontend, deployment_target, precision)
     varying = Varying(flexible or {}, ranges or {})
-    return _report(*examine(model, example_inputs, checkpoint, _codes(select), _codes(ignore), root, settings, varying))
+    codes = _codes(select), _codes(ignore)
+    with reporting(progress, model) as entered:
+        examined = examine(model, example_inputs, checkpoint, *codes, root, settings, varying, entered=entered)
+    return _report(*examined)
 
 
 def fix_model(
@@ -121,6 +130,7 @@ def fix_model(
     frontend: str | None = None,
     deployment_target: str | None = None,
     precision: str | None = None,
+    progress: Callable[[Progress], None] | bool | None = None,
 ) -> tuple[nn.Module, Report]:
     """A copy of a model, in evaluation mode and ready to be converted, and the report on it; the model is left as it was.
 
@@ -135,10 +145,12 @@ def fix_model(
     from dataclasses import replace
 
     from modellint.session.in_process import examine, fixed
+    from modellint.session.progress_reporting import reporting
 
     settings = chosen(frontend, deployment_target, precision)
-    result, home = fixed(model, example_inputs, root, settings)
-    left = _report(*examine(result.model, example_inputs, None, None, None, home, settings))
+    with reporting(progress, model) as entered:
+        result, home = fixed(model, example_inputs, root, settings, entered)
+        left = _report(*examine(result.model, example_inputs, None, None, None, home, settings, entered=entered))
     return result.model, replace(left, fixed=result.applied, undone=result.undone)
 
 
@@ -220,13 +232,14 @@ def verify(
     deployment_target: str | None = None,
     precision: str | None = None,
     seed: int = 0,
+    progress: Callable[[Progress], None] | bool | None = None,
 ) -> Verification:
     """Convert a model, execute the result on this machine, and compare it with the model, which is left as it was.
 
     ``example_inputs`` is a tuple of arguments, a dict of keyword arguments, or the one argument; more inputs are made of its shapes
     and kinds, from ``seed``. ``flexible`` gives, for arguments by position or name, the bounds of dimensions whose size may vary:
     ``{0: {0: (1, 8)}}``, and ``ranges`` the values that arguments take, as in ``{"ids": (0, 1000)}``, the end excluded. ``frontend``,
-    ``deployment_target`` and ``precision`` are those of ``check_model``.
+    ``deployment_target``, ``precision`` and ``progress`` are those of ``check_model``.
 
     The result's ``ok`` says whether the model converts and agrees: in float32 within ten times PyTorch's own rounding,
     element by element (``outputs``, each with its ``max_abs_error`` in the output's own units), and in float16 (``half``) well
@@ -237,31 +250,55 @@ def verify(
     coremltools. A model that does not convert raises nothing: its ``verdict`` says so.
     """
     from modellint.session.in_process import Varying, verified
+    from modellint.session.progress_reporting import reporting
 
     settings = chosen(frontend, deployment_target, precision)
-    return verified(model, example_inputs, Varying(flexible or {}, ranges or {}), root, settings, seed)
+    varying = Varying(flexible or {}, ranges or {})
+    with reporting(progress, model) as entered:
+        return verified(model, example_inputs, varying, root, settings, seed, entered)
 
 
 def check_source(text: str, filename: str = "model.py") -> Report:
-    """Check the text of a file.
+    """Check the text of a file, or of a notebook, which is its JSON.
 
     ``filename`` says where it stands: imports are followed from there, and the settings of its project hold. The
     file itself is not read, and need not exist. Raises ``modellint.settings.SettingsError`` for unusable settings.
     """
+    return check_program(_program(text, filename), filename)
+
+
+def check_program(source: SourceText, filename: str, codes: Mapping[str, str] | None = None) -> Report:
+    """Check a text that is read already; ``codes`` are those of ``select`` and ``ignore`` that go before the settings'."""
     from modellint.run import Checker, Job, all_rules, load_plugins
-    from modellint.settings import Resolver, find_root
-    from modellint.source.syntax.text import SourceText
+    from modellint.settings import Resolver, check_codes, find_root
 
     path = Path(filename).absolute()
     root = find_root(path)
-    resolver = Resolver(root, None, False, {}, None)
+    overrides: dict[str, Any] = {key: (_codes(value), f"--{key}") for key, value in (codes or {}).items()}
+    resolver = Resolver(root, None, False, overrides, None)
     rules = all_rules(load_plugins(resolver.top.plugins, root))
+    for named, option in overrides.values():
+        check_codes(named or (), rules, option)
     resolver.use_codes(rules)
     settings = resolver.of_folder(path.parent)
     checker = Checker(Job(root, resolver, rules, None, Path.cwd()))
     enabled = checker.job.rules_for(path, settings)
-    checked = checker.check_text(SourceText(text.removeprefix("\ufeff")), path, filename, enabled, settings)
+    checked = checker.check_text(source, path, filename, enabled, settings)
     return Report(tuple(finding for finding in checked.diagnostics if finding.code in enabled))
+
+
+def _program(text: str, filename: str) -> SourceText:
+    """The text of a file, or the program of a notebook. Raises ``ValueError`` for what is no notebook."""
+    from modellint.source.syntax.text import SourceText, Undecodable
+
+    if not str(filename).endswith(".ipynb"):
+        return SourceText(text.removeprefix("\ufeff"))
+    from modellint.source.syntax.notebook import NotebookText
+
+    try:
+        return NotebookText.decode(text.encode("utf-8"))
+    except Undecodable as error:
+        raise ValueError(f"{filename}: {error}") from None
 
 
 class ExportError(Exception):
@@ -317,6 +354,13 @@ class ExportResult:
 
         return texts.render(self.summary, "" if self.path is None else str(self.path), True).rstrip("\n")
 
+    def _repr_html_(self) -> str:
+        from modellint.report import verification_html
+        from modellint.report.displays import export
+
+        name = "" if self.path is None else str(self.path)
+        return export.fragment(self.summary, name, True, verification_html.fragment(self.verification))
+
 
 def export(
     model: nn.Module,
@@ -341,10 +385,12 @@ def export(
     deployment_target: str | None = None,
     precision: str | None = None,
     seed: int = 0,
+    progress: Callable[[Progress], None] | bool | None = None,
 ) -> ExportResult:
     """Fix a copy of a model, convert it, execute what is saved, compare it with the model, and keep the package if it agrees.
 
-    ``example_inputs``, ``flexible``, ``ranges``, ``frontend``, ``deployment_target``, ``precision`` and ``seed`` are those of ``verify``.
+    ``example_inputs``, ``flexible``, ``ranges``, ``frontend``, ``deployment_target``, ``precision``, ``seed`` and ``progress`` are
+    those of ``verify``.
 
     Args:
         model: It is left as it was.
@@ -369,6 +415,7 @@ def export(
         deployment_target: As in ``"iOS16"``.
         precision: ``fp16`` or ``fp32``.
         seed: Where random numbers start.
+        progress: A function that is told each stage, or True to show them.
 
     Raises:
         ExportError: Where the model does not run, does not convert, or does not agree; its ``report`` says why.
@@ -383,6 +430,7 @@ def export(
     from modellint.report import live_findings
     from modellint.session.export import exported
     from modellint.session.in_process import Varying
+    from modellint.session.progress_reporting import reporting
 
     destination = chosen(frontend, deployment_target, precision)
     path = None if output is None else Path(output)
@@ -407,7 +455,8 @@ def export(
             ),
         )
         varying = Varying(flexible or {}, ranges or {})
-        outcome = exported(model, example_inputs, varying, root, destination, options, path, force, seed)
+        with reporting(progress, model) as entered:
+            outcome = exported(model, example_inputs, varying, root, destination, options, path, force, seed, entered)
     except OptionError as error:
         raise ValueError(str(error)) from None
     report = Report(
@@ -450,6 +499,11 @@ def _register_displays() -> None:
 
         return shapes.render(table).rstrip("\n")
 
+    def table_html(table: Table) -> str:
+        from modellint.report.displays import shapes
+
+        return shapes.fragment(table)
+
     def verification_text(verification: Verification) -> str:
         from modellint.report import verification as report
 
@@ -467,6 +521,7 @@ def _register_displays() -> None:
 
     for kind, method, display in (
         (Table, "__repr__", table_text),
+        (Table, "_repr_html_", table_html),
         (Verification, "__repr__", verification_text),
         (Verification, "_repr_html_", verification_html),
         (Applied, "__str__", fix_text),

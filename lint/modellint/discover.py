@@ -49,7 +49,7 @@ SKIPPED = frozenset(
 )
 """Folders that are never walked into."""
 
-SUFFIXES = (".py", ".pyw")
+SUFFIXES = (".py", ".pyw", ".ipynb")
 _NAMED_SUFFIXES = (*SUFFIXES, ".pyi")
 """Of files that are named themselves; a stub that is found by walking holds nothing to check."""
 _SAVED_MODELS = (".mlpackage", ".mlmodel", ".mlmodelc")
@@ -128,14 +128,12 @@ def _in_part(lines: Iterable[str], base: str, folder: str | None) -> list[str]:
 class Found:
     """The files that targets stand for, and what besides them is not checked."""
 
-    __slots__ = ("excluded", "files", "ignored", "notebooks", "problems")
+    __slots__ = ("excluded", "files", "ignored", "problems")
 
     def __init__(self) -> None:
         self.files: list[Path] = []
         self.problems: list[str] = []
         """What is asked for and cannot be checked, each with the reason and a way out."""
-        self.notebooks: list[str] = []
-        """Notebooks that were found by walking."""
         self.excluded = False
         """Whether ``exclude`` leaves out something."""
         self.ignored = False
@@ -183,15 +181,10 @@ def _problem(target: Path, path: str) -> str:
         return ""
     if not stat.S_ISREG(status.st_mode):
         return "not checked: it is no regular file; what comes through a pipe is checked by modellint check -"
-    if path.endswith(".ipynb"):
-        return (
-            "not checked: notebooks are not read yet; check what it holds as a script: "
-            f"jupyter nbconvert --to script {shlex.quote(str(target))}"
-        )
     if path.endswith(_NAMED_SUFFIXES) or _is_script(path):
         return ""
     return (
-        "not checked: it is no Python file by its name (.py, .pyi, .pyw) or its first line (#!/usr/bin/env python3); if it holds "
+        "not checked: it is no Python file by its name (.py, .pyi, .pyw, .ipynb) or its first line (#!/usr/bin/env python3); if it holds "
         f"Python: modellint check - --stdin-filename {shlex.quote(target.stem)}.py < {shlex.quote(str(target))}"
     )
 
@@ -224,8 +217,7 @@ def _walk(top: str, exclusion: Exclusion, found: Found) -> Iterator[str]:
             is_folder = _is_folder(entry)
             if is_folder and (entry.name in SKIPPED or entry.is_symlink()):
                 continue
-            is_notebook = not is_folder and entry.name.endswith(".ipynb")
-            if not is_folder and not is_notebook and not entry.name.endswith(SUFFIXES):
+            if not is_folder and not entry.name.endswith(SUFFIXES):
                 continue
             if _ignored(entry.path, is_folder, ignores):
                 found.ignored = True
@@ -236,8 +228,6 @@ def _walk(top: str, exclusion: Exclusion, found: Found) -> Iterator[str]:
             elif not os.path.isfile(entry.path):  # noqa: PTH113
                 # Links that lead nowhere, pipes: they hold no code.
                 continue
-            elif is_notebook:
-                found.notebooks.append(entry.path)
             else:
                 yield entry.path
 

@@ -165,6 +165,9 @@ class Rule:
     so fixed proves it; or ``register_buffer``."""
     silent: ClassVar[tuple[str, ...]] = ()
     """The routes (``trace``, ``export``) by which a model with an error of this rule converts without a word into something else."""
+    hides: ClassVar[bool] = False
+    """Whether a comparison on a few inputs may miss what such an error does, as it does a write that is lost: a route that the
+    rule calls ``silent`` is then undecided where it seems to agree."""
     withdraws: ClassVar[bool] = False
     """Whether a live check that finds nothing takes back what source said of a statement that ran for every instance."""
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.results.diagnostic import Diagnostic
+from modellint.results.diagnostic import Diagnostic, Span
 from modellint.rule import Rule, load_rules
 from modellint.source.check import Checked, check_source
 from modellint.source.project.index import Project
@@ -90,6 +90,22 @@ class Change(NamedTuple):
     """How findings name the file."""
     before: str
     after: str
+    cell: int | None = None
+    """Of a notebook, of which each cell is shown for itself."""
+
+
+def changes_to(shown: str, source: SourceText, text: str) -> list[Change]:
+    """What is another in ``text`` than in ``source``."""
+    return [Change(shown, before, after, cell) for cell, before, after in source.changed_parts(text)]
+
+
+def source_of(path: Path | str, data: bytes) -> SourceText:
+    """The text of a file, or the program of a notebook. Raises ``Undecodable``."""
+    if str(path).endswith(".ipynb"):
+        from modellint.source.syntax.notebook import NotebookText
+
+        return NotebookText.decode(data)
+    return SourceText.decode(data)
 
 
 class Outcome:
@@ -182,7 +198,7 @@ class Checker:
             if cached is not None:
                 return cached
         try:
-            source = SourceText.decode(data)
+            source = source_of(path, data)
         except Undecodable as error:
             return self.kept([_unreadable(shown, str(error))], rules)
         checked = self.check_text(source, path, shown, rules, settings)
@@ -219,9 +235,10 @@ class Checker:
 
         with _uncollected():
             try:
-                return work()
+                checked = work()
             except RecursionError:
-                return _on_large_stack(work)
+                checked = _on_large_stack(work)
+        return _of_notebook(checked, source, shown) if source.cells else checked
 
     def fix_proven(self, path: Path, findings: Sequence[Diagnostic], outcome: Outcome) -> bool:
         """Apply the safe fixes of findings of a file that is on disk as it was when they were found; whether it has changed."""
@@ -231,7 +248,7 @@ class Checker:
         if not self.may_change(path):
             return False
         data = path.read_bytes()
-        source = SourceText.decode(data)
+        source = source_of(path, data)
         fixed = fix_text(source, lambda text: tuple(findings) if text is source else ())
         if fixed.text == source.text:
             return False
@@ -262,7 +279,7 @@ class Checker:
             outcome.diagnostics.extend(findings)
             return
         data = path.read_bytes()
-        source = SourceText.decode(data)
+        source = source_of(path, data)
         fixed = self._fixed(path, source, unsafe, known)
         if fixed.problem:
             outcome.problems.extend(f"{shown}: {line}" for line in fixed.problem.splitlines())
@@ -277,7 +294,7 @@ class Checker:
                 outcome.diagnostics.extend(findings)
                 return
         else:
-            outcome.changes.append(Change(shown, source.text, fixed.text))
+            outcome.changes.extend(changes_to(shown, source, fixed.text))
         outcome.diagnostics.extend(fixed.remaining)
         outcome.fixed.update(fixed.applied)
 
@@ -285,7 +302,7 @@ class Checker:
         """A file as its fixes would leave it, which is not written; None where they change nothing, or may not."""
         if not self.may_change(path) or not any(finding.fix for finding in self.check(path)):
             return None
-        source = SourceText.decode(path.read_bytes())
+        source = source_of(path, path.read_bytes())
         fixed = self._fixed(path, source, unsafe, None)
         return None if fixed.text == source.text else fixed
 
@@ -315,6 +332,19 @@ def _unreadable(shown: str, message: str) -> Diagnostic:
     from modellint.linter_rules import cannot_parse
 
     return cannot_parse(shown, message)
+
+
+def _of_notebook(checked: Checked, source: SourceText, shown: str) -> Checked:
+    """The findings with the cells that they stand in, and one for each cell that is no Python."""
+    from modellint.linter_rules import cannot_parse
+    from modellint.source.syntax.notebook import NotebookText
+
+    findings = list(checked.diagnostics)
+    if isinstance(source, NotebookText):
+        for row, column, message in source.problems:
+            findings.append(cannot_parse(shown, message, Span(row, column, row, column)))
+    placed = [finding._replace(cells=source.cells) for finding in findings]
+    return checked._replace(diagnostics=tuple(sorted(placed, key=lambda finding: finding.sort_key)))
 
 
 @contextlib.contextmanager

@@ -55,6 +55,14 @@ def test_what_was_fixed_and_what_was_undone() -> None:
     assert "fixed: REG001 made a `ModuleList` of the list (layers[0]): adds `state_dict` keys" in repr(report)
 
 
+def test_in_a_notebook() -> None:
+    result = modellint.export(Hiding().eval(), (X,), root=HERE)
+    shown = result._repr_html_()
+    assert "exported, and agrees with PyTorch" in shown
+    assert '<th scope="row" class="m">route</th><td class="m">' in shown
+    assert result.verification._repr_html_() in shown  # type: ignore[attr-defined]
+
+
 def test_of_a_model_that_does_not_convert_too() -> None:
     with pytest.raises(modellint.ExportError) as caught:
         modellint.export(nn.Sequential(Hiding(), Eigenvalues()).eval(), (X,), root=HERE)

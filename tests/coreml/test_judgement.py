@@ -451,3 +451,23 @@ def test_write_to_a_state_is_not_lost() -> None:
     written = exported(Largest(), randn(3), **options)
     assert written.verification.ok
     assert written.frontend != "trace"
+
+
+# What a comparison may miss.
+
+
+def _lost(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[:, 0].exp_()
+    # True whatever is written.
+    return (y > -1e9).all(-1)
+
+
+def test_lost_write_that_no_comparison_shows() -> None:
+    assert exported(Of(_lost), randn(1, 2, 2)).frontend == "export"
+    refused = exported(Of(_lost), randn(1, 2, 2), frontend="trace")
+    assert "MUT001 at line" in str(refused)
+    assert "--frontend auto: tried, it agrees" in str(refused)
+    found = verified(Of(_lost), randn(1, 2, 2), frontend="trace")
+    assert (found.verdict, found.single) == ("undecided", "undecided")
+    assert verified(Of(_lost), randn(1, 2, 2), frontend="export").verdict == "agrees"

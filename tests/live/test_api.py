@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.report import notebook
+from modellint.report.displays import findings
 from modellint.results.diagnostic import Severity
 from modellint.testing import assert_exportable
 
@@ -258,10 +258,10 @@ def test_notebook_is_safe_and_needs_nothing_else() -> None:
     wild = found._replace(
         message="<script>alert('x')</script> & \"y\"", path="<a>.py", modules=("a<b", "c"), help="<i>"
     )
-    text = notebook.render([wild, found._replace(path=None, span=None, severity=Severity.INFO)])
+    text = findings.fragment([wild, found._replace(path=None, span=None, severity=Severity.INFO)])
     assert not re.search(r"<script|<a>|<i>|https?:|src=|url\(", text)
     assert _Tags(text).cells[7].startswith("<script>alert('x')</script> & \"y\"")
-    assert "All checks passed!" in notebook.render([])
+    assert "All checks passed!" in findings.fragment([])
 
 
 def test_importing_modellint_imports_neither_torch_nor_the_rest() -> None:
@@ -271,3 +271,54 @@ def test_importing_modellint_imports_neither_torch_nor_the_rest() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_table_of_shapes_and_its_hostile_names() -> None:
+    class Wild(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_module("<script>alert(1)</script>", nn.Linear(4, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.get_submodule("<script>alert(1)</script>")(x)
+            return out
+
+    text = modellint.shapes(Wild(), torch.zeros(1, 4))._repr_html_()  # type: ignore[attr-defined]
+    assert not re.search(r"<script|https?:|src=|url\(", text)
+    shown = _Tags(text)
+    assert "[1,4]" in shown.cells
+    assert '<th scope="col">layer</th>' in text and "<caption>Shapes of Wild</caption>" in text
+    assert "prefers-color-scheme: dark" in text and 'data-jp-theme-light="false"' in text
+
+
+def test_progress_is_told() -> None:
+    told: list[modellint.Progress] = []
+    modellint.check_model(Clean(), torch.zeros(1, 4), progress=told.append)
+    assert [progress.stage for progress in told][:2] == ["running forward of", "checking"]
+    assert {progress.model for progress in told} == {"Clean"}
+    assert str(told[1]) == "checking Clean"
+    assert all(progress.seconds >= 0 for progress in told)
+
+
+def test_progress_that_fails_is_raised_when_the_work_is_done() -> None:
+    told: list[str] = []
+
+    def refuse(progress: modellint.Progress) -> None:
+        told.append(progress.stage)
+        raise KeyError(progress.stage)
+
+    model = Clean()
+    with pytest.raises(KeyError):
+        modellint.fix_model(model, torch.zeros(1, 4), progress=refuse)
+    assert told == ["fixing"]
+    assert model.training
+    with pytest.raises(TypeError, match="progress must be"):
+        modellint.check_model(model, progress="yes")  # type: ignore[arg-type]
+
+
+def test_progress_without_tqdm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    modellint.check_model(Clean(), torch.zeros(1, 4), progress=True)
+    assert "checking Clean\n" in capsys.readouterr().err
+    modellint.check_model(Clean(), torch.zeros(1, 4))
+    assert "checking" not in capsys.readouterr().err

@@ -59,7 +59,15 @@ def checked(*arguments: str) -> str:
 
 def test_clean_check_imports_little(folder: Path) -> None:
     (folder / "net.py").write_text(CLEAN, "utf-8")
-    heavy = ("libcst", "pathspec", "multiprocessing", "torch", "difflib", "modellint.source.engine.statements")
+    heavy = (
+        "libcst",
+        "pathspec",
+        "modellint.source.syntax.notebook",
+        "multiprocessing",
+        "torch",
+        "difflib",
+        "modellint.source.engine.statements",
+    )
     assert printed(checked("net.py"), loaded(*heavy)) == ["All checks passed!", "[]"]
 
 

@@ -100,7 +100,7 @@ def test_gitignore(project: Path) -> None:
     (project / "model.py").unlink()
     done = run("check")
     assert done.exit_code == 2
-    assert "nothing was checked: there are no Python files in ." in done.stderr
+    assert "nothing was checked: there are no Python files or notebooks in ." in done.stderr
 
 
 def test_never_fixes_site_packages(project: Path) -> None:

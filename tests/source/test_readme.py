@@ -54,7 +54,7 @@ def test_hooks_are_valid() -> None:
     assert [hook["id"] for hook in hooks] == ["modellint", "modellint-fix"]
     for hook in hooks:
         assert hook["language"] == "python"
-        assert hook["types"] == ["python"]
+        assert hook["types_or"] == ["python", "jupyter"]
         assert hook["require_serial"] is True
         program, command, *options = hook["entry"].split()
         assert (program, command) == ("modellint", "check")

@@ -10,7 +10,7 @@ from modellint.results.diagnostic import Diagnostic
 from modellint.settings import ALWAYS
 from modellint.source.syntax.parse import parse
 from modellint.source.syntax.suppressions import Suppressions, header_rows, last_row
-from modellint.source.syntax.text import SourceText, Undecodable
+from modellint.source.syntax.text import SourceText
 
 if TYPE_CHECKING:
     from modellint.source.syntax.suppression_comments import Directive
@@ -42,7 +42,7 @@ def with_comments(
         text = _written(source, tree, wanted, also or {})
         if text is None:
             break
-        new = SourceText(text, source.encoding, source.bom)
+        new = source.with_text(text)
         remaining = Suppressions.of(new, parse(text)).apply(wanted)[0]
         if not remaining:
             return Commented(text, tuple(wanted), tuple(left))
@@ -76,11 +76,8 @@ def _written(
     for row in sorted(codes, reverse=True):
         at, comment = _comment(source, row, list(codes[row]), row in headers, suppressions.comments_at(row))
         text = text[:at] + comment + text[at:]
-    try:
-        same = ast.dump(parse(text)) == ast.dump(tree)
-        return text if same and SourceText.decode(source.encode(text)).text == text else None
-    except (Undecodable, UnicodeEncodeError):
-        return None
+    same = ast.dump(parse(text)) == ast.dump(tree)
+    return text if same and source.why_not_writable(text) is None else None
 
 
 def _comment(

@@ -26,7 +26,7 @@ _LOCAL_HOOK = """\
       name: modellint
       entry: modellint check --force-exclude
       language: system
-      types: [python]
+      types_or: [python, jupyter]
       require_serial: true
 """
 _HOOK = """\

@@ -182,6 +182,7 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
 
     top = job.resolver.top
     discovered = find_files(targets, Exclusion(top.base_of("exclude"), top.exclude), options["force_exclude"])
+    _refuse_other_languages(targets, discovered)
     files = discovered.files
     expect_not_read(options, files, "one of the files that are checked")
     if options["show_files"]:
@@ -209,8 +210,6 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
         jobs = options["jobs"] or processors()
         check_files(job, files, jobs, outcome, progress)
     progress.close()
-    if discovered.notebooks and not options["quiet"]:
-        click.echo(f"warning: {_notebooks(discovered.notebooks)}", err=True)
     # A model's code may change or delete its own file: what it was is what the findings show.
     texts = Texts(job.folder, None)
     if live:
@@ -235,6 +234,19 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
     return _finish(job, outcome, options, texts, [*map(job.shown, files)], live)
 
 
+def _refuse_other_languages(targets: Sequence[Path], discovered: Found) -> None:
+    """Leave out notebooks that are named and are not of Python: nothing of them would be checked."""
+    notebooks = {Path(os.path.abspath(target)) for target in targets if target.suffix == ".ipynb"}  # noqa: PTH100
+    for path in notebooks.intersection(discovered.files):
+        from modellint.source.syntax.notebook import other_language
+
+        if language := other_language(path.read_bytes()):
+            discovered.files.remove(path)
+            discovered.problems.append(
+                f"{os.path.relpath(path)}: not checked: the cells of this notebook are in {language}"
+            )
+
+
 def _show_files(discovered: Found, options: Mapping[str, Any]) -> int:
     """Print the files that a run would check, each in a line."""
     write("".join(f"{path}\n" for path in discovered.files), options, False)
@@ -245,14 +257,6 @@ def _show_files(discovered: Found, options: Mapping[str, Any]) -> int:
     return 2 if discovered.problems else 0
 
 
-def _notebooks(notebooks: Sequence[str]) -> str:
-    from modellint.discover import path_from
-
-    count = "1 notebook was" if len(notebooks) == 1 else f"{len(notebooks)} notebooks were"
-    such = "" if len(notebooks) == 1 else "such as "
-    return f"{count} not checked, as none is read yet: {such}{path_from(min(notebooks))}"
-
-
 def _nothing(job: Job, targets: Sequence[Path], discovered: Found, options: Mapping[str, Any]) -> int:
     """Say that there is nothing to check, and why; a failure, unless somebody wanted it so."""
     if discovered.problems:
@@ -261,11 +265,9 @@ def _nothing(job: Job, targets: Sequence[Path], discovered: Found, options: Mapp
         return 2
     if options["force_exclude"] and discovered.excluded:
         return _left_out(job, options)
-    reason = f"there are no Python files in {', '.join(map(str, targets))}"
+    reason = f"there are no Python files or notebooks in {', '.join(map(str, targets))}"
     if discovered.excluded or discovered.ignored:
         reason += " but what `exclude` or .gitignore names"
-    if discovered.notebooks:
-        reason += f"; {_notebooks(discovered.notebooks)}"
     click.echo(f"error: nothing was checked: {reason}", err=True)
     return 2
 
@@ -287,22 +289,20 @@ def _left_out(job: Job, options: Mapping[str, Any]) -> int:
 def _read_stdin(shown: str) -> bytes:
     """What standard input holds, as far as it is read. Raises ``UsageError`` where it cannot be read."""
     from modellint.run import UsageError
-    from modellint.source.syntax.text import LARGEST
+    from modellint.source.syntax.text import largest_of
 
-    if shown.endswith(".ipynb"):
-        raise UsageError(f"{shown}: not checked: notebooks are not read yet")
     if sys.stdin is None:
         raise UsageError("standard input is closed")
     try:
-        return sys.stdin.buffer.read(LARGEST + 1)
+        return sys.stdin.buffer.read(largest_of(shown) + 1)
     except OSError as error:
         raise UsageError(f"standard input cannot be read: {error.strerror}") from None
 
 
 def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     from modellint.discover import Exclusion
-    from modellint.run import Checker, Outcome
-    from modellint.source.syntax.text import LARGEST, SourceText, Undecodable, too_large
+    from modellint.run import Checker, Outcome, source_of
+    from modellint.source.syntax.text import Undecodable, largest_of, too_large
 
     top = job.resolver.of_folder(path.parent)
     shown = str(options["stdin_filename"] or "-")
@@ -316,9 +316,9 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
             sys.stdout.buffer.flush()
         return _left_out(job, {**options, "show_diff": options["show_diff"] or options["fix"]})
     try:
-        if len(data) > LARGEST:
-            raise Undecodable(too_large(len(data)))
-        source = SourceText.decode(data)
+        if len(data) > largest_of(shown):
+            raise Undecodable(too_large(len(data), largest_of(shown)))
+        source = source_of(shown, data)
     except Undecodable as error:
         from modellint.linter_rules import cannot_parse
 
@@ -339,7 +339,7 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     if not (options["fix"] or options["show_diff"]):
         outcome.diagnostics = list(findings_of(source))
         return _finish(job, outcome, options, Texts(job.folder, source), [shown])
-    from modellint.run import Change
+    from modellint.run import changes_to
     from modellint.source.fix import fix_text
 
     fixed = fix_text(source, findings_of, options["unsafe_fixes"])
@@ -348,12 +348,12 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
     if fixed.problem:
         outcome.problems.extend(fixed.problem.splitlines())
     if options["show_diff"]:
-        outcome.changes.append(Change(shown, source.text, fixed.text))
+        outcome.changes.extend(changes_to(shown, source, fixed.text))
         return _finish(job, outcome, options, Texts(job.folder, source), [shown])
     sys.stdout.buffer.write(source.encode(fixed.text))
     sys.stdout.buffer.flush()
     # The fixed text is the result here; what is left to say goes to stderr.
-    return _finish(job, outcome, options, Texts(job.folder, SourceText(fixed.text)), [shown], err=True)
+    return _finish(job, outcome, options, Texts(job.folder, source.with_text(fixed.text)), [shown], err=True)
 
 
 def _expect_formats(resolver: Resolver, options: Mapping[str, Any]) -> None:
@@ -389,9 +389,10 @@ def _finish(
         from modellint.report import diff
 
         color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
-        write("".join(diff.render(*change, color) for change in changes), options, err)
+        write("".join(diff.render(*change[:3], color, cell=change.cell) for change in changes), options, err)
         if changes and not options["quiet"] and not options["add_ignore"]:
-            click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {len(changes)} files.", err=True)
+            number = len({change.shown for change in changes})
+            click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {number} files.", err=True)
     else:
         _write_outputs(job, outcome, options, texts, files, live, status, err)
     for line in outcome.unread:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modellint.adoption.baseline import Baseline, listed
-from modellint.run import Change, Checker, Outcome, UsageError
+from modellint.run import Checker, Outcome, UsageError, changes_to, source_of
 from modellint.settings import ALWAYS
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _comment(
     from modellint.adoption.ignore_comments import UNUSED, row_of, with_comments
     from modellint.atomic_write import ReplaceError, replace_file
     from modellint.source.syntax.parse import Unparsable
-    from modellint.source.syntax.text import SourceText, Undecodable
+    from modellint.source.syntax.text import Undecodable
 
     path = checker.job.folder / shown
     if all(finding.code in (*ALWAYS, UNUSED) for finding in findings):
@@ -144,23 +144,23 @@ def _comment(
         return ()
     try:
         data = path.read_bytes()
-        source = SourceText.decode(data)
+        source = source_of(path, data)
         commented = with_comments(source, findings)
         before = _found(checker, path, shown, source)
-        after = _found(checker, path, shown, SourceText(commented.text, source.encoding, source.bom))
+        after = _found(checker, path, shown, source.with_text(commented.text))
         idle = [finding for finding in after if finding.code == UNUSED and finding not in before]
         if idle:
             # Source alone does not show what a live target did: that the comment looks unused there is to be said, too.
             rows = {row_of(source, finding): UNUSED for finding in idle}
             commented = with_comments(source, findings, rows)
-            after = _found(checker, path, shown, SourceText(commented.text, source.encoding, source.bom))
+            after = _found(checker, path, shown, source.with_text(commented.text))
         if _kinds(after) - _kinds(before):
             outcome.problems.append(f"{shown}: no comment written: the file would have other findings")
             return ()
         if commented.text == source.text:
             return ()
         if is_diff:
-            outcome.changes.append(Change(shown, source.text, commented.text))
+            outcome.changes.extend(changes_to(shown, source, commented.text))
         else:
             replace_file(path, data, source.encode(commented.text))
     except (Unparsable, Undecodable, ReplaceError, OSError) as error:

@@ -26,13 +26,14 @@ class Texts:
 
     def __call__(self, shown: str) -> SourceText | None:
         """The text of a file; None where it cannot be read."""
-        from modellint.source.syntax.text import SourceText, Undecodable, Unreadable, read_bytes
+        from modellint.run import source_of
+        from modellint.source.syntax.text import Undecodable, Unreadable, read_bytes
 
         if self._stdin is not None:
             return self._stdin
         if shown not in self._known:
             try:
-                self._known[shown] = SourceText.decode(read_bytes(self._folder / shown))
+                self._known[shown] = source_of(shown, read_bytes(self._folder / shown))
             except (Unreadable, Undecodable):
                 self._known[shown] = None
         return self._known[shown]

@@ -44,6 +44,14 @@ class Fault(NamedTuple):
     code: str
     operator: str | None
     routes: tuple[str, ...]
+    place: str = ""
+    """As in ``line 12 of net.py``."""
+    hides: bool = False
+    """Whether a comparison on a few inputs may miss it."""
+
+    def doubt(self, route: str) -> str:
+        """Why a route that seems to agree is undecided."""
+        return f"{self.code} at {self.place}: converted by {route}, the model computes something else, though no comparison here shows it"
 
 
 class VerifyOptions(TypedDict, total=False):
@@ -183,6 +191,7 @@ class Destination(ABC):
         specs: Sequence[InputSpec] = (),
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
+        faults: Sequence[Fault] = (),
     ) -> Exported:
         """Fix, convert, save and verify a model, which is left as it was: a package ``name`` in ``folder``. Raises ``OptionError``."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from modellint.results.diagnostic import Diagnostic, Fix, Span
+from modellint.results.diagnostic import Diagnostic, Edit, Fix, Span
 from modellint.source.syntax.suppressions import last_row
 
 
@@ -36,14 +36,14 @@ def objects(
 
 def _object(diagnostic: Diagnostic, docs_url: str | None, absolute: Callable[[str], str]) -> dict[str, Any]:
     # Without a file a place says nothing, and the other way round.
-    span = diagnostic.span if diagnostic.path is not None else None
+    span = None if diagnostic.path is None or diagnostic.span is None else diagnostic.in_cell(diagnostic.span)
     return {
-        "cell": None,
+        "cell": diagnostic.cell,
         "code": diagnostic.code,
         "end_location": None if span is None else _place(span.end_row, span.end_column),
         "evidence": diagnostic.evidence,
         "filename": None if diagnostic.path is None else absolute(diagnostic.path),
-        "fix": None if diagnostic.fix is None else _fix(diagnostic.fix),
+        "fix": None if diagnostic.fix is None else _fix(diagnostic, diagnostic.fix),
         "location": None if span is None else _place(span.row, span.column),
         "message": diagnostic.message,
         "modules": list(diagnostic.modules),
@@ -56,26 +56,31 @@ def _object(diagnostic: Diagnostic, docs_url: str | None, absolute: Callable[[st
     }
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def _fix(diagnostic: Diagnostic, fix: Fix) -> dict[str, Any]:
     return {
         "applicability": fix.applicability.value,
-        "edits": [
-            {
-                "content": edit.content,
-                "end_location": _place(edit.span.end_row, edit.span.end_column),
-                "location": _place(edit.span.row, edit.span.column),
-            }
-            for edit in fix.edits
-        ],
+        "edits": [_edit(diagnostic, edit) for edit in fix.edits],
         "message": fix.title,
     }
+
+
+def _edit(diagnostic: Diagnostic, edit: Edit) -> dict[str, Any]:
+    span = diagnostic.in_cell(edit.span)
+    entry: dict[str, Any] = {
+        "content": edit.content,
+        "end_location": _place(span.end_row, span.end_column),
+        "location": _place(span.row, span.column),
+    }
+    # A fix may bring an import into another cell than the finding's.
+    return entry | {"cell": diagnostic._replace(span=edit.span).cell} if diagnostic.cells else entry
 
 
 def _noqa_row(diagnostic: Diagnostic, span: Span | None) -> int | None:
     if span is None or diagnostic.code == "LNT002":
         # No comment helps in a file that cannot be parsed.
         return None
-    return last_row(span) if diagnostic.noqa_row is None else diagnostic.noqa_row
+    row = diagnostic.noqa_row
+    return last_row(span) if row is None else diagnostic.in_cell(Span(row, 1, row, 1)).row
 
 
 def _place(row: int, column: int) -> dict[str, int]:

@@ -25,7 +25,7 @@ def _line(diagnostic: Diagnostic, color: bool, unsafe: bool) -> str:
     if diagnostic.path is not None:
         place = paint(visible(diagnostic.path), "bold", color) + colon
         if diagnostic.span is not None:
-            place += f"{diagnostic.span.row}{colon}{diagnostic.span.column}{colon}"
+            place += diagnostic.place.replace(":", colon) + colon
     elif diagnostic.target is not None:
         place = paint(visible(diagnostic.target), "bold", color) + colon
     code = paint(diagnostic.code, diagnostic.severity.label, color)

@@ -7,8 +7,8 @@ from modellint.report.style import paint, visible
 _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
-def render(shown: str, old: str, new: str, color: bool = False) -> str:
-    """The unified diff from ``old`` to ``new``; empty where they are equal.
+def render(shown: str, old: str, new: str, color: bool = False, *, cell: int | None = None) -> str:
+    """The unified diff from ``old`` to ``new``, or of one cell of a notebook; empty where they are equal.
 
     Lines end where ``patch`` thinks they do, at LF: a CR before it, or alone within a line, is part of the
     line. Without colour every character stands as it is; with colour, which no program reads, a CR that
@@ -18,7 +18,7 @@ def render(shown: str, old: str, new: str, color: bool = False) -> str:
         return ""
     import difflib
 
-    name = _name(shown)
+    name = _name(shown if cell is None else f"{shown}:cell {cell}")
     show_returns = color and _mixed(old + new)
     parts = [_header("---", name, "removed", color), _header("+++", name, "added", color)]
     for line in list(difflib.unified_diff(_lines(old), _lines(new)))[2:]:

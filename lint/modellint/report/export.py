@@ -33,10 +33,10 @@ def render(
 
     ``name`` is what the package is called, empty where it is kept in memory; ``written`` whether it stands there now.
     """
-    rows = [*_rows(exported)] if exported.converts else [*_not_taken(exported)]
-    width = max((len(title) for title, _ in rows), default=0)
-    lines = [_head(exported, name, written, color)]
-    lines += [f"  {title.ljust(width)}  {text}".rstrip() for title, text in rows]
+    told = rows(exported)
+    width = max((len(title) for title, _ in told), default=0)
+    lines = [headline(exported, name, written, color)]
+    lines += [f"  {title.ljust(width)}  {text}".rstrip() for title, text in told]
     if exported.converts and not exported.writable:
         lines += ["", verification.render(exported.verification, color, shown=shown, line=line).rstrip("\n")]
     elif exported.converts:
@@ -48,7 +48,8 @@ def render(
     return "\n".join(lines) + "\n"
 
 
-def _head(exported: Exported, name: str, written: bool, color: bool) -> str:
+def headline(exported: Exported, name: str, written: bool, color: bool = False) -> str:
+    """What became of the export, in a line."""
     head = f"{visible(name)}: " if name else ""
     if not exported.converts:
         return f"{head}{paint('the model does not convert', 'error', color)}"
@@ -64,6 +65,11 @@ def _head(exported: Exported, name: str, written: bool, color: bool) -> str:
     if written:
         return f"{head}{paint(f'exported by force, though {verdict}', 'warning', color)}"
     return f"{head}{paint(f'not exported: {verdict}', 'error', color)} (--force writes it)"
+
+
+def rows(exported: Exported) -> list[tuple[str, str]]:
+    """What there is to tell, by what it is about."""
+    return [*_rows(exported)] if exported.converts else [*_not_taken(exported)]
 
 
 def _rows(exported: Exported) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from modellint.report.frame import WIDEST, Frame, window
 from modellint.report.style import columns, paint
-from modellint.results.diagnostic import Fix, Span
+from modellint.results.diagnostic import Diagnostic, Edit, Fix, Span
 from modellint.source.syntax.edits import Change, EditError, apply, changes_of
 from modellint.source.syntax.text import SourceText
 
@@ -43,6 +43,21 @@ class Diffs:
         """The finding of the same file below which the same fix was shown; None the first time."""
         place = self._places.setdefault((path, fix._replace(title="")), span)
         return None if place == span else place
+
+    def draw_for(self, source: SourceText, finding: Diagnostic, color: bool, frame: Frame | None = None) -> list[str]:
+        """The lines that the fix of a finding takes and brings; in a notebook cell by cell, each named that is not the finding's."""
+        if finding.fix is None or not finding.cells:
+            return [] if finding.fix is None else self.draw(source, finding.fix, color, frame)
+        by_cell: dict[int | None, list[Edit]] = {}
+        for edit in finding.fix.edits:
+            by_cell.setdefault(finding._replace(span=edit.span).cell, []).append(edit)
+        lines: list[str] = []
+        for cell, edits in by_cell.items():
+            part = finding.fix._replace(edits=tuple(edit._replace(span=finding.in_cell(edit.span)) for edit in edits))
+            is_here = cell == finding.cell
+            lines += [] if is_here else [f"  {paint(':::', 'gutter', color)} cell {cell}"]
+            lines += self.draw(source.of_cell(edits[0].span.row), part, color, frame if is_here else None)
+        return lines
 
     def draw(self, source: SourceText, fix: Fix, color: bool, frame: Frame | None = None) -> list[str]:
         """The lines that go and come, where ``frame`` does not show it with one line around them.

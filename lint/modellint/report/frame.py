@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modellint.report.style import columns, paint
-from modellint.results.diagnostic import Span
+from modellint.results.diagnostic import Diagnostic, Span
 from modellint.source.syntax.suppressions import last_row
 from modellint.source.syntax.text import SourceText
 
@@ -37,6 +37,13 @@ def window(line: str, left: int) -> str:
         if len(shown) > 1 and cells[left + WIDEST - 1] == "":
             shown[-2] = " "
     return "".join(shown).rstrip()
+
+
+def framed(source: SourceText | None, finding: Diagnostic) -> Frame | None:
+    """The frame of a finding, of a notebook's in the lines of its cell; None where its text is not known."""
+    if source is None or finding.span is None:
+        return None
+    return Frame(source.of_cell(finding.span.row) if finding.cells else source, finding.in_cell(finding.span))
 
 
 class Frame:

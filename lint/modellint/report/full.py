@@ -57,9 +57,9 @@ def _block(
     fixable = summary.mark(diagnostic, unsafe, color)
     lines = [f"{code} {fixable}{paint(visible(diagnostic.message), 'bold', color)}"]
     source = None if diagnostic.path is None else text_of(diagnostic.path)
-    from modellint.report.frame import Frame
+    from modellint.report.frame import framed
 
-    frame = None if source is None or diagnostic.span is None else Frame(source, diagnostic.span)
+    frame = framed(source, diagnostic)
     width = 1 if frame is None else frame.width
     lines.append(f"{' ' * width}{paint('-->', 'gutter', color)} {_place(diagnostic)} ({paint(look, look, color)})")
     lines += [] if frame is None else frame.draw(look, color)
@@ -70,8 +70,7 @@ def _block(
 def _place(diagnostic: Diagnostic) -> str:
     if diagnostic.path is None:
         return visible(diagnostic.target or ("the model" if diagnostic.evidence == "live" else "no source"))
-    span = diagnostic.span
-    return visible(diagnostic.path) + (f":{span.row}:{span.column}" if span else "")
+    return visible(diagnostic.path) + (f":{diagnostic.place}" if diagnostic.place else "")
 
 
 def _help(
@@ -83,7 +82,7 @@ def _help(
         texts.append(fix.title)
     same = diffs.shown_at(path, fix, span) if fix is not None and fix.edits and path and span else None
     if same is not None:
-        texts[-1] += f" (the fix that is shown at {same.row}:{same.column})"
+        texts[-1] += f" (the fix that is shown at {diagnostic._replace(span=same).place})"
     lines = []
     for text in texts:
         first, *more = text.split("\n")
@@ -92,7 +91,7 @@ def _help(
     if fix is None:
         return lines
     if source is not None and same is None:
-        lines += diffs.draw(source, fix, color, frame)
+        lines += diffs.draw_for(source, diagnostic, color, frame)
     if note := _NOTES[fix.applicability]:
         lines.append(paint("note", "note", color) + paint(": ", "bold", color) + note)
     return lines

@@ -37,4 +37,4 @@ def _heading(finding: Diagnostic) -> str:
 
 
 def _place(finding: Diagnostic) -> str:
-    return "" if finding.span is None or finding.path is None else f"{finding.span.row}:{finding.span.column}"
+    return "" if finding.path is None else finding.place

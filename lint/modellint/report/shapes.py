@@ -11,7 +11,7 @@ from modellint.report.style import paint, visible
 if TYPE_CHECKING:
     from modellint.results.shape_table import Row, Shape, Table
 
-_HEADS = ("layer", "type", "input", "output", "parameters", "memory", "line")
+HEADS = ("layer", "type", "input", "output", "parameters", "memory", "line")
 _RIGHT = frozenset({4, 5})
 
 Shown = Callable[[str], str]
@@ -27,14 +27,21 @@ def render(
     shown: Shown = str,
 ) -> str:
     """The table as aligned text, with its totals: flat with every layer's path, or nested with what is around the layers."""
-    rows = list(table.within(depth)) if nested else list(table.leaves(depth))
-    cells = [_cells(table, row, nested, shown) for row in rows]
-    wide = [max(map(len, column)) for column in zip(_HEADS, *cells, strict=True)]
-    lines = [paint(_line(_HEADS, wide), "bold", color)]
-    for row, texts in zip(rows, cells, strict=True):
-        line = _line(texts, wide)
-        lines.append(paint(line, "error", color) if row.failed else line)
-    return "\n".join([*lines, "", *_totals(table)]) + "\n"
+    rows = lines_of(table, nested=nested, depth=depth, shown=shown)
+    wide = [max(map(len, column)) for column in zip(HEADS, *(cells for cells, _ in rows), strict=True)]
+    lines = [paint(_line(HEADS, wide), "bold", color)]
+    for cells, failed in rows:
+        line = _line(cells, wide)
+        lines.append(paint(line, "error", color) if failed else line)
+    return "\n".join([*lines, "", *totals(table)]) + "\n"
+
+
+def lines_of(
+    table: Table, *, nested: bool = False, depth: int | None = None, shown: Shown = str
+) -> list[tuple[tuple[str, ...], bool]]:
+    """The cells of each line, and whether it is where the run failed."""
+    rows = table.within(depth) if nested else table.leaves(depth)
+    return [(_cells(table, row, nested, shown), row.failed) for row in rows]
 
 
 def _line(texts: Sequence[str], wide: Sequence[int]) -> str:
@@ -65,7 +72,8 @@ def shapes(several: Iterable[Shape]) -> str:
     return ", ".join(f"[{','.join(shape)}]" for shape in several) or "-"
 
 
-def _totals(table: Table) -> list[str]:
+def totals(table: Table) -> list[str]:
+    """Parameters and memory of the whole model, and why the run failed if it did."""
     frozen = table.parameters - table.trainable
     lines = [
         f"parameters: {table.parameters:,}" + (f" ({frozen:,} of them frozen)" if frozen else ""),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from modellint.report.style import visible
+from modellint.report.displays.elements import STYLE, row, table, text
 from modellint.report.verification import (
     ROUTES,
     Line,
@@ -29,19 +28,9 @@ if TYPE_CHECKING:
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.verification import FirstDifference, Layer, Output, Verification
 
-_STYLE = """
-.modellint { font: 14px/1.5 system-ui, sans-serif; max-width: 76em; }
-.modellint table { border-collapse: collapse; margin: .6em 0 1.4em; }
-.modellint th, .modellint td { text-align: left; padding: 3px 12px 3px 0; border-bottom: 1px solid rgba(128,128,128,.35); }
-.modellint td.n { text-align: right; font-variant-numeric: tabular-nums; }
-.modellint .bad { color: #b42318; } .modellint .good { color: #1a7f37; } .modellint .weak { color: #8a5a00; }
-.modellint code, .modellint td.m { font-family: ui-monospace, monospace; font-size: 13px; }
-.modellint svg { width: 100%; height: auto; } .modellint svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
-.modellint .scroll { max-height: 32em; overflow: auto; }
-""".strip()
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000, 260, 56, 12, 24
 _LOWEST, _HIGHEST = -9, 1
-_SINGLE, _HALF = "#0b5cad", "#c2570c"
+_SINGLE, _HALF = "single", "half"
 
 
 def page(
@@ -52,7 +41,7 @@ def page(
     line: Line | None = None,
 ) -> str:
     """A whole file; ``findings`` are those that belong to the verification."""
-    title = _text(f"{target}: {judgement(verification)[0]}")
+    title = text(f"{target}: {judgement(verification)[0]}")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
         '<meta name="viewport" content="width=device-width">\n'
@@ -68,10 +57,10 @@ def fragment(
     line: Line | None = None,
 ) -> str:
     """What stands on the page, also for a notebook's cell."""
-    parts = [f"<style>{_STYLE}</style>", _heading(verification, target)]
+    parts = [f"<style>{STYLE}</style>", _heading(verification, target)]
     if verification.first_difference is not None:
         parts.append(_first(verification.first_difference, shown, line))
-    parts += [f"<p>Note: {_text(note)}.</p>" for note in verification.notes]
+    parts += [f"<p>Note: {text(note)}.</p>" for note in verification.notes]
     if findings:
         parts.append(_findings(findings, shown))
     for precision, outputs in by_precision(verification):
@@ -86,18 +75,14 @@ def fragment(
     return f'<div class="modellint">{"".join(filter(None, parts))}</div>'
 
 
-def _text(text: str) -> str:
-    return escape(visible(text))
-
-
 def _heading(verification: Verification, target: str) -> str:
     words, color = judgement(verification)
     look = {"good": "good", "warning": "weak"}.get(color, "bad")
-    by = f"<p>Captured by {_text(ROUTES[verification.route])}.</p>" if verification.route in ROUTES else ""
+    by = f"<p>Captured by {text(ROUTES[verification.route])}.</p>" if verification.route in ROUTES else ""
     why = reasons(verification.reason) if verification.verdict == "not converted" else [verification.reason]
-    reason = "".join(f"<p>{_text(line)}</p>" for line in why if line)
-    name = f"{_text(target)}: " if target else ""
-    return f'<h1>{name}<span class="{look}">{_text(words)}</span></h1>{reason}{by}'
+    reason = "".join(f"<p>{text(line)}</p>" for line in why if line)
+    name = f"{text(target)}: " if target else ""
+    return f'<h1>{name}<span class="{look}">{text(words)}</span></h1>{reason}{by}'
 
 
 def _first(first: FirstDifference, shown: Shown, line: Line | None) -> str:
@@ -108,7 +93,9 @@ def _first(first: FirstDifference, shown: Shown, line: Line | None) -> str:
     for lost in missing(first):
         rows.append(("not in the program", f"{lost.operator} {location(lost.place, shown)}"))
         rows.append(("", source_line(lost.place, line)))
-    cells = "".join(f'<tr><th>{_text(name)}</th><td class="m">{_text(text)}</td></tr>' for name, text in rows if text)
+    cells = "".join(
+        f'<tr><th scope="row">{text(name)}</th><td class="m">{text(value)}</td></tr>' for name, value in rows if value
+    )
     heading = "Where float16 first fails" if first.kind == "precision" else "First difference"
     return f"<h2>{heading}</h2><table>{cells}</table>"
 
@@ -117,19 +104,13 @@ def _findings(findings: Sequence[Diagnostic], shown: Shown) -> str:
     rows = []
     for finding in findings:
         at = "" if finding.path is None or finding.span is None else f"{shown(finding.path)}:{finding.span.row}"
-        rows.append(_row((finding.code, at, finding.message, finding.help or ""), finding.severity is Severity.ERROR))
-    return f"<h2>Findings</h2>{_table(('rule', 'line', 'what', ''), rows)}"
-
-
-def _table(heads: Iterable[str], rows: Iterable[str]) -> str:
-    cells = "".join(f"<th>{_text(head)}</th>" for head in heads)
-    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-
-
-def _row(cells: Sequence[str], bad: bool = False, numbers: frozenset[int] = frozenset()) -> str:
-    tags = ('<td class="n">' if at in numbers else '<td class="m">' for at in range(len(cells)))
-    content = "".join(f"{tag}{_text(text)}</td>" for tag, text in zip(tags, cells, strict=True))
-    return f'<tr class="bad">{content}</tr>' if bad else f"<tr>{content}</tr>"
+        rows.append(
+            row(
+                (finding.code, at, finding.message, finding.help or ""),
+                "bad" if finding.severity is Severity.ERROR else "",
+            )
+        )
+    return table("Findings", ("rule", "line", "what", ""), rows)
 
 
 def _outputs(precision: str, outputs: Sequence[Output]) -> str:
@@ -137,8 +118,8 @@ def _outputs(precision: str, outputs: Sequence[Output]) -> str:
     rows = []
     for output in outputs:
         case = output.case if output.ok else f"differs on {output.case}"
-        rows.append(_row((title(output), *measures(output), case), not output.ok, frozenset(range(2, 8))))
-    return f"<h2>Outputs in {precision}</h2>{_table(heads, rows)}"
+        rows.append(row((title(output), *measures(output), case), "" if output.ok else "bad", frozenset(range(2, 8))))
+    return table(f"Outputs in {precision}", heads, rows)
 
 
 def _cases(verification: Verification) -> str:
@@ -148,8 +129,8 @@ def _cases(verification: Verification) -> str:
     for case in verification.cases:
         single = "-" if case.error is None else number(case.error)
         half = "-" if case.half is None else number(case.half)
-        rows.append(_row((case.label, single, half, case.note), False, frozenset({1, 2})))
-    return f"<h2>Inputs</h2>{_table(('inputs', 'float32 error/scale', 'float16 error/scale', ''), rows)}"
+        rows.append(row((case.label, single, half, case.note), "", frozenset({1, 2})))
+    return table("Inputs", ("inputs", "float32 error/scale", "float16 error/scale", ""), rows)
 
 
 def _layers(title: str, layers: Sequence[Layer], shown: Shown) -> str:
@@ -165,7 +146,7 @@ def _layers(title: str, layers: Sequence[Layer], shown: Shown) -> str:
             sizes(layer.shape),
         )
         cells += (number(layer.largest), number(layer.error), half)
-        rows.append(_row(cells, False, frozenset({6, 7, 8})))
+        rows.append(row(cells, "", frozenset({6, 7, 8})))
     heads = (
         "variable",
         "operation",
@@ -177,7 +158,7 @@ def _layers(title: str, layers: Sequence[Layer], shown: Shown) -> str:
         "float32 error",
         "float16 error",
     )
-    return f"<h2>{title}</h2>{_table(heads, rows)}"
+    return table(title, heads, rows)
 
 
 def _plot(layers: Sequence[Layer], first: FirstDifference | None) -> str:
@@ -198,19 +179,19 @@ def _plot(layers: Sequence[Layer], first: FirstDifference | None) -> str:
         )
     for at, layer in enumerate(layers):
         x = round(_LEFT + step * (at + 0.5), 1)
-        about = _text(f"{layer.variable}: {layer.operation} of {layer.operator} {layer.module}, {sizes(layer.shape)}")
-        for error, color in ((layer.half, _HALF), (layer.error, _SINGLE)):
+        about = text(f"{layer.variable}: {layer.operation} of {layer.operator} {layer.module}, {sizes(layer.shape)}")
+        for error, series in ((layer.half, _HALF), (layer.error, _SINGLE)):
             if error is not None:
                 said = f"{about}, {number(error)} of its scale"
                 marks.append(
-                    f'<circle cx="{x}" cy="{high(error)}" r="2.6" fill="{color}"><title>{said}</title></circle>'
+                    f'<circle cx="{x}" cy="{high(error)}" r="2.6" class="{series}"><title>{said}</title></circle>'
                 )
         if first is not None and layer.variable == first.variable:
             marks.append(
-                f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="#b42318" stroke-dasharray="4 3"/>'
+                f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="var(--bad)" stroke-dasharray="4 3"/>'
             )
     legend = (
         f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{len(layers)} operations in order; error over the scale of PyTorch’s value: '
-        f'<tspan fill="{_SINGLE}">float32</tspan>, <tspan fill="{_HALF}">float16</tspan></text>'
+        f'<tspan class="{_SINGLE}">float32</tspan>, <tspan class="{_HALF}">float16</tspan></text>'
     )
     return f'<h2>Error by operation</h2><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(marks)}{legend}</svg>'

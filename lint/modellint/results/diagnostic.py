@@ -5,6 +5,7 @@ Named tuples, as a dataclass takes ten times as long to define; no I/O, and no i
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -87,6 +88,29 @@ class Diagnostic(NamedTuple):
     modules: tuple[str, ...] = ()
     operator: str | None = None
     noqa_row: int | None = None
+    cells: tuple[int, ...] = ()
+    """Of a finding in a notebook the rows at which its cells begin in the program that they make up; ``span`` counts in that."""
+
+    @property
+    def cell(self) -> int | None:
+        """The number of the cell among all of a notebook's, from 1; None in a file of source."""
+        return bisect_right(self.cells, self.span.row) if self.cells and self.span is not None else None
+
+    def in_cell(self, span: Span) -> Span:
+        """A span of the same file, its rows counted in the cell that it begins in."""
+        if not self.cells:
+            return span
+        above = self.cells[max(bisect_right(self.cells, span.row), 1) - 1] - 1
+        return span._replace(row=span.row - above, end_row=span.end_row - above)
+
+    @property
+    def place(self) -> str:
+        """Where it stands in its file, for people: ``4:9``, or ``cell 3:4:9``; empty where that is not known."""
+        if self.span is None:
+            return ""
+        span = self.in_cell(self.span)
+        cell = "" if self.cell is None else f"cell {self.cell}:"
+        return f"{cell}{span.row}:{span.column}"
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from modellint import destinations
@@ -13,7 +14,7 @@ from modellint.live.check import needs_of
 from modellint.live.conversion_analyses import verdicts
 from modellint.live.inputs.required_inputs import wanted
 from modellint.results.conversion_verdict import ROUTES, Conversion, Verdict
-from modellint.results.verification import NOT_CONVERTED, Verification
+from modellint.results.verification import AGREES, NOT_CONVERTED, UNDECIDED, Verification
 from modellint.results.what_else_converts import alternatives
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def conversion_of(
     frontend = subject.destination.frontend
     if not subject.may_convert or not verdicts(subject):
         return Conversion((Verdict(ROUTES[0], None, reason=_not_tried(subject, findings, asks)),), frontend)
-    ways = destination_of(subject).alternatives(subject, _faults(subject, rules, findings), end)
+    ways = destination_of(subject).alternatives(subject, faults(subject, rules, findings), end)
     return Conversion(verdicts(subject), frontend, ways)
 
 
@@ -70,15 +71,36 @@ def noted(subject: Subject, verification: Verification, end: float) -> Verificat
     return replace(verification, notes=(*verification.notes, *notes))
 
 
-def _faults(subject: Subject, rules: Mapping[str, Rule], findings: Sequence[Diagnostic]) -> list[Fault]:
+def faults(subject: Subject, rules: Mapping[str, Rule], findings: Sequence[Diagnostic]) -> list[Fault]:
     """The findings by which the destination converts a model into something else."""
     destination = destination_of(subject)
-    faults = [
-        Fault(finding.code, finding.operator, destination.faults(finding, rules[finding.code].silent_by(finding)))
+    known = [
+        Fault(
+            finding.code,
+            finding.operator,
+            destination.faults(finding, rules[finding.code].silent_by(finding)),
+            "a place that is not known"
+            if finding.path is None or finding.span is None
+            else f"line {finding.span.row} of {PurePath(finding.path).name}",
+            rules[finding.code].hides,
+        )
         for finding in findings
         if finding.code in rules
     ]
-    return [fault for fault in faults if fault.routes]
+    return [fault for fault in known if fault.routes]
+
+
+def doubted(
+    subject: Subject, rules: Mapping[str, Rule], findings: Sequence[Diagnostic], verification: Verification
+) -> Verification:
+    """A verification; undecided where it agrees and a finding says that its route loses what a comparison may miss."""
+    if verification.single != AGREES and verification.verdict != AGREES:
+        return verification
+    route = "trace" if verification.route == "trace" else "export"
+    for fault in faults(subject, rules, findings):
+        if fault.hides and route in fault.routes:
+            return replace(verification, verdict=UNDECIDED, single=UNDECIDED, reason=fault.doubt(route))
+    return verification
 
 
 def _not_tried(subject: Subject, findings: Sequence[Diagnostic], asks: Callable[[nn.Module], str]) -> str:

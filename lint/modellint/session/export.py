@@ -18,6 +18,7 @@ from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
 from modellint.session.in_process import Varying, examine, job_of, prepared, ready, session_of
 from modellint.session.messages import Export
+from modellint.session.progress_reporting import Entered, silent
 
 if TYPE_CHECKING:
     from torch import nn
@@ -50,6 +51,7 @@ def exported(
     output: Path | None,
     force: bool,
     seed: int,
+    entered: Entered = silent,
 ) -> Outcome:
     """What ``modellint.export`` gives. Raises ``OptionError``, and ``OSError`` where the package cannot be written."""
     inputs = varying.of(prepared(model, example_inputs))
@@ -63,12 +65,14 @@ def exported(
     with undisturbed(), unchanged(model, inputs, values=False):
         destination.check_export(model, inputs, options, seed)
     # What else converts it, the export itself tells.
-    diagnostics, conversion = examine(model, example_inputs, None, None, None, root, chosen, varying, spare=-math.inf)
+    diagnostics, conversion = examine(
+        model, example_inputs, None, None, None, root, chosen, varying, -math.inf, entered
+    )
     with _folder(output) as folder, undisturbed():
         package = folder / (_IN_MEMORY if output is None else output.name)
-        session = session_of(model, job, Export(options, package), seed=seed)
+        session = session_of(model, job, Export(options, package), seed=seed, entered=entered)
         with _temporaries_in(folder), unchanged(model, inputs, values=False):
-            summary = session.export(model, inputs, options, package)
+            summary = session.export(model, inputs, options, package, job.rules, diagnostics)
         mlmodel = None
         if summary.writable or (summary.converts and force):
             package = folder / summary.package

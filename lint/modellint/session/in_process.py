@@ -33,6 +33,7 @@ from modellint.run import Checker, Job, all_rules, load_plugins
 from modellint.session import merge
 from modellint.session.destination_verdicts import judge
 from modellint.session.messages import Action, Check, Request, Verify
+from modellint.session.progress_reporting import Entered, silent
 from modellint.session.requested_actions import Session
 from modellint.session.target import Location, Target
 from modellint.settings import Resolver, SettingsError, check_codes, find_root
@@ -75,14 +76,20 @@ def _has_values(value: Any) -> bool:
 
 
 def session_of(
-    model: nn.Module, job: Job, action: Action, rules: Iterable[str] = (), seed: int = 0, spare: float = SPARE
+    model: nn.Module,
+    job: Job,
+    action: Action,
+    rules: Iterable[str] = (),
+    seed: int = 0,
+    spare: float = SPARE,
+    entered: Entered = silent,
 ) -> Session:
     """A session in this process, for a model that stands already."""
     name = type(model).__name__
     target, location = Target(name, "", name), Location(None, "", (), False)
     destination = job.resolver.top.destination
     request = Request(target, location, job.root, Path.cwd(), tuple(rules), action, destination, seed=seed)
-    return Session(request, lambda: time.monotonic() + spare)
+    return Session(request, lambda: time.monotonic() + spare, entered)
 
 
 def examine(
@@ -95,11 +102,12 @@ def examine(
     chosen: Mapping[str, str],
     varying: Varying | None = None,
     spare: float = SPARE,
+    entered: Entered = silent,
 ) -> tuple[list[Diagnostic], Conversion | None]:
     """What ``modellint.check_model`` finds, sorted, and what is said of the conversion, if that was asked for.
 
     ``chosen`` are values of settings that go before those of the project; ``spare`` the seconds that there are for trying what else
-    converts the model.
+    converts the model; ``entered`` is told each stage.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(_no_model(model))
@@ -110,7 +118,7 @@ def examine(
     job = _job(_root(model, root), select, ignore, chosen)
     top = job.resolver.top
     rules = {code: rule for code, rule in job.rules.items() if top.enables(code, rule.default)}
-    session = session_of(model, job, Check(), rules, spare=spare)
+    session = session_of(model, job, Check(), rules, spare=spare, entered=entered)
     try:
         model = _shaped(model, inputs)
     except lazy_parameters.Unshaped as error:
@@ -135,7 +143,11 @@ def examine(
 
 
 def fixed(
-    model: nn.Module, example_inputs: Any, root: str | os.PathLike[str] | None, chosen: Mapping[str, str]
+    model: nn.Module,
+    example_inputs: Any,
+    root: str | os.PathLike[str] | None,
+    chosen: Mapping[str, str],
+    entered: Entered = silent,
 ) -> tuple[FixedModel, Path]:
     """The copy that ``modellint.fix_model`` gives, and the folder whose settings hold for it."""
     if not isinstance(model, nn.Module):
@@ -144,6 +156,7 @@ def fixed(
     # A wrapper's class is not at home in the user's project.
     job = _job(_root(inside(model), root), None, None, chosen)
     model = ready(model, inputs)
+    entered("fixing")
     with undisturbed():
         return fixed_copy(model, inputs, job.resolver.top.destination, places.Project(job.root), judge=judge), job.root
 
@@ -155,6 +168,7 @@ def verified(
     root: str | os.PathLike[str] | None,
     chosen: Mapping[str, str],
     seed: int,
+    entered: Entered = silent,
 ) -> Verification:
     """What ``modellint.verify`` shows."""
     inputs = varying.of(prepared(model, example_inputs))
@@ -165,7 +179,9 @@ def verified(
     model = ready(model, inputs)
     action = Verify("layers")
     with undisturbed(), unchanged(model, inputs, values=False):
-        answer = session_of(model, job, action, seed=seed).verify(model, inputs, {}, action)
+        # It gives no findings, but what a comparison may miss counts.
+        rules = {code: rule for code, rule in job.rules.items() if rule.hides}
+        answer = session_of(model, job, action, seed=seed, entered=entered).verify(model, inputs, rules, action)
     assert answer.verification is not None
     return answer.verification
 

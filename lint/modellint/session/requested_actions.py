@@ -18,7 +18,7 @@ from modellint.live.subject import Subject
 from modellint.results.verification import UNDECIDED
 from modellint.session import target_failure
 from modellint.session.confirmed_findings import findings
-from modellint.session.destination_verdicts import conversion_of, destination_of, execute, judge, noted
+from modellint.session.destination_verdicts import conversion_of, destination_of, doubted, execute, faults, judge, noted
 from modellint.session.messages import Answer, Check, Request, Verify
 
 if TYPE_CHECKING:
@@ -156,17 +156,26 @@ class Session:
         execution.supply(subject, verification)
         self.enter("checking")
         diagnostics = findings(subject, rules, verification)
+        if action.package is None:
+            verification = doubted(subject, rules, diagnostics, verification)
         verification = noted(subject, verification, self._end())
         if verification.verdict == UNDECIDED and not verification.cases:
             diagnostics += self.run(subject, rules)
         return self.answer(diagnostics, verification=verification)
 
     def export(
-        self, model: nn.Module, inputs: Inputs, options: Options, package: Path, specs: Sequence[InputSpec] = ()
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        options: Options,
+        package: Path,
+        rules: Mapping[str, Rule],
+        known: Sequence[Diagnostic],
+        specs: Sequence[InputSpec] = (),
     ) -> Exported:
-        """Fix, convert, save and verify a model. Raises ``OptionError``."""
-        destination = destination_of(self.subject(model, inputs))
-        return destination.export(
+        """Fix, convert, save and verify a model, of which the rules' findings are ``known``. Raises ``OptionError``."""
+        subject = self.subject(model, inputs)
+        return destination_of(subject).export(
             model,
             inputs,
             self.request.destination,
@@ -177,6 +186,7 @@ class Session:
             specs=specs,
             seed=self.request.seed,
             progress=self.enter,
+            faults=faults(subject, rules, known),
         )
 
     def _proven(

@@ -138,7 +138,9 @@ def load(location: Location) -> ModuleType:
     name = location.module if location.module not in sys.modules else f"_{location.module}_target"
     spec = importlib.util.spec_from_file_location(name, str(location.file))
     if spec is None or spec.loader is None:
-        raise TargetError(f"{location.file}: not a Python file")
+        is_notebook = str(location.file).endswith(".ipynb")
+        way = "; in the notebook: %load_ext modellint, then %modellint MODEL, INPUTS" if is_notebook else ""
+        raise TargetError(f"{location.file}: not a Python file{way}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

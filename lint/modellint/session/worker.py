@@ -238,7 +238,9 @@ class _Work:
         run = captured_run(subject)
         if run is not None and run.failure is not None and run.failure.kind != "data":
             return answer
-        exported = session.export(model, inputs, action.options, action.package, self._build.specs)
+        exported = session.export(
+            model, inputs, action.options, action.package, rules, answer.diagnostics, self._build.specs
+        )
         return answer._replace(exported=exported)
 
 

@@ -168,7 +168,7 @@ def _findings(
                 yield finding
 
     for node, within in classes_in(file.tree):
-        if not node.bases:
+        if not node.bases or node.name in file.patched:
             continue
         ref = ClassRef(file, node, within)
         if not project.is_module(ref):

@@ -16,7 +16,7 @@ from modellint.atomic_write import replace_file as replace_file
 from modellint.results.diagnostic import Applicability, Diagnostic, Span
 from modellint.source.syntax.edits import Change, EditError, apply, changes_of, shareable
 from modellint.source.syntax.parse import Unparsable, parse
-from modellint.source.syntax.text import SourceText, Undecodable
+from modellint.source.syntax.text import SourceText
 
 ROUNDS = 10
 """After so many rounds the text is left as it then is."""
@@ -104,7 +104,7 @@ class _Run:
         steps = self._keep_valid(steps, valid)
         while steps:
             merged = _merge(steps)
-            source = SourceText(apply(self.source.text, merged), self.source.encoding, self.source.bom)
+            source = self.source.with_text(apply(self.source.text, merged))
             found = self.check(source)
             if _unchecked(found) > _unchecked(self.found):
                 for step in steps:
@@ -178,8 +178,9 @@ class _Run:
 
     def _reject(self, finding: Diagnostic, reason: str) -> None:
         self.rejected.add(self._identity(finding))
-        row = f" for row {finding.span.row}" if finding.span else ""
-        self.problems.append(f"the fix of {finding.code}{row} was not applied: {reason}")
+        row = f" for row {finding.in_cell(finding.span).row}" if finding.span else ""
+        cell = "" if finding.cell is None else f" of cell {finding.cell}"
+        self.problems.append(f"the fix of {finding.code}{row}{cell} was not applied: {reason}")
 
 
 class _Validity:
@@ -191,11 +192,11 @@ class _Validity:
         self._source = source
         self._compiles = compiles(source.text)
         # Text that never was a file may declare any encoding.
-        self._survives = self._lost(source.text) is None
+        self._survives = source.why_not_writable(source.text) is None
 
     def problem(self, text: str) -> str | None:
         """What is wrong with a new text, or None."""
-        if self._survives and (problem := self._lost(text)):
+        if self._survives and (problem := self._source.why_not_writable(text)):
             return problem
         if self._compiles:
             # Stricter than parsing: ``from __future__`` must stay first.
@@ -205,16 +206,6 @@ class _Validity:
         except (Unparsable, RecursionError):
             return "the text would no longer parse"
         return None
-
-    def _lost(self, text: str) -> str | None:
-        try:
-            data = self._source.encode(text)
-            return None if SourceText.decode(data).text == text else "the file would declare another encoding"
-        except UnicodeEncodeError as error:
-            char = text[error.start]
-            return f"{char!r} cannot be written in the file's encoding, {self._source.encoding}"
-        except Undecodable as error:
-            return str(error)
 
 
 def compiles(text: str) -> bool:

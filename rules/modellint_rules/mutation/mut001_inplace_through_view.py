@@ -90,6 +90,7 @@ class InplaceThroughView(Rule):
     name = "inplace-through-view"
     severity = Severity.ERROR
     silent = ("trace",)
+    hides = True
     live_needs = "run"
     withdraws = True
     needs = ("forward", Trigger.WRITES_IN_PLACE)

@@ -93,6 +93,7 @@ class TensorIndexAssign(Rule):
     name = "tensor-index-assign"
     severity = Severity.ERROR
     silent = ("trace",)
+    hides = True
     live_needs = "run"
     withdraws = True
     needs = ("forward", Trigger.WRITES_BY_INDEX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from types import EllipsisType
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Container, Diagnostic, Drawn, Rule, Severity, Trigger, Value, alternatives
@@ -64,9 +65,9 @@ class NonTensorOutput(Rule):
     There is no fix: callers may read what is returned. For the export, wrap the model in a module that returns the tensors alone.
 
     ## Known limits
-    In a run only what is returned for the example inputs is seen. In source a class that by its name or by another class of the
-    file is a part of a model is left alone, and so is what a flag asks for. Objects that PyTorch's own `pytree` takes apart count
-    as what they hold.
+    In a run only what is returned for the example inputs is seen. In source a class that by its name or by another class of the file is
+    a part of a model is left alone, and so is what a flag asks for, and `...`. Objects that PyTorch's own `pytree` takes apart count as
+    what they hold.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.jit.trace.html>
@@ -139,6 +140,9 @@ def _simple(value: Value, written: ast.expr) -> str | None:
     match value:
         case Const(value=None):
             return "None"
+        case Const(value=EllipsisType()):
+            # It stands for what is yet to be written.
+            return None
         case Const(value=str()):
             return "a `str`"
         case Const(value=constant):

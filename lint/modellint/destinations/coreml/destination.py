@@ -112,11 +112,24 @@ class CoreML(Destination):
         specs: Sequence[InputSpec] = (),
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
+        faults: Sequence[Fault] = (),
     ) -> Exported:
         """Save an ``.mlpackage`` by the first route that converts and agrees."""
         from modellint.destinations.coreml.convert.export import export
 
-        return export(model, inputs, options, project, wanted, folder, name, specs=specs, seed=seed, progress=progress)
+        return export(
+            model,
+            inputs,
+            options,
+            project,
+            wanted,
+            folder,
+            name,
+            specs=specs,
+            seed=seed,
+            progress=progress,
+            faults=faults,
+        )
 
     def opened(self, package: Path, *, in_memory: bool) -> Any:
         """coremltools' `MLModel`; in memory with a copy of the weights that coremltools removes at the end of the process."""

@@ -33,6 +33,8 @@ RENDERERS = {
 """For each format the module in this package, and the function in it."""
 _NEEDS = {"junit": "junitparser", "html": "jinja2"}
 """The package that a format needs; it comes with the extra that is called as the format is."""
+_BY_LINE_OF_FILE = ("pylint", "github", "gitlab", "sarif")
+"""Formats that know no cells, and whose readers look for lines of the file."""
 WITHOUT_DOCUMENT = ("full", "concise", "grouped", "pylint", "github")
 """Formats for which nothing at all is a valid text, so that a run that checked nothing prints nothing."""
 
@@ -84,6 +86,8 @@ class CheckResults(NamedTuple):
 
 def render(name: str, results: CheckResults) -> str:
     """The results in one format."""
+    if name in _BY_LINE_OF_FILE and any(finding.cells for finding in results.diagnostics):
+        results = import_module(f"{__name__}.notebooks").in_files(results)
     module, _, function = RENDERERS[name].partition(":")
     text: str = getattr(import_module(f"{__name__}.{module}"), function)(results)
     return text

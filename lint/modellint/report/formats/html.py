@@ -14,7 +14,7 @@ from modellint.report import live_findings, shapes, summary, verification
 from modellint.report.fix_diff import Diffs
 from modellint.report.formats import CheckResults
 from modellint.report.formats.locations import absolute
-from modellint.report.frame import Frame
+from modellint.report.frame import framed
 from modellint.report.style import visible
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 from modellint.results.model_report import ModelReport
@@ -117,7 +117,6 @@ def _title(results: CheckResults) -> str:
 
 def _entry(results: CheckResults, group: Sequence[Diagnostic], anchor: str) -> dict[str, Any]:
     finding = group[0]
-    span = finding.span if finding.path is not None else None
     text = None if finding.path is None else results.text_of(finding.path)
     fix = finding.fix
     return {
@@ -127,13 +126,13 @@ def _entry(results: CheckResults, group: Sequence[Diagnostic], anchor: str) -> d
         "severity": finding.severity.label,
         "message": finding.message,
         "file": finding.path or finding.target or "the model",
-        "place": "" if span is None else f"{span.row}:{span.column}",
+        "place": "" if finding.path is None else finding.place,
         "frame": _frame(text, finding),
         "help": (finding.help or "").splitlines(),
         "fix": "" if fix is None else fix.title,
         "applicability": "" if fix is None else _FIXES[fix.applicability],
         "is_fixable": summary.applicable(finding, unsafe=True),
-        "diff": [] if fix is None or text is None else _lines(Diffs().draw(text, fix, False)),
+        "diff": [] if fix is None or text is None else _lines(Diffs().draw_for(text, finding, False)),
         "notes": live_findings.notes(group),
         "modules": frozenset(path for each in group for path in each.modules),
         "targets": frozenset(each.target for each in group if each.target is not None),
@@ -142,9 +141,8 @@ def _entry(results: CheckResults, group: Sequence[Diagnostic], anchor: str) -> d
 
 
 def _frame(text: SourceText | None, finding: Diagnostic) -> list[Line]:
-    if text is None or finding.span is None:
-        return []
-    lines = Frame(text, finding.span).draw("error", False)
+    frame = framed(text, finding)
+    lines = [] if frame is None else frame.draw("error", False)
     return [Line(line, "carets" if _CARETS.match(line) else "") for line in lines if line.strip(" |")]
 
 

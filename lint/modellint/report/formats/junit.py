@@ -53,13 +53,12 @@ def _verdicts(results: CheckResults) -> Iterator[tuple[str, str]]:
 
 
 def _case(finding: Diagnostic, failing: int) -> TestCase:
-    span = finding.span if finding.path is not None else None
-    place = "" if span is None else f" at {span.row}:{span.column}"
+    place = "" if finding.path is None else finding.place
     name = visible(finding.path or finding.target or "the model")
-    where = f"{name}:{span.row}:{span.column}" if span is not None else name
+    where = f"{name}:{place}" if place else name
     if modules := live_findings.modules_of(finding):
         where += f" ({modules})"
-    case = TestCase(f"{finding.code} {finding.name}{place}", classname=name, time=0)
+    case = TestCase(f"{finding.code} {finding.name}{f' at {place}' if place else ''}", classname=name, time=0)
     message = visible(finding.message)
     text = "\n".join([where, *map(visible, described(finding).splitlines())])
     if finding.severity >= failing:

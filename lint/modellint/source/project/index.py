@@ -91,6 +91,11 @@ class Project:
         if known_file is not None and known_file.source.text == source.text:
             return known_file
         file = IndexedFile(path, source, parse(source.text))
+        if source.cells and not source.is_history:
+            from modellint.source.project.notebook_names import patched_classes, without_rebound
+
+            file.names = without_rebound(file.names, file.tree, source.cells)
+            file.patched = patched_classes(file.tree)
         if path in self._files or path in self._checked:
             self._resolved.clear()
             self._leading_to.clear()

@@ -91,6 +91,7 @@ class IndexedFile:
         "_uses",
         "functions",
         "names",
+        "patched",
         "path",
         "source",
         "stars",
@@ -113,6 +114,8 @@ class IndexedFile:
         self._uses: dict[ast.ClassDef, ClassUses] = {}
         self._bound: dict[ast.AST, FunctionBindings] = {}
         collect_names(tree.body, self.names, self.stars)
+        self.patched: frozenset[str] = frozenset()
+        """The classes of a notebook that statements outside of them put methods on."""
 
     def names_inside(self, scope: ast.AST) -> dict[str, list[Binding]]:
         """What the statements of a function or class of this file bind."""

@@ -18,6 +18,7 @@ _REST = {
     "'''": re.compile(r"[^'\\]*(?:(?:\\[\s\S]|'(?!''))[^'\\]*)*(?:''')?"),
 }
 _TEMPLATE = re.compile(r"(?<!\w)(?:[ft]r?|r[ft])\Z", re.IGNORECASE)
+_LOGICAL = re.compile(r"""#[^\r\n]*|"{3}|'{3}|["']|[\[({\])}]|\\(?:\r\n|[\r\n])|\r\n|\r|\n""")
 _FIELD = re.compile(r"""[\[({})\]:]|#[^\r\n]*|"{3}|'{3}|["']""")
 
 _Spans: TypeAlias = list[tuple[int, int]]
@@ -36,6 +37,23 @@ def comments_and_strings(text: str) -> tuple[_Spans, _Spans]:
             at = _string(text, match.start(), match.group(), comments)
             strings.append((match.start(), at))
     return comments, strings
+
+
+def logical_line_end(text: str, at: int) -> int:
+    """The offset behind the logical line that begins at ``at``: brackets, strings and backslashes carry it over line ends."""
+    depth = 0
+    while match := _LOGICAL.search(text, at):
+        token = match.group()
+        at = match.end()
+        if token in "[({":
+            depth += 1
+        elif token in "])}":
+            depth -= 1
+        elif token in ("\n", "\r", "\r\n") and depth <= 0:
+            return at
+        elif token[0] in "\"'":
+            at = _string(text, match.start(), token, [])
+    return len(text)
 
 
 def _string(text: str, start: int, quote: str, comments: _Spans) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.syntax.ast_walk import of_kind, once, walk
@@ -211,15 +212,17 @@ class Rewriter:
             ("torch", "import torch", f"torch.nn.{name}"),
         ):
             if root not in self.file.names and root not in taken and not self._mentions(root):
-                return Spelling(text, (self._import_edit(statement),))
+                return Spelling(text, (self._import_edit(statement, function),))
         return None
 
     def _mentions(self, name: str) -> bool:
         """Whether the name is used without being imported by name, so that importing it could change its meaning."""
         return name in once(self.file.tree, "_names", lambda tree: frozenset(one.id for one in of_kind(tree, ast.Name)))
 
-    def _import_edit(self, statement: str) -> Edit:
+    def _import_edit(self, statement: str, function: ast.AST | None) -> Edit:
         body = self.file.tree.body
+        if self.source.cells:
+            body = self._importing_cell(body, getattr(function, "lineno", len(self.source.line_starts))) or body
         last: ast.stmt | None = None
         for node in body:
             if isinstance(node, (ast.Import, ast.ImportFrom)) and self.alone_on_its_lines(node) is not None:
@@ -234,6 +237,19 @@ class Rewriter:
                 return self.insert(lines[1], statement + "\n")
             return self.insert(lines[1], "\n" + statement)
         return self.before_statement(body[0], statement)
+
+    def _importing_cell(self, body: list[ast.stmt], row: int) -> list[ast.stmt]:
+        """The statements of a notebook's first cell above a row that imports anything, else of the cell of the row; from the import on."""
+        cells = self.source.cells
+        for node in body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and node.lineno < row:
+                return [
+                    other
+                    for other in body
+                    if other.lineno >= node.lineno
+                    and bisect_right(cells, other.lineno) == bisect_right(cells, node.lineno)
+                ]
+        return [node for node in body if bisect_right(cells, node.lineno) == bisect_right(cells, row)]
 
 
 def _torch_imports(tree: ast.Module) -> list[tuple[str, str]]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LARGEST = 16 * 1024**2
 """The most bytes of a file that are read: a syntax tree takes a hundred times as many."""
+LARGEST_NOTEBOOK = 256 * 1024**2
+"""The same of a notebook, most of which is what its cells have put out."""
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
 _BLANK = re.compile(rb"^[ \t\f]*(?:#[^\r\n]*)?$", re.ASCII)
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -40,23 +42,33 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             # To open a pipe waits for somebody to write, and a device may never end.
             raise Unreadable("cannot be read: it is no regular file")
-        if status.st_size > LARGEST:
-            raise Unreadable(too_large(status.st_size))
+        if status.st_size > largest_of(path):
+            raise Unreadable(too_large(status.st_size, largest_of(path)))
         with open(path, "rb") as file:  # noqa: PTH123
             return file.read()
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
 
 
-def too_large(size: int) -> str:
+def largest_of(path: str | os.PathLike[str]) -> int:
+    """The most bytes of a file that are read."""
+    return LARGEST_NOTEBOOK if os.fspath(path).endswith(".ipynb") else LARGEST
+
+
+def too_large(size: int, largest: int = LARGEST) -> str:
     """What is said of a text of so many bytes."""
-    return f"not read: it holds {size / 1e6:.1f} MB, and more than {LARGEST / 1e6:.1f} MB of source are too many"
+    return f"not read: it holds {size / 1e6:.1f} MB, and more than {largest / 1e6:.1f} MB of source are too many"
 
 
 class SourceText:
     """The decoded text of one file, with what is needed to write it back byte for byte."""
 
     __slots__ = ("__dict__", "bom", "encoding", "text")
+
+    cells: tuple[int, ...] = ()
+    """Of a notebook's program the row at which each cell begins."""
+    is_history = False
+    """Whether its cells have run in this order, so that what a name is bound to last is what it means."""
 
     def __init__(self, text: str, encoding: str = "utf-8", bom: bool = False) -> None:
         self.text = text
@@ -93,6 +105,29 @@ class SourceText:
         """``text`` as this file would hold it. Raises ``UnicodeEncodeError`` if it cannot."""
         data = text.encode(self.encoding)
         return codecs.BOM_UTF8 + data if self.bom else data
+
+    def with_text(self, text: str) -> SourceText:
+        """Another text of the same file."""
+        return SourceText(text, self.encoding, self.bom)
+
+    def why_not_writable(self, text: str) -> str | None:
+        """Why the file could not hold ``text``, and give it back; None where it can."""
+        try:
+            data = self.encode(text)
+            return None if SourceText.decode(data).text == text else "the file would declare another encoding"
+        except UnicodeEncodeError as error:
+            char = text[error.start]
+            return f"{char!r} cannot be written in the file's encoding, {self.encoding}"
+        except Undecodable as error:
+            return str(error)
+
+    def of_cell(self, row: int) -> SourceText:
+        """What stands around a row: the whole, or of a notebook the cell."""
+        return self
+
+    def changed_parts(self, text: str) -> list[tuple[int | None, str, str]]:
+        """What is another in ``text``, before and after: the whole, or of a notebook each cell with its number."""
+        return [(None, self.text, text)] if text != self.text else []
 
     @cached_property
     def line_starts(self) -> list[int]:

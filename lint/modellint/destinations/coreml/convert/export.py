@@ -29,6 +29,7 @@ from modellint.results.verification import AGREES, UNDECIDED, Verification
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.destinations.destination import Fault
     from modellint.destinations.export_options import Options
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
@@ -84,6 +85,7 @@ def export(
     seed: int = 0,
     budget: float = BUDGET,
     progress: Progress | None = None,
+    faults: Sequence[Fault] = (),
 ) -> Exported:
     """Fix, convert, save and verify a model, which is left as it was.
 
@@ -99,6 +101,7 @@ def export(
         seed: Where random numbers start.
         budget: Seconds after which no further inputs are begun, in each comparison.
         progress: Told what is done.
+        faults: Findings by which the model as it is converts into something else.
 
     The result says under which name the package is in ``folder``; it is there too where it does not agree, if any route converts.
     Raises ``OptionError`` for options that do not fit the model.
@@ -106,7 +109,9 @@ def export(
 
     def attempt(destination: Destination, options: Options, folder: Path, budget: float) -> Exported:
         report = progress or _silent
-        return _Export(model, inputs, destination, project, options, folder, name, specs, seed, budget, report).result()
+        return _Export(
+            model, inputs, destination, project, options, folder, name, specs, seed, budget, report, faults
+        ).result()
 
     exported = attempt(destination, options, folder, budget)
     if exported.writable:
@@ -185,6 +190,7 @@ class _Export:
         seed: int,
         budget: float,
         progress: Progress,
+        faults: Sequence[Fault],
     ) -> None:
         self._model = model
         self._inputs = interface.ordered(model, inputs)
@@ -197,6 +203,7 @@ class _Export:
         self._seed = seed
         self._budget = budget
         self._progress = progress
+        self._faults = [fault for fault in faults if fault.hides]
         self._attempts: list[Attempt] = []
         self._notes: list[str] = []
         self._changes: tuple[Change, ...] = ()
@@ -324,7 +331,20 @@ class _Export:
             shutil.rmtree(folder)
             self._attempts.append(Attempt(captured.route, error.stage, str(error)))
             return None
+        compared = self._doubted(compared, captured.route, chosen.exported.changes)
         return _Made(replace(chosen.exported, verification=replace(compared, route=captured.route)), chosen.path)
+
+    def _doubted(self, compared: Verification, route: str, changes: Sequence[Change]) -> Verification:
+        """A comparison; undecided where a finding says that the route computes something else, and nothing has mended that."""
+        if compared.single != AGREES:
+            return compared
+        mended = {change.code or change.what.partition(" ")[0] for change in changes if change.kind != "undone"}
+        for fault in self._faults:
+            by_route = "trace" if route == "trace" else "export"
+            if by_route in fault.routes and fault.code not in mended and fault.operator not in mended:
+                reason = fault.doubt(by_route)
+                return replace(compared, verdict=UNDECIDED, single=UNDECIDED, reason=reason)
+        return compared
 
     def _saved(self, model: nn.Module, captured: Captured, precision: str, folder: Path) -> _Made | None:
         self._progress(f"converting ({captured.route}, {precision})")
@@ -389,7 +409,9 @@ class _Export:
 def _compared(route: str, verification: Verification) -> Attempt:
     worst = max((output.error for output in verification.outputs if not output.ok), default=0.0)
     far = f", by {worst:.1e} of an output's scale" if worst else ""
-    what = "it cannot be compared" if verification.verdict == UNDECIDED else "it computes something else"
+    what = "it computes something else"
+    if verification.verdict == UNDECIDED:
+        what = "whether it agrees cannot be said" if verification.cases else "it cannot be compared"
     why = f": {verification.reason}" if verification.reason and not far else ""
     return Attempt(route, "comparison", f"{what}{far}{why}")
 

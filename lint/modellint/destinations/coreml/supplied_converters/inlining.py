@@ -47,6 +47,7 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
         return [part if isinstance(part, torch.Tensor) else torch.tensor(part) for part in parts]
 
     modules = []
+    is_flexible = any(operator_tables.is_symbolic(size) for at in places for size in leaves[at].shape)
     for number, example in enumerate(_EXAMPLES):
         with FakeTensorMode(allow_non_fake_inputs=True):
             fakes = [_fake(leaves[at], example) for at in places]
@@ -54,7 +55,12 @@ def inlined(function: Callable[..., Any], arguments: dict[str, Any], call: Call,
                 modules.append(make_fx(run, decompositions(done))(*fakes))
             except _Left:
                 return NotImplemented
-        if number == 0 and not any(operator_tables.is_symbolic(size) for at in places for size in leaves[at].shape):
+            except RuntimeError as error:
+                if not is_flexible:
+                    raise
+                # Two sizes that are not known may have to be equal, or 1.
+                raise NotImplementedError("a size is not known before a run") from error
+        if number == 0 and not is_flexible:
             break
     if len({_text(module) for module in modules}) > 1:
         raise NotImplementedError("a size is not known before a run")

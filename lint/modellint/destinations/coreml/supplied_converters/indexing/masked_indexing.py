@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modellint.destinations.coreml.private.operator_tables import is_boolean, mb
+from modellint.destinations.coreml.private.operator_tables import is_boolean, is_symbolic, mb
 from modellint.destinations.coreml.supplied_converters.registration import builds, expresses, within
 
 if TYPE_CHECKING:
@@ -124,3 +124,29 @@ def scaled_dot_product_attention(
         query, key, value, torch.where(mask, kept, kept - 3e38), dropout_p, False, scale=scale, enable_gqa=enable_gqa
     )
     return attention if is_causal else torch.where(torch.amax(mask.float(), -1, keepdim=True) > 0, attention, 0.0)
+
+
+@builds("scaled_dot_product_attention", exactness=within(16))
+def flexible_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """The same for a mask of sizes that are not known before a run, and may be 1 as well as those of the scores."""
+    if attn_mask is None or not is_boolean(attn_mask) or is_causal:
+        return NotImplemented
+    if dropout_p or enable_gqa or is_symbolic(query.shape[-1]):
+        raise NotImplementedError("attention with dropout, groups of heads, or a size of heads that is not known")
+    has_keys = mb.reduce_max(x=mb.cast(x=attn_mask, dtype="fp32"), axes=[-1], keep_dims=True)
+    # A query without any key weighs all of them, so that nothing is infinite, and its result is zero afterwards.
+    mask = mb.logical_or(x=attn_mask, y=mb.equal(x=has_keys, y=0.0))
+    kept = mb.mul(x=mb.cast(x=mask, dtype="fp32"), y=0.0)
+    factor = float(query.shape[-1]) ** -0.5 if scale is None else float(scale)
+    scores = mb.matmul(x=mb.mul(x=query, y=factor), y=key, transpose_y=True)
+    weights = mb.softmax(x=mb.add(x=scores, y=mb.select(cond=mask, a=kept, b=mb.sub(x=kept, y=3e38))), axis=-1)
+    return mb.mul(x=mb.matmul(x=weights, y=value), y=has_keys)

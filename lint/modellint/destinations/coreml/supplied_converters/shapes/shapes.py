@@ -87,6 +87,9 @@ def where(condition: Tensor, x: Operand, other: Operand) -> Any:
     ones = [1] * max(1, condition.dim())
     x = x.to(wanted) if isinstance(x, torch.Tensor) else torch.full(ones, x, dtype=wanted)
     other = other.to(wanted) if isinstance(other, torch.Tensor) else torch.full(ones, other, dtype=wanted)
+    if list(x.shape) == list(other.shape) == ones != list(condition.shape) and wanted != torch.bool:
+        # A choice between two numbers has no size of its own to coremltools where that of the condition is flexible.
+        x = x - condition.to(wanted) * 0
     chosen = torch.where(condition, x, other)
     shapes = [side.shape for side in (x, other) if list(side.shape) != ones]
     shape = torch.broadcast_shapes(condition.shape, *shapes)  # type: ignore[no-untyped-call]
