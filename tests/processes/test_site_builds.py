@@ -1,8 +1,9 @@
-"""The site is built by Zensical and by mkdocs-material, and neither has anything to complain of."""
+"""The site is built by Zensical and by mkdocs-material, and neither has anything to complain of; its pictures are current."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -36,3 +37,8 @@ def test_site_builds_strictly(builder: str, project: Path) -> None:
         switch = re.findall(r'href="?([^" ]+)"? hreflang="?(\w+)', html)
         assert {(language, normpath(join(page, link))) for link, language in switch} == {("en", "."), ("ko", "ko")}
     assert "assert_exportable" in (site / "api" / "index.html").read_text("utf-8")
+
+
+def test_pictures_are_current() -> None:
+    for file, text in runpy.run_path(str(ROOT / "docs" / "pictures.py"))["pictures"]().items():
+        assert file.read_text("utf-8") == text, f"run `python docs/pictures.py` for {file.name}"
