@@ -1,6 +1,6 @@
 """Writes what is generated from the code: the pages of the rules, and parts of other pages.
 
-python docs/make.py pages              docs/rules/*.md, which are not committed: the site needs them
+python docs/make.py pages [PLUGIN...]  docs/rules/*.md, which are not committed: the site needs them; with the rules of these plug-ins
 python docs/make.py examples           the fixed twins in examples/fixed
 python docs/make.py settings           the JSON Schema of the settings, and the tables of docs/settings.md and docs/command-line.md
 """
@@ -14,8 +14,10 @@ from pathlib import Path
 
 from modellint import settings_schema
 from modellint.cli import cli, help_pages
+from modellint.plugins import choose
 from modellint.rule import Page, Rule
 from modellint.run import all_rules
+from modellint.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 _BEGIN, _END = "<!-- generated -->\n", "<!-- /generated -->"
@@ -118,8 +120,9 @@ def generated() -> dict[Path, str]:
 def main() -> int:
     """Run one of the commands."""
     match sys.argv[1:]:
-        case ["pages"]:
-            write_pages(all_rules())
+        case ["pages", *plugins]:
+            chosen = choose(Settings(ROOT), ROOT, plugins, isolated=True)
+            write_pages(all_rules(chosen.plugins))
         case ["settings"]:
             for path, text in generated().items():
                 path.write_text(text, "utf-8")

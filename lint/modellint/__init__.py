@@ -3,9 +3,8 @@
 Importing this module is cheap: nothing of torch, coremltools or libcst is loaded until it is used.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+# Nothing is imported here: below `python -m` it could come from the current folder.
+TYPE_CHECKING = False
 
 __all__ = [
     "CheckFailed",
@@ -23,6 +22,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from modellint.api import CheckFailed as CheckFailed
     from modellint.api import ExportError as ExportError
     from modellint.api import ExportResult as ExportResult
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
     __version__: str
 
 
-def load_ipython_extension(shell: Any) -> None:
+def load_ipython_extension(shell: "Any") -> None:
     """What IPython calls for ``%load_ext modellint``."""
     from modellint import ipython_extension
 
     ipython_extension.load(shell)
 
 
-def unload_ipython_extension(shell: Any) -> None:
+def unload_ipython_extension(shell: "Any") -> None:
     """What IPython calls for ``%unload_ext modellint``."""
     from modellint import ipython_extension
 

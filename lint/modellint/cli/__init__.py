@@ -24,12 +24,13 @@ _COMMANDS = {
     "config": "about_commands",
     "export": "export_command",
     "init": "adopting_commands",
+    "new-rule": "adopting_commands",
     "ops": "about_commands",
     "rule": "about_commands",
     "shapes": "shapes_command",
     "verify": "verify_command",
 }
-"""Each command, and the module that holds it under the name ``<command>_command``."""
+"""Each command, and the module that holds it under the name ``<command>_command``, with ``_`` for ``-``."""
 _UNWRITTEN = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
 """With which a stream refuses what is printed."""
 _BROKEN_PIPE = 13
@@ -185,7 +186,8 @@ class _Commands(click.Group):
         """The command of a name, imported now."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"modellint.cli.{_COMMANDS[cmd_name]}"), f"{cmd_name}_command")
+        module = import_module(f"modellint.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def resolve_command(

@@ -20,6 +20,7 @@ SUMMARIES = {
     "config": "Tell which settings are in force, and where each comes from.",
     "export": "Fix a copy of a model, convert it, and write what agrees.",
     "init": "Set modellint up in a project: settings, hook, workflow.",
+    "new-rule": "Write a rule of your own, with its page and test.",
     "ops": "Tell which operators convert, and what to write instead.",
     "rule": "List the rules, or explain one.",
     "shapes": "Show what every layer of a model takes and gives.",
@@ -28,7 +29,7 @@ SUMMARIES = {
 """Each command in a line."""
 
 GROUPS = {
-    "Rules": "select ignore extend_select plugin everything",
+    "Rules": "select ignore extend_select plugin trust_plugins everything",
     "Fixes": "fix unsafe_fixes show_diff",
     "Old code": "baseline write_baseline add_ignore",
     "Files": "exclude force_exclude show_files stdin_filename",
@@ -38,10 +39,10 @@ GROUPS = {
         "output force output_names author license description model_version input_description output_description"
     ),
     "Table": "depth flat",
-    "Setup": "parts requirement yes",
+    "Setup": "parts requirement yes rule_name kind",
     "Output": "outputs output_format output_file schema statistics color quiet verbose",
     "Exit status": "fail_level exit_zero exit_non_zero_on_fix",
-    "Settings, cache and processes": "config isolated no_cache cache_dir jobs",
+    "Settings, cache and processes": "config isolated no_cache cache_dir jobs watch",
     "Help": "version",
 }
 """The parameters of commands by what they are for."""
@@ -80,6 +81,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "init": (
         ("modellint init", "ask before each file"),
         ("modellint init --yes --only settings --only hook", "without asking"),
+    ),
+    "new-rule": (
+        ("modellint new-rule ABC001 --plugin my_rules --name no-todo", "into the folder my_rules"),
+        ("modellint new-rule ABC002 --plugin my_rules --about node", "one that is written with libcst"),
     ),
     "ops": (
         ("modellint ops fmod nn.Hardshrink", "two of them"),

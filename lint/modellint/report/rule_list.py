@@ -26,7 +26,7 @@ def render(rules: Sequence[Rule], color: bool = False) -> str:
         label = rule.severity.label
         mark = "[*]" if rule.fixable else "   "
         head = f"{rule.code}  {rule.name:<{wide}}  {label:<7}  {mark}  "
-        summary = " ".join(Page.of(type(rule)).summary.split())
+        summary = " ".join(Page.as_written(type(rule)).summary.partition("\n\n")[0].split())
         if len(head) + len(summary) > most:
             summary = summary[: most - len(head) - 1] + "…"
         colored = head.replace(rule.code, paint(rule.code, label, color), 1)
@@ -42,7 +42,7 @@ def render_json(rules: Sequence[Rule], color: bool = False) -> str:
 
 def entries(rules: Sequence[Rule], *, with_sections: bool) -> list[dict[str, Any]]:
     """The rules as plain dictionaries."""
-    pages = [(rule, Page.of(type(rule))) for rule in rules]
+    pages = [(rule, Page.as_written(type(rule))) for rule in rules]
     return [
         {
             "code": rule.code,
@@ -50,6 +50,7 @@ def entries(rules: Sequence[Rule], *, with_sections: bool) -> list[dict[str, Any
             "severity": rule.severity.label,
             "summary": page.summary,
             "fix": rule.fixable or None,
+            "plugin": rule.plugin or None,
             **({"sections": page.sections} if with_sections else {}),
         }
         for rule, page in pages

@@ -46,7 +46,6 @@ def request_for(
     *,
     seed: int = 0,
     folder: Path | None = None,
-    plugin_base: Path | None = None,
 ) -> Request:
     """Find what a target, its inputs and its checkpoint name, relative to ``folder``, by default the user's; nothing is run.
 
@@ -71,15 +70,12 @@ def request_for(
         inputs=tuple(specs),
         input_folder=folder,
         checkpoint=checkpoint,
-        plugins=job.resolver.top.plugins,
-        plugin_base=plugin_base,
+        plugins=job.plugins,
         seed=seed,
     )
 
 
-def requests_of_settings(
-    job: Job, models: Sequence[Model], config: Path, *, seed: int = 0, plugin_base: Path | None = None
-) -> list[Request]:
+def requests_of_settings(job: Job, models: Sequence[Model], config: Path, *, seed: int = 0) -> list[Request]:
     """The live targets that a settings file lists. Raises ``UsageError``."""
     requests = []
     for model in models:
@@ -88,9 +84,7 @@ def requests_of_settings(
             raise UsageError(f"{config}: models: {model.target!r} is no live target, such as 'model.py:Net'")
         try:
             checkpoint = None if model.checkpoint is None else Path(model.checkpoint)
-            request = request_for(
-                job, target, model.inputs, checkpoint, seed=seed, folder=config.parent, plugin_base=plugin_base
-            )
+            request = request_for(job, target, model.inputs, checkpoint, seed=seed, folder=config.parent)
         except UsageError as error:
             raise UsageError(f"{config}: models: {error}") from None
         requests.append(request)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Span
-from modellint.rule import registration_of
+from modellint.rule import answers, registration_of
 from modellint.settings import Destination
 from modellint.source.project.symbols import ClassRef, IndexedFile
 from modellint.source.syntax.parse import Unparsable
@@ -231,7 +231,7 @@ def _code_findings(
         code.whole = not rule.only_forward
         known = len(found)
         try:
-            found.extend(rule.source(code))  # type: ignore[attr-defined]
+            found.extend(_answers(rule, code))
         except RecursionError:
             raise
         except TooLarge as error:
@@ -259,7 +259,7 @@ def _class_findings(
     found: list[Diagnostic] = []
     for rule in rules:
         try:
-            found.extend(rule.source(cls))  # type: ignore[attr-defined]
+            found.extend(_answers(rule, cls))
         except RecursionError:
             raise
         except Exception as error:
@@ -283,7 +283,7 @@ def _node_findings(file: IndexedFile, rules: list[Rule], shown: str, goal: Desti
     for node in cst_file.nodes():
         for rule in [rule for rule in nodes if isinstance(node, nodes[rule])]:
             try:
-                diagnostics.extend(rule.source(node, cst_file))  # type: ignore[attr-defined]
+                diagnostics.extend(_answers(rule, node, cst_file))
             except RecursionError:
                 raise
             except Exception as error:
@@ -292,10 +292,15 @@ def _node_findings(file: IndexedFile, rules: list[Rule], shown: str, goal: Desti
     return diagnostics
 
 
+def _answers(rule: Rule, *about: object) -> Iterable[Diagnostic]:
+    ask: Callable[..., Iterable[Diagnostic]] = rule.source  # type: ignore[attr-defined]
+    return answers(ask, *about) if rule.plugin else ask(*about)
+
+
 def _rule_failed(rule: Rule, shown: str, error: BaseException, span: Span) -> Diagnostic:
     from modellint.linter_rules import rule_failed
 
-    return rule_failed(rule.code, shown, error, span)
+    return rule_failed(rule, shown, error, span)
 
 
 def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error: TooLarge, shown: str) -> Diagnostic:
