@@ -6,7 +6,6 @@ Importing this module is cheap: nothing of torch, coremltools or libcst is loade
 # Nothing is imported here: below `python -m` it could come from the current folder.
 TYPE_CHECKING = False
 
-__version__ = "0.1.0"
 __all__ = [
     "CheckFailed",
     "ExportError",
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from modellint.api import shapes as shapes
     from modellint.api import verify as verify
 
+    __version__: str
+
 
 def load_ipython_extension(shell: "Any") -> None:
     """What IPython calls for ``%load_ext modellint``."""
@@ -53,6 +54,10 @@ def unload_ipython_extension(shell: "Any") -> None:
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from modellint.version import version
+
+        return version()
     if name in __all__:
         from modellint import api
 

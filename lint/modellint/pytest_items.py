@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modellint import __version__
 from modellint.cache import FOLDER, Cache, rules_digest
 from modellint.cli.output import Texts
 from modellint.discover import Exclusion, find_files
@@ -144,7 +143,6 @@ class Checks:
         level = LEVELS.index(top.fail_level)
         results = formats.CheckResults(
             sorted(findings, key=lambda finding: finding.sort_key),
-            __version__,
             self.job.root,
             self.job.folder,
             texts,

@@ -144,7 +144,7 @@ class Rule:
     name: ClassVar[str]
     severity: ClassVar[Severity]
     fixable: ClassVar[str] = ""
-    """What its fix puts in, for the table in the README; empty when it has none."""
+    """What its fix puts in, for the list of rules; empty when it has none."""
     supersedes: ClassVar[tuple[str, ...]] = ()
     """Codes of more general rules whose finding for the same attribute or statement gives way."""
     at_statements: ClassVar[bool] = False

@@ -31,6 +31,7 @@ FORMATS = (
     "html",
 )
 
+_PARTING_BACKSLASH = re.compile(r"\\\w")
 _LISTS = ("select", "ignore", "extend-select", "exclude", "module-bases", "plugins")
 _WORDS = (
     "fail-level",
@@ -186,6 +187,14 @@ class Settings:
             if matches(pattern.removeprefix("!"), relative) != negated:
                 selectors.extend(codes)
         return tuple(selectors)
+
+
+def check_patterns(patterns: Iterable[str], where: str) -> None:
+    """Raise ``SettingsError`` for a backslash that is meant to part folders: in .gitignore it takes a meaning from what follows."""
+    for pattern in patterns:
+        if _PARTING_BACKSLASH.search(pattern):
+            right = pattern.replace("\\", "/")
+            raise SettingsError(f"{where}: {pattern!r}: folders are parted by /, on Windows too; write {right!r}")
 
 
 def matches(pattern: str, relative: str) -> bool:
@@ -350,10 +359,14 @@ def _checked(path: Path, key: str, value: object) -> Any:
     if key in _SELECTORS:
         return _codes(path, key, value)
     if key in _LISTS:
-        return _words(path, key, value)
+        words = _words(path, key, value)
+        if key == "exclude":
+            check_patterns(words, f"{path}: exclude")
+        return words
     if key == "per-file-ignores":
         if not isinstance(value, dict):
             raise SettingsError(f"{path}: per-file-ignores must be a table of patterns to lists of codes")
+        check_patterns(value, f"{path}: per-file-ignores")
         return tuple((pattern, _codes(path, f"{key}, {pattern!r}", codes)) for pattern, codes in value.items())
     if key == "models":
         return _models(path, value)

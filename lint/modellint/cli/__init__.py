@@ -15,7 +15,6 @@ from typing import IO, Any
 
 import click
 
-from modellint import __version__
 from modellint.cli.options import with_color
 
 _COMMANDS = {
@@ -216,8 +215,23 @@ class _Commands(click.Group):
         help_pages.write_epilog("", formatter)
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from modellint.version import version
+
+        click.echo(f"modellint, version {version()}")
+        ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="modellint")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @with_color
 def cli() -> None:
     """Check, fix, verify and export PyTorch models on their way to Core ML."""

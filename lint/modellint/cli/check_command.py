@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modellint import __version__
 from modellint.cli.options import (
     Command,
     NamedPath,
@@ -455,7 +454,6 @@ def _write_outputs(
     names = {top.output_format, *(output.format for output in into_files)}
     results = formats.CheckResults(
         sorted(outcome.diagnostics, key=lambda finding: finding.sort_key),
-        __version__,
         job.root,
         job.folder,
         texts,

@@ -156,7 +156,7 @@ def reference(commands: click.Group) -> str:
         text = inspect.cleandoc(command.help or "")
         parts.append(f"## modellint {name}\n\n```\nmodellint {name} {usage}\n```\n\n{text}\n")
         for group, records in _grouped(command, inner).items():
-            rows = "".join(f"| `{option}` | {what} |\n" for option, what in ((_cell(a), _cell(b)) for a, b in records))
+            rows = "".join(f"| `{_cell(option)}` | {_plain(_cell(what))} |\n" for option, what in records)
             parts.append(f"| {group} | |\n|---|---|\n{rows}")
         examples = "".join(f"{line}  # {what}\n" for line, what in EXAMPLES[name])
         parts.append(f"```sh\n{examples}```\n")
@@ -167,6 +167,11 @@ def reference(commands: click.Group) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """The text without what Markdown takes for a link."""
+    return text.replace("[", "\\[")
 
 
 def write_commands(names: Sequence[str], formatter: HelpFormatter) -> None:

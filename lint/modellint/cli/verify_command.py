@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modellint import __version__
 from modellint.cli.options import (
     Command,
     NamedPath,
@@ -112,8 +111,10 @@ def _verification(
 
     shown = result or Verification(UNDECIDED, findings[0].message if findings else "")
     if options["output_format"] == "json":
+        from modellint.version import version
+
         entries = as_json.objects(findings, job.resolver.top.docs_url, absolute)
-        return verification.render_json(shown, target, __version__, entries) + "\n"
+        return verification.render_json(shown, target, version(), entries) + "\n"
     color = options["output_file"] is None and colored(sys.stdout)
     texts = Texts(job.folder, None)
     name, line = locators(job, texts)
