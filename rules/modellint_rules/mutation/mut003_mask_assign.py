@@ -19,7 +19,7 @@ from modellint.authoring import (
     operators,
     walk,
 )
-from modellint_rules.mutation.shared_memory import indices, is_called_mask, item_writes
+from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write
@@ -38,7 +38,11 @@ class MaskAssign(Rule):
     scatter to them: some ten operations with coremltools 9.0, where `torch.where` is one. Programs that assign a number so
     computed the right thing when they were executed, at flexible sizes too. Of a value that the mask selected, a trace takes
     the first dimension away where the mask of the sample input holds at one place only: the program fails, or is wrong, for
-    other inputs. Next to another index the assignment is dropped when a traced model is converted, and nobody says so.
+    other inputs.
+
+    Next to another index it is not converted at all. Behind a slice, as in `y[:, mask] = v`, the conversion fails by both routes;
+    where a traced model computes nothing behind it, the assignment is dropped. Next to numbers, or before a slice, as in
+    `y[0, mask] = v` and `y[mask, 0] = v`, it is dropped when a traced model is converted, and nobody says so; `torch.export` keeps it.
 
     ## Bad
     ```python
@@ -103,7 +107,7 @@ class MaskAssign(Rule):
             yield code.finding(
                 self,
                 write.statement,
-                _SAYS[usual],
+                consequence(write, place, "a mask") if not alone else _SAYS[usual],
                 severity=code.severity_at(usual, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, readings, place) if alone else None,
@@ -128,7 +132,6 @@ class MaskAssign(Rule):
 
 
 _SAYS = {
-    Severity.ERROR: "An assignment by a mask next to another index is dropped when a traced model is converted",
     Severity.WARNING: "An assignment by a mask of what it selects is traced wrong where it holds at one place of the sample input",
     Severity.INFO: "An assignment by a mask becomes a gather and a scatter; `torch.where` computes the same",
 }

@@ -12,6 +12,7 @@ from modellint.authoring import (
     Const,
     Diagnostic,
     Fix,
+    Method,
     Rule,
     Severity,
     Tensor,
@@ -102,6 +103,8 @@ class InputMutated(Rule):
         reported: set[str] = set()
         for readings in code.writes:
             write = readings[0]
+            if not _is_called_on_tensors(code, write):
+                continue
             names = {_argument(reading, arguments) for reading in readings}
             name = names.pop() if len(names) == 1 else None
             if name is None or name in reported or re.fullmatch(_OUTPUTS, name) or _is_on_demand(write):
@@ -143,6 +146,16 @@ def _is_on_demand(write: Write) -> bool:
 def _on_demand(function: ast.AST) -> frozenset[ast.AST]:
     choices: list[ast.If | ast.IfExp] = [*of_kind(function, ast.If), *of_kind(function, ast.IfExp)]
     return frozenset(part for node in choices if "inplace" in ast.unparse(node.test) for part in walk(node))
+
+
+def _is_called_on_tensors(code: Code, write: Write) -> bool:
+    """Whether a method that writes in place is called on tensors that are known, whichever branch was taken."""
+    calls = code.flow.calls.get(write.node, ()) if isinstance(write.node, ast.Call) else ()
+    return all(
+        not isinstance(part, Method) or isinstance(part.receiver, (Tensor, Const))
+        for call in calls
+        for part in alternatives(call.callee)
+    )
 
 
 def _argument(write: Write, arguments: Collection[ast.AST | None]) -> str | None:

@@ -159,7 +159,12 @@ def _failure(row: OperatorSupport) -> str:
         return "does not convert from `torch.export`"
     if row.export:
         return "does not convert from `torch.jit.trace`"
-    return "converts only from `torch.export` with core ATen decompositions"
+    rows = " for the first dimension, and" if row.name.rpartition(".")[2].rstrip("_") in _BY_INDEX else ""
+    return f"converts only{rows} from `torch.export` with core ATen decompositions"
+
+
+_BY_INDEX = frozenset({"index_copy", "index_fill", "index_add"})
+"""What is decomposed to an assignment by a tensor of indices: of another dimension coremltools refuses it, but for a single index."""
 
 
 def _supplied(operator: str) -> str:

@@ -670,6 +670,7 @@ class Interpreter(Caller):
 
     def _assert(self, node: ast.Assert, frame: Frame) -> None:
         self.value(node.test, frame)
+        self.modes.narrow(node.test, True, frame)
 
 
 def _followed(value: Value) -> bool:
