@@ -201,3 +201,8 @@ def test_module_that_may_have_a_forward_is_clean(inner: str) -> None:
         codes(f"{HEAD}{inner}\n\n" + net("return self.inner(x)", "self.inner = Inner()").removeprefix(HEAD), "SIG005")
         == []
     )
+
+
+def test_the_fix_of_load_says_nothing_of_what_else_may_be_loaded() -> None:
+    text = "import torch\n\n\nclass A:\n    def f(self, p):\n        self.model = torch.load(p)\n"
+    assert 'self.model = torch.load(p, map_location="cpu")\n' in fixed(text)

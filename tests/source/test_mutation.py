@@ -424,3 +424,18 @@ def test_what_only_one_branch_leaves_the_argument_is_not_certainly_changed() -> 
     forward = "n = x\nif size is not None:\n    n = size.count()\nn.clamp_(max=3)\nreturn n * 2"
     assert codes(net(forward, "x: torch.Tensor, size=None"), "MUT007") == []
     assert codes(net("n = x\nn.clamp_(max=3)\nreturn n * 2", "x: torch.Tensor"), "MUT007") == ["MUT007"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "start"),
+    [
+        ("x", ""),
+        ("x: torch.Tensor | tuple", ""),
+        ("x: torch.Tensor = None", ""),
+        ("x", "if isinstance(x, tuple):\n    x = x[0]\n"),
+        ("x", "a, b = x\n"),
+    ],
+)
+def test_what_may_be_no_tensor_is_not_copied(arguments: str, start: str) -> None:
+    text = net(f"{start}x.clamp_(0, 1)\nreturn x * 2", arguments)
+    assert ("x = x.clone()" in fixed(text)) == (arguments == "x" and not start)

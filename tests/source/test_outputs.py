@@ -205,6 +205,12 @@ def test_parametrization(made: str, after: str) -> None:
     assert after in fixed(text, "MOD004")
 
 
+def test_what_uses_the_norm_of_a_weight_gets_no_fix() -> None:
+    text = net("return self.c(x)", "self.c = nn.utils.weight_norm(nn.Conv1d(4, 4, 3))\nself.c.weight_g.data.fill_(1)")
+    assert len(said(text, "MOD004")) == 1
+    assert fixed(text, "MOD004") == text
+
+
 def test_parametrization_that_is_taken_off_or_chosen() -> None:
     made = "self.c = nn.utils.weight_norm(nn.Conv1d(4, 4, 3))"
     removed = net("return self.c(x)", made) + "\n    def strip(self):\n        nn.utils.remove_weight_norm(self.c)\n"

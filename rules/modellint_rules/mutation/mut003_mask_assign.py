@@ -189,7 +189,7 @@ def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:
         # `y[mask] = v[mask]`
         case ast.Subscript(value=other, slice=index) if ast.dump(index) == ast.dump(place.slice):
             source = code.rewriter.of(other)
-            operand = source if isinstance(other, (ast.Name, ast.Attribute)) else f"({source})"
+            operand = source if isinstance(other, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({source})"
             text = f"{operand}.where({mask}, {name})"
             edits = (code.rewriter.replace(place, name), code.rewriter.replace(statement.value, text))
             return Fix("Write it as `where`", edits, Applicability.UNSAFE)
