@@ -223,7 +223,7 @@ def test_parametrization_that_is_taken_off_or_chosen() -> None:
 @pytest.mark.parametrize(
     ("forward", "rows"),
     [
-        ("y = x * 2\nloss = None\nif targets is not None:\n    loss = F.mse_loss(y, targets)\nreturn y, loss", ["E4"]),
+        ("y = x * 2\nloss = None\nif targets is not None:\n    loss = F.mse_loss(y, targets)\nreturn y, loss", ["E5"]),
         (
             "y = x * 2\nif targets is None:\n    loss = None\nelse:\n    loss = F.mse_loss(y, targets)\nreturn y, loss",
             ["E5"],
