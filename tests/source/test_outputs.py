@@ -226,7 +226,7 @@ def test_parametrization_that_is_taken_off_or_chosen() -> None:
         ("y = x * 2\nloss = None\nif targets is not None:\n    loss = F.mse_loss(y, targets)\nreturn y, loss", ["E5"]),
         (
             "y = x * 2\nif targets is None:\n    loss = None\nelse:\n    loss = F.mse_loss(y, targets)\nreturn y, loss",
-            ["E5"],
+            ["E6"],
         ),
         ("y = x * 2\nif targets is None:\n    return y\nloss = F.mse_loss(y, targets)\nreturn y, loss", []),
         ("y = x * 2\nmore = None\nif wide:\n    more = y + 1\nreturn y, more", []),
