@@ -20,7 +20,7 @@ from modellint.authoring import (
     alternatives,
     is_mask,
 )
-from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes
+from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes, told
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write
@@ -129,7 +129,7 @@ class TensorIndexAssign(Rule):
             if item.tensors and not item.masks and item.is_mixed:
                 yield subject.finding(
                     self,
-                    "An assignment by a tensor of indices next to another index is dropped when a traced model is converted",
+                    told("a tensor of indices", item.is_behind_slice),
                     at=item.call.place,
                     modules=[item.call.module],
                 )

@@ -19,7 +19,7 @@ from modellint.authoring import (
     operators,
     walk,
 )
-from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes
+from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes, told
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write
@@ -124,7 +124,7 @@ class MaskAssign(Rule):
                 self,
                 "An assignment by a mask becomes a gather and a scatter; `torch.where` computes the same"
                 if alone
-                else "An assignment by a mask next to another index is dropped when a traced model is converted",
+                else told("a mask", item.is_behind_slice),
                 at=item.call.place,
                 modules=[item.call.module],
                 severity=Severity.WARNING if alone else Severity.ERROR,

@@ -152,14 +152,16 @@ def consequence(write: Write, place: ast.Subscript, by: str) -> str:
     """What coremltools 9.0 makes of an assignment by a tensor next to another index, as it was measured."""
     tensors = [at for at, value in enumerate(write.index) if value is not None and _is_many(value)]
     before = write.index[: tensors[-1]] if tensors else ()
-    if not any(value is None or (isinstance(value, Const) and value.value in (None, ...)) for value in before):
+    behind = any(value is None or (isinstance(value, Const) and value.value in (None, ...)) for value in before)
+    return told(by, behind, behind and _is_computed_with(write, place))
+
+
+def told(by: str, behind_slice: bool, used: bool = False) -> str:
+    """What is said of an assignment: ``behind_slice``, it is refused if anything is computed behind it."""
+    if not behind_slice:
         return f"An assignment by {by} next to another index is dropped when a traced model is converted"
-    if _is_computed_with(write, place):
-        return f"An assignment by {by} behind a slice is refused by coremltools"
-    return (
-        f"An assignment by {by} behind a slice is refused by coremltools, and dropped where a traced model computes nothing "
-        "behind it"
-    )
+    rest = "" if used else ", and dropped where a traced model computes nothing behind it"
+    return f"An assignment by {by} behind a slice is refused by coremltools{rest}"
 
 
 def _is_many(value: Value) -> bool:
