@@ -367,6 +367,64 @@ def test_nothing_of_a_repository_is_run(project: Path) -> None:
     assert list(project.rglob("*.ran")) == []
 
 
+PLUGIN = '''"""A rule."""
+
+from collections.abc import Iterator
+
+from modellint.authoring import Diagnostic, ModuleClass, Rule, Severity
+
+
+class Named(Rule):
+    """A class of modules.
+
+    Why: Somebody wants to know of each.
+
+    Bad:
+        ```python
+        class Net(nn.Module): ...
+        ```
+
+    Good:
+        ```python
+        class Net: ...
+        ```
+    """
+
+    code = "XYZ001"
+    name = "named"
+    severity = Severity.INFO
+
+    def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
+        yield cls.finding(self, cls.node, "a class of modules")
+'''
+
+
+def test_plug_ins_of_the_user_and_of_trusted_projects(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    (home / "modellint").mkdir()
+    (home / "modellint" / "own.py").write_text(PLUGIN, "utf-8")
+    own = home / "modellint" / "modellint.toml"
+    own.write_text('plugins = ["./own.py"]\n', "utf-8")
+    with editing(project) as editor:
+        uri = editor.open(project / "net.py")
+        diagnostics = editor.diagnostics(uri)
+        assert set(codes(diagnostics)) == {"REG001", "XYZ001"}
+        place = next(each.range.start for each in diagnostics if each.code == "XYZ001")
+        assert "Somebody wants to know of each" in str(editor.hover(uri, place.line, place.character))
+    (project / "rules.py").write_text(PLUGIN.replace("XYZ001", "XYZ002").replace('"named"', '"other"'), "utf-8")
+    (project / "modellint.toml").write_text('plugins = ["./rules.py"]\n', "utf-8")
+    with editing(project) as editor:
+        uri = editor.open(project / "net.py")
+        assert set(codes(editor.diagnostics(uri))) == {"REG001", "XYZ001"}
+        editor.until(lambda: any("rules.py" in line for line in editor.log))
+        own.write_text(f"plugins = ['./own.py']\n\n[trust]\npaths = ['{project}']\n", "utf-8")
+        editor.change(uri, BAD + "\n")
+        assert set(codes(editor.diagnostics(uri))) == {"REG001", "XYZ001", "XYZ002"}
+
+
 def test_settings_of_a_repository_do_no_harm(project: Path) -> None:
     (project / "modellint.toml").write_text('docs-url = "command:workbench.action.quit?"\n', "utf-8")
     with editing(project) as editor:

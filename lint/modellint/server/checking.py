@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from modellint.linter_rules import described, raised_at
@@ -30,8 +31,10 @@ class Result(NamedTuple):
     root: Path
     findings: tuple[Diagnostic, ...] = ()
     docs_url: str | None = None
-    plugins: tuple[str, ...] = ()
-    """What the settings name and nobody loads."""
+    warnings: tuple[str, ...] = ()
+    """What is said of plug-ins that are not loaded."""
+    rules: Mapping[str, Rule] = MappingProxyType({})
+    """Those of the project."""
     problem: BrokenSettings | None = None
     failure: str | None = None
     """What went wrong in modellint itself."""
@@ -184,7 +187,7 @@ class Checking:
         def findings(checks: ProjectChecks, place: Place, snapshot: Document) -> Result:
             found = checks.check(place.path, snapshot.source)
             docs_url = checks.settings(place.path).docs_url
-            return Result(revision, place.root, found, docs_url, checks.plugins)
+            return Result(revision, place.root, found, docs_url, tuple(checks.warnings), checks.job.rules)
 
         try:
             result = await self.work(document, findings)
@@ -204,5 +207,5 @@ class Checking:
         checks = self._projects.get(place.root)
         if checks is None or not checks.is_current(place.path.parent):
             self._projects.pop(place.root, None)
-            checks = self._projects[place.root] = ProjectChecks(place.root, self.rules)
+            checks = self._projects[place.root] = ProjectChecks(place.root)
         return checks

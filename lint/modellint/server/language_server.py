@@ -161,9 +161,10 @@ class EditorServer(LanguageServer):
         problem = result.problem
         if problem is not None:
             self._problems[result.root] = problem
-        if result.plugins and (result.root, result.plugins) not in self._told:
-            self._told.add((result.root, result.plugins))
-            self.log(f"{result.root}: plug-ins run code, and are not loaded in an editor: {', '.join(result.plugins)}")
+        if result.warnings and (result.root, result.warnings) not in self._told:
+            self._told.add((result.root, result.warnings))
+            for warning in result.warnings:
+                self.log(f"{result.root}: {warning}")
         if before is not None and problem is not None and before.message == problem.message:
             return
         if problem is not None:
@@ -222,7 +223,7 @@ class EditorServer(LanguageServer):
                 loop.call_soon_threadsafe(self.work_done_progress.report, token, report)
 
         try:
-            checks = await self.checking.in_thread(lambda: ProjectChecks(place.root, self.checking.rules))
+            checks = await self.checking.in_thread(lambda: ProjectChecks(place.root))
             asked = await self.checking.in_thread(lambda: live_checks.requests(checks, path, chosen))
             results, texts = await loop.run_in_executor(
                 self._live_thread, live_checks.run, checks, asked, cancelled, progress
@@ -381,7 +382,9 @@ def _register_questions(server: EditorServer) -> None:
             return None
         formats = ls.supports("text_document", "hover", "content_format") or [types.MarkupKind.Markdown]
         markup = types.MarkupKind.Markdown if types.MarkupKind.Markdown in formats else types.MarkupKind.PlainText
-        return hover(document, ls.findings(document, result), ls.checking.rules, params.position, markup)
+        return hover(
+            document, ls.findings(document, result), result.rules or ls.checking.rules, params.position, markup
+        )
 
     @server.command(live_checks.COMMAND)
     async def check_live(ls: EditorServer, *arguments: Any) -> list[dict[str, Any]]:

@@ -48,8 +48,7 @@ def requests(checks: ProjectChecks, path: Path, chosen: Sequence[str]) -> list[R
     if not models:
         raise UsageError(f"{file} lists no [[tool.modellint.models]] to check")
     config = Path(settings.origins["models"])
-    # The plug-ins of a repository are not loaded in the worker either.
-    return [request._replace(plugins=()) for request in live_targets.requests_of_settings(checks.job, models, config)]
+    return live_targets.requests_of_settings(checks.job, models, config)
 
 
 def run(

@@ -1,13 +1,12 @@
 """Checks of texts under the settings of their project, as `modellint check` makes them; the user's code is never run.
 
-Plug-ins are the user's code, too: those that settings name are not loaded here.
+Plug-ins are code, too: those of the user's own settings are loaded, and those of a project's settings where the user trusts the project.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -16,8 +15,8 @@ from modellint.adoption.ignore_comments import Commented, with_comments, with_ne
 from modellint.discover import SKIPPED, Exclusion
 from modellint.linter_rules import cannot_parse
 from modellint.results.diagnostic import Applicability, Diagnostic
-from modellint.rule import Rule
-from modellint.run import Checker, Job
+from modellint.rule import RuleError
+from modellint.run import Checker, job_for
 from modellint.server.documents import SETTINGS_FILES
 from modellint.settings import Resolver, Settings, SettingsError, find_root, user_file
 from modellint.source.fix import Fixed, fix_text
@@ -65,19 +64,19 @@ def place_of(path: Path | None, folders: list[Path], name: str = "untitled.py") 
 class ProjectChecks:
     """The checks of one project. What settings say is read once; ``is_current`` tells whether it still holds."""
 
-    def __init__(self, root: Path, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, root: Path) -> None:
         self._stamps: dict[Path, _Stamp] = {}
+        self.warnings: list[str] = []
+        """What is said of plug-ins that are not loaded."""
         self._project: Project | None = None
         self._watch(root)
         try:
             resolver = Resolver(root, None, False, {}, None)
             top = resolver.top
-            self.plugins = top.plugins
-            """Those that are not loaded."""
-            own = user_file()
-            if not top.plugins and (own is None or not own.is_file()):
-                # A code that nobody knows may be a plug-in's, of the project or of the user.
-                resolver.use_codes(rules)
+            if (own := user_file()) is not None:
+                self._stamps[own] = _stamp(own)
+            job = job_for(resolver, self.warnings.append)
+            resolver.use_codes(job.rules)
             baseline = None
             if top.baseline is not None:
                 file = Path(os.path.normpath(top.base_of("baseline") / top.baseline))
@@ -85,9 +84,9 @@ class ProjectChecks:
                 baseline = Baseline.read(file, root)
             self._exclusion = Exclusion(top.base_of("exclude"), top.exclude)
             self._exclusion.covers(str(root / "any.py"))
-        except SettingsError as error:
+        except (RuleError, SettingsError) as error:
             raise _located(error, root) from None
-        self.job = Job(root, resolver, rules, None, root, baseline)
+        self.job = job._replace(folder=root, baseline=baseline)
         self._note(top)
 
     def is_current(self, folder: Path) -> bool:
@@ -196,7 +195,7 @@ def _stamp(path: Path) -> _Stamp:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _located(error: SettingsError, folder: Path) -> BrokenSettings:
+def _located(error: Exception, folder: Path) -> BrokenSettings:
     """A mistake in settings with the file that it stands in, and the row, as far as the message tells."""
     text = str(error)
     match = _FILE.match(text)
