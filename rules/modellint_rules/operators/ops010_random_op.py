@@ -190,12 +190,16 @@ def _draws(call: Call) -> bool:
 
 
 def _is_asked(call: Call) -> bool:
-    """Whether a number is drawn in the condition of an `if`, and no other condition stands before it: `if random.random() < 0.5:`."""
+    """Whether a number is drawn in the condition of an `if`, at the top of `forward`: `if random.random() < 0.5:`."""
     parents = parents_in(call.function) if call.function is not None else {}
     part: ast.AST = call.node
     while isinstance(parent := parents.get(part), (ast.Compare, ast.UnaryOp)):
         part = parent
-    return isinstance(parent, (ast.If, ast.IfExp)) and parent.test is part and parent not in parents
+    # A rate that is not written down may be 0.
+    written = isinstance(part, ast.Compare) and any(
+        isinstance(side, ast.Constant) for side in (part.left, *part.comparators)
+    )
+    return written and isinstance(parent, (ast.If, ast.IfExp)) and parent.test is part and parent not in parents
 
 
 def _is_kept(call: Call) -> bool:
