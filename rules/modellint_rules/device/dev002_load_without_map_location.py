@@ -62,6 +62,7 @@ class LoadWithoutMapLocation(Rule):
     code = "DEV002"
     name = "load-without-map-location"
     severity = Severity.WARNING
+    only_inference = True
     needs = ("~load",)
     fixable = '`map_location="cpu"`'
 

@@ -33,7 +33,7 @@ class Code(Protocol):
 
 
 _TRAINING = (
-    r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mixup|"
+    r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mix[uU]p|Cut[mM]ix|"
     r"Miner|BeamSearch|Searcher|(?:^|_)(?:loss|metric)"
 )
 """Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
@@ -78,10 +78,10 @@ _JUDGES = r"Discriminator|Critic"
 
 def severity_in(code: Code, usual: Severity, node: ast.AST, function: ast.AST | None) -> Severity:
     """How much a finding weighs: what training, a test of a flag for messages, or a search probably runs alone is worth knowing only."""
-    return Severity.INFO if _is_trained(code) or _is_aside(code, node, function) else usual
+    return Severity.INFO if is_trained(code) or _is_aside(code, node, function) else usual
 
 
-def _is_trained(code: Code) -> bool:
+def is_trained(code: Code) -> bool:
     """Whether a class is probably called to be trained: by its name or its file's, or as it asks for labels or gives a loss."""
     return once(
         code.ref.node if code.ref is not None else code.file.tree, "_trained", lambda _: _says_it_is_trained(code)
@@ -158,8 +158,17 @@ def _is_beam_search(attribute: ast.Attribute) -> bool:
 
 
 def _place(code: Code) -> str:
+    return _place_of(code.project, code.file)
+
+
+def _place_of(project: Project, file: IndexedFile) -> str:
     """Where a file stands in its project."""
-    return "/".join(code.file.path.removeprefix(str(code.project.root)).split("/")[-4:])
+    return "/".join(file.path.removeprefix(str(project.root)).split("/")[-4:])
+
+
+def is_in_tests(project: Project, file: IndexedFile) -> bool:
+    """Whether a file holds tests."""
+    return re.search(_TESTS, _place_of(project, file)) is not None
 
 
 def is_for_capture_only(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
