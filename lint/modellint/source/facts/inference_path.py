@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.source.facts.roles import is_in_tests, is_never_exported, is_trained
-from modellint.source.facts.training_parts import attributes_of_training, is_training_hook
+from modellint.source.facts.roles import gives_a_loss, is_in_tests, is_never_exported
+from modellint.source.facts.training_parts import attributes_of_training, is_training_hook, runs_without_gradients
 from modellint.source.project.mentions import Mention, mentions_in
-from modellint.source.project.symbols import ClassRef, External, IndexedFile, dotted_name
+from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once, parents_in
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _LOSS_FUNCTIONS = re.compile(r"(?:^|_)loss(?:es)?(?:_|$)")
 _NO_WEIGHTS = re.compile(
     r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|functional\..*)"
 )
+_DICT = re.compile(r"(?:\w+\.)*(?:[Dd]ict|Mapping|MutableMapping)\b")
 _MODULE = re.compile(r"\bModule\b")
 _PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
 """What spreads the training of a model over devices."""
@@ -112,15 +113,24 @@ class _Paths:
         functions = [part for part in around if not isinstance(part, ast.ClassDef)]
         if any(is_training_hook(part) or _LOSS_FUNCTIONS.search(part.name) for part in functions):
             return True
-        if ref is not None:
-            if rule.code.startswith("SIG") and self._is_only_a_part(ref):
+        # What a class runs may stand elsewhere.
+        if ref is not None and (not around or ref.node in around):
+            if rule.code.startswith("SIG") and (self._takes_a_dict(ref) or self._is_only_a_part(ref)):
                 return True
-            return self._class_is_off(ref, 0)
+            return self._place_is_off(ref, functions[0] if functions else None, 0)
         if not around:
             return False
         if isinstance(around[0], ast.ClassDef):
-            return self._class_is_off(ClassRef(file, around[0]), 0)
-        return self._function_is_off(file, around[0], 0)
+            return self._place_is_off(ClassRef(file, around[0]), functions[0] if functions else None, 0)
+        # A script that loads a checkpoint is run wherever it is called from.
+        return not rule.code.startswith("DEV") and self._function_is_off(file, around[0], 0)
+
+    def _place_is_off(self, ref: ClassRef, function: _Function | None, depth: int) -> bool:
+        """Whether a place in a class is: the `forward` of some gives a loss, and another method, without gradients, what they are for."""
+        cls = _Class(self.project, ref)
+        if once(ref.node, "_gives_a_loss", lambda _: gives_a_loss(cls)):
+            return function is None or function.name not in runs_without_gradients(cls.methods)
+        return self._class_is_off(ref, depth)
 
     def _class_is_off(self, ref: ClassRef, depth: int) -> bool:
         known: bool | None = vars(ref.node).get("_off_path")
@@ -139,7 +149,7 @@ class _Paths:
 
     def _says_so(self, cls: _Class) -> bool:
         """Whether a class itself tells that it is not exported."""
-        if is_never_exported(cls) or is_trained(cls):
+        if is_never_exported(cls):
             return True
         forward = cls.method("forward")
         if forward is not None and _takes_module(forward):
@@ -186,9 +196,12 @@ class _Paths:
                 if isinstance(symbol, External):
                     if symbol.name.startswith("torch.nn.") and not _NO_WEIGHTS.fullmatch(symbol.name):
                         return False
-                elif isinstance(symbol, ClassRef) and self.project.is_module(symbol) is not False:
-                    if depth > _DEEPEST or not self._has_no_weights(_Class(self.project, symbol), depth + 1):
-                        return False
+                elif (
+                    isinstance(symbol, ClassRef)
+                    and self.project.is_module(symbol) is not False
+                    and (depth > _DEEPEST or not self._has_no_weights(_Class(self.project, symbol), depth + 1))
+                ):
+                    return False
         return True
 
     def _is_used_off(self, cls: _Class, depth: int) -> bool:
@@ -207,7 +220,7 @@ class _Paths:
                 held = _attribute_that_holds(mention)
                 if held is not None and held in attributes_of_training(_Class(self.project, user).methods):
                     return True
-                if self._class_is_off(user, depth + 1):
+                if self._place_is_off(user, mention.function, depth + 1):
                     return True
                 if self.project.is_module(user) is not False:
                     return False
@@ -230,7 +243,8 @@ class _Paths:
         def off(mention: Mention, other: IndexedFile) -> bool:
             owner = mention.cls
             if owner is not None:
-                return owner is mention.around[0] and self._class_is_off(ClassRef(other, owner), depth + 1)
+                inside = owner is mention.around[0]
+                return inside and self._place_is_off(ClassRef(other, owner), mention.function, depth + 1)
             function = mention.function
             if function is None:
                 return False
@@ -241,6 +255,12 @@ class _Paths:
         )
         vars(node)["_off_path"] = answer
         return answer
+
+    def _takes_a_dict(self, ref: ClassRef) -> bool:
+        """Whether a `forward` is given a dict: inputs of Core ML are tensors, so that another module stands around it anyway."""
+        forward = _Class(self.project, ref).method("forward")
+        required = forward.args.args[1 : len(forward.args.args) - len(forward.args.defaults)] if forward else ()
+        return any(one.annotation is not None and _DICT.match(ast.unparse(one.annotation)) for one in required)
 
     def _is_only_a_part(self, ref: ClassRef) -> bool:
         """Whether nothing but other modules builds a class, and something does."""
@@ -282,12 +302,22 @@ class _Paths:
             if is_in_tests(self.project, other):
                 continue
             for mention in mentions_in(other, node.name):
-                if _is_in_test(mention):
+                if _is_in_test(mention) or self._is_of_another(mention, other, node, file):
                     continue
                 if not off(mention, other):
                     return False
                 found = found or counts(mention)
         return found
+
+    def _is_of_another(
+        self, mention: Mention, place: IndexedFile, node: ast.ClassDef | _Function, file: IndexedFile
+    ) -> bool:
+        """Whether what is named is another class or function of the same name."""
+        dotted = dotted_name(mention.node) if isinstance(mention.node, ast.expr) else None
+        symbol = self.project.resolve(place, dotted) if dotted is not None else None
+        if not isinstance(symbol, (ClassRef, FunctionRef)):
+            return False
+        return (symbol.file.path, symbol.node.lineno) != (file.path, node.lineno)
 
 
 def _around(tree: ast.Module, row: int) -> list[ast.ClassDef | _Function]:

@@ -28,6 +28,34 @@ def is_training_hook(function: ast.AST) -> bool:
     return _HOOKS.fullmatch(getattr(function, "name", "")) is not None
 
 
+def runs_without_gradients(methods: Iterable[_Method]) -> set[str]:
+    """The names of methods that are marked to run without gradients and are not run by `forward`, and of those that these run: `sample`."""
+    functions: dict[str, _Function] = {}
+    for method in methods:
+        functions.setdefault(method.node.name, method.node)
+    of_forward = _closure(["forward"], functions)
+    marked = [
+        name
+        for name, function in functions.items()
+        if name not in of_forward
+        and not is_training_hook(function)
+        and any(re.search(r"no_grad|inference_mode", ast.unparse(one)) for one in function.decorator_list)
+    ]
+    return _closure(marked, functions)
+
+
+def _closure(names: list[str], functions: dict[str, _Function]) -> set[str]:
+    """Methods, and all that they mention, by name."""
+    reached: set[str] = set()
+    pending = [*names]
+    while pending:
+        name = pending.pop()
+        if name in functions and name not in reached:
+            reached.add(name)
+            pending += _attributes(functions[name].body)
+    return reached
+
+
 def attributes_of_training(methods: Iterable[_Method]) -> set[str]:
     """The attributes of `self` that nothing reads but what `forward` runs in training only: a loss that a head holds."""
     functions: dict[str, _Function] = {}

@@ -146,7 +146,8 @@ def _in_row(body: list[ast.stmt], row: int, name: str) -> Iterator[Mention]:
 
 
 def _first_row(statement: ast.stmt) -> int:
-    return min([statement.lineno, *(part.lineno for part in getattr(statement, "decorator_list", ()))])
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(part.lineno for part in decorators)])
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
