@@ -83,6 +83,20 @@ while server.stdout.readline().strip():
 print(server.stdout.read(length).decode())
 server.kill()
 """
+OWN_OF_PYLINT = """from pylint.checkers import BaseChecker
+
+
+class Own(BaseChecker):
+    name = "own"
+    msgs = {"W9901": ("own", "own-rule", "own")}
+
+    def visit_import(self, node):
+        self.add_message("own-rule", node=node)
+
+
+def register(linter):
+    linter.register_checker(Own(linter))
+"""
 OWN = '''"""OWN001: a class."""
 
 from collections.abc import Iterator
@@ -401,9 +415,6 @@ FEATURES: dict[str, dict[str, Trial]] = {
             "own",
         ),
         "pylint": (
-            'printf \'from pylint.checkers import BaseChecker\\n\\n\\nclass Own(BaseChecker):\\n    name = "own"\\n'
-            '    msgs = {"W9901": ("own", "own-rule", "own")}\\n\\n    def visit_import(self, node):\\n        self.add_message("own-rule", node=node)\\n\\n\\n'
-            "def register(linter):\\n    linter.register_checker(Own(linter))\\n' > own.py; "
             "PYTHONPATH=. {check} --load-plugins own net.py",
             "W9901",
         ),
@@ -464,6 +475,8 @@ def tried(tool: str, command: str, others: Path) -> str:
             source = json.dumps((FILES[tool]["net.py"]).splitlines(keepends=True))
             Path(path, "n.ipynb").write_text(NOTEBOOK % source, "utf-8")
             command = command.replace("python3 note.py; ", "")
+        if "--load-plugins own" in command:
+            Path(path, "own.py").write_text(OWN_OF_PYLINT, "utf-8")
         if "--plugin rules" in command:
             Path(path, "rules").mkdir()
             Path(path, "rules", "own.py").write_text(OWN, "utf-8")

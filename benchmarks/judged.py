@@ -3,8 +3,8 @@
     python benchmarks/judged.py judged.jsonl TREES [--of MOOT]
 
 A row of the file is a finding or a defect: ``tree`` (or ``repo``), ``file``, ``line``, ``code`` and ``verdict``, which is TRUE, FALSE, MOOT
-(true, and not on the path of inference) or MISSED. TREES holds a folder for each repository, ``owner+name``. A finding counts where code and
-file are the same and the line is at most three off. ``info`` findings count as not reported, as they ask for nothing.
+(true, and not on the path of inference) or MISSED. TREES holds a folder for each repository, ``owner+name``. A finding counts where code
+and file are the same and the line is at most three off. ``info`` findings count as not reported, as they ask for nothing.
 """
 
 from __future__ import annotations

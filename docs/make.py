@@ -1,52 +1,89 @@
-"""Writes what is generated from the rules: the table in the README, and the pages of the site.
+"""Writes what is generated from the code: the pages of the rules, and parts of other pages.
 
-python docs/make.py table [--check]    the README's table, or fail if it is not current
-python docs/make.py pages              docs/rules/*.md, which are not committed
+python docs/make.py pages [PLUGIN...]  docs/rules/*.md, which are not committed: the site needs them; with the rules of these plug-ins
 python docs/make.py examples           the fixed twins in examples/fixed
 python docs/make.py settings           the JSON Schema of the settings, and the tables of docs/settings.md and docs/command-line.md
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from modellint import settings_schema
 from modellint.cli import cli, help_pages
-from modellint.rule import Page
+from modellint.plugins import choose
+from modellint.rule import Page, Rule
 from modellint.run import all_rules
+from modellint.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 _BEGIN, _END = "<!-- generated -->\n", "<!-- /generated -->"
-_TABLE = re.compile(r"(<!-- rules -->\n).*?(<!-- /rules -->)", re.DOTALL)
+RULES = ROOT / "docs" / "rules"
+_FAMILIES = {
+    "REG": "Registration: state that PyTorch does not see",
+    "MUT": "Mutation: writes that a conversion loses",
+    "OPS": "Operators: what Core ML lacks or reads otherwise",
+    "SHP": "Shapes",
+    "FLW": "Flow: what a trace freezes",
+    "NUM": "Numbers: what float16 and int32 cannot hold",
+    "MOD": "Mode: what is on in evaluation too",
+    "DEV": "Devices",
+    "SIG": "Signatures: what a model takes and returns",
+    "ENV": "The environment",
+    "LNT": "The check itself",
+}
+"""What the rules of a family are about, by the beginning of their codes."""
 
 
-def table() -> str:
-    """The README's table: a line a rule."""
-    lines = ["| code | name | severity | fix | what it finds |", "|---|---|---|---|---|"]
-    for code, rule in all_rules().items():
-        summary = Page.of(type(rule)).summary.replace("\n", " ").rstrip(".")
-        lines.append(f"| {code} | {rule.name} | {rule.severity.label} | {rule.fixable or '–'} | {summary} |")
-    return "\n".join(lines) + "\n"
+def _shown(page: Page) -> str:
+    return page.summary.replace("\n", " ")
 
 
-def readme() -> str:
-    """The README's text with a current table."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    return _TABLE.sub(lambda match: match[1] + table() + match[2], text)
+def index(rules: Mapping[str, Rule]) -> str:
+    """The page that lists rules."""
+    parts = [
+        "# Rules",
+        f"{len(rules)} rules. The fix is what `--fix` puts in, or `--unsafe-fixes` where it may change what the code"
+        " does; the page of a rule says which. `modellint rule CODE` prints a page, `modellint rule` lists all.",
+    ]
+    for family in [*_FAMILIES, *sorted({code[:3] for code in rules} - set(_FAMILIES))]:
+        lines = ["| code | name | severity | fix | what it finds |", "|---|---|---|---|---|"]
+        for code, rule in rules.items():
+            if code.startswith(family):
+                summary, link = _shown(Page.of(type(rule))).rstrip("."), f"[{rule.name}]({rule.name}.md)"
+                lines.append(f"| {code} | {link} | {rule.severity.label} | {rule.fixable or '–'} | {summary} |")
+        parts += [f"## {_title(family)}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
 
 
-def write_pages() -> None:
-    """A page for each rule, for the site."""
-    folder = ROOT / "docs" / "rules"
-    folder.mkdir(exist_ok=True)
-    for code, rule in all_rules().items():
+def _title(code: str) -> str:
+    return _FAMILIES.get(code[:3], f"{code[:3]}: rules of a plug-in")
+
+
+def pages(rules: Mapping[str, Rule]) -> dict[str, str]:
+    """The page of each rule and that which lists them, by file name. A rule's page is called as the setting `docs-url` wants it."""
+    texts = {"index.md": index(rules)}
+    for code, rule in rules.items():
         page = Page.of(type(rule))
-        parts = [f"# {rule.name} ({code})", page.summary]
+        about = f"[{_title(code)}](index.md) · {rule.severity.label} · fix: {rule.fixable or 'none'}"
+        parts = [f"# {rule.name} ({code})", page.summary, about]
         parts.extend(f"## {title}\n\n{body}" for title, body in page.sections.items())
-        (folder / f"{code.lower()}.md").write_text("\n\n".join(parts) + "\n", "utf-8")
+        texts[f"{rule.name}.md"] = "\n\n".join(parts) + "\n"
+    return texts
+
+
+def write_pages(rules: Mapping[str, Rule], folder: Path = RULES) -> None:
+    """The pages of rules, and none of others."""
+    folder.mkdir(exist_ok=True)
+    texts = pages(rules)
+    for file in folder.glob("*.md"):
+        if file.name not in texts:
+            file.unlink()
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
 
 
 def write_examples() -> None:
@@ -83,14 +120,9 @@ def generated() -> dict[Path, str]:
 def main() -> int:
     """Run one of the commands."""
     match sys.argv[1:]:
-        case ["table"]:
-            (ROOT / "README.md").write_text(readme(), "utf-8")
-        case ["table", "--check"]:
-            if (ROOT / "README.md").read_text("utf-8") != readme():
-                print("README.md: the table of rules is not current: run `python docs/make.py table`", file=sys.stderr)
-                return 1
-        case ["pages"]:
-            write_pages()
+        case ["pages", *plugins]:
+            chosen = choose(Settings(ROOT), ROOT, plugins, isolated=True)
+            write_pages(all_rules(chosen.plugins))
         case ["settings"]:
             for path, text in generated().items():
                 path.write_text(text, "utf-8")

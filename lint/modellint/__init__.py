@@ -3,11 +3,9 @@
 Importing this module is cheap: nothing of torch, coremltools or libcst is loaded until it is used.
 """
 
-from __future__ import annotations
+# Nothing is imported here: below `python -m` it could come from the current folder.
+TYPE_CHECKING = False
 
-from typing import TYPE_CHECKING, Any
-
-__version__ = "0.1.0"
 __all__ = [
     "CheckFailed",
     "ExportError",
@@ -24,6 +22,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from modellint.api import CheckFailed as CheckFailed
     from modellint.api import ExportError as ExportError
     from modellint.api import ExportResult as ExportResult
@@ -36,15 +36,17 @@ if TYPE_CHECKING:
     from modellint.api import shapes as shapes
     from modellint.api import verify as verify
 
+    __version__: str
 
-def load_ipython_extension(shell: Any) -> None:
+
+def load_ipython_extension(shell: "Any") -> None:
     """What IPython calls for ``%load_ext modellint``."""
     from modellint import ipython_extension
 
     ipython_extension.load(shell)
 
 
-def unload_ipython_extension(shell: Any) -> None:
+def unload_ipython_extension(shell: "Any") -> None:
     """What IPython calls for ``%unload_ext modellint``."""
     from modellint import ipython_extension
 
@@ -52,6 +54,10 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from modellint.version import version
+
+        return version()
     if name in __all__:
         from modellint import api
 

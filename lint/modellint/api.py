@@ -262,26 +262,26 @@ def check_source(text: str, filename: str = "model.py") -> Report:
     """Check the text of a file, or of a notebook, which is its JSON.
 
     ``filename`` says where it stands: imports are followed from there, and the settings of its project hold. The
-    file itself is not read, and need not exist. Raises ``modellint.settings.SettingsError`` for unusable settings.
+    file itself is not read, and need not exist. A baseline does not count: all findings are there. Raises
+    ``modellint.settings.SettingsError`` for unusable settings, and ``modellint.rule.RuleError`` for unusable plug-ins.
     """
     return check_program(_program(text, filename), filename)
 
 
 def check_program(source: SourceText, filename: str, codes: Mapping[str, str] | None = None) -> Report:
     """Check a text that is read already; ``codes`` are those of ``select`` and ``ignore`` that go before the settings'."""
-    from modellint.run import Checker, Job, all_rules, load_plugins
+    from modellint.run import Checker, job_for
     from modellint.settings import Resolver, check_codes, find_root
 
     path = Path(filename).absolute()
     root = find_root(path)
     overrides: dict[str, Any] = {key: (_codes(value), f"--{key}") for key, value in (codes or {}).items()}
     resolver = Resolver(root, None, False, overrides, None)
-    rules = all_rules(load_plugins(resolver.top.plugins, root))
+    checker = Checker(job_for(resolver))
     for named, option in overrides.values():
-        check_codes(named or (), rules, option)
-    resolver.use_codes(rules)
+        check_codes(named or (), checker.job.rules, option)
+    resolver.use_codes(checker.job.rules)
     settings = resolver.of_folder(path.parent)
-    checker = Checker(Job(root, resolver, rules, None, Path.cwd()))
     enabled = checker.job.rules_for(path, settings)
     checked = checker.check_text(source, path, filename, enabled, settings)
     return Report(tuple(finding for finding in checked.diagnostics if finding.code in enabled))

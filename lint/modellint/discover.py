@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modellint.settings import SettingsError
+from modellint.settings import SettingsError, check_patterns
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -58,6 +58,19 @@ _ANYTHING = "\x01anything\x02"
 """The name of no file: what covers it covers whatever is in its folder."""
 
 
+def path_from(path: str | Path, folder: str | Path = os.curdir) -> str:
+    """A path as it is reached from a folder; the path itself where nothing leads to it, as between two drives of Windows."""
+    try:
+        return os.path.relpath(path, folder)
+    except ValueError:
+        return str(path)
+
+
+def with_slashes(path: str | Path, folder: str | Path) -> str:
+    """A path from a folder, as patterns have it."""
+    return path_from(path, folder).replace(os.sep, "/")
+
+
 class Exclusion:
     """What ``exclude`` names, relative to one folder."""
 
@@ -73,11 +86,12 @@ class Exclusion:
         if not self._patterns:
             return False
         if self._spec is None:
+            check_patterns(self._patterns, "exclude")
             try:
                 self._spec = _spec(self._patterns)
             except ValueError as error:
                 raise SettingsError(f"exclude: {error}") from None
-        relative = os.path.relpath(path, self._base).replace(os.sep, "/")
+        relative = with_slashes(path, self._base)
         return self._spec.match_file(relative + "/" if folder else relative)
 
     def below(self, folder: str) -> Exclusion:
@@ -104,7 +118,7 @@ def _in_part(lines: Iterable[str], base: str, folder: str | None) -> list[str]:
     """The patterns but those that cover a folder below ``base``, or all that is in it."""
     if folder is None:
         return list(lines)
-    relative = os.path.relpath(folder, base).replace(os.sep, "/")
+    relative = with_slashes(folder, base)
     if relative == "." or relative.startswith("../"):
         return list(lines)
     whole = (f"{relative}/", f"{relative}/{_ANYTHING}")
@@ -192,7 +206,7 @@ def _walk(top: str, exclusion: Exclusion, found: Found) -> Iterator[str]:
             status = os.stat(folder)  # noqa: PTH116
             entries = list(os.scandir(folder))
         except OSError as error:
-            found.problems.append(f"{os.path.relpath(folder)}: cannot be read: {error.strerror}")
+            found.problems.append(f"{path_from(folder)}: cannot be read: {error.strerror}")
             continue
         if (status.st_dev, status.st_ino) in seen:
             continue
@@ -229,7 +243,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def _ignored(path: str, is_folder: bool, ignores: tuple[tuple[str, GitIgnoreSpec], ...]) -> bool:
     # The innermost file that says anything about the path decides.
     for base, spec in reversed(ignores):
-        relative = os.path.relpath(path, base).replace(os.sep, "/")
+        relative = with_slashes(path, base)
         answer = spec.check_file(relative + "/" if is_folder else relative).include
         if answer is not None:
             return answer

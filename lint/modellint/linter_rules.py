@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import TracebackType
 
 from modellint.results.diagnostic import Diagnostic, Fix, Severity, Span
@@ -306,6 +307,12 @@ class NotRead(Rule):
     severity = Severity.ERROR
 
 
+@cache
+def machine_rules() -> dict[str, Rule]:
+    """The rules of this module, by code."""
+    return {rule.code: rule() for rule in (UnusedIgnore, CannotParse, CannotRun, RuleFailed, NotRead)}
+
+
 def unused_ignore(message: str, shown: str, span: Span, fix: Fix | None = None) -> Diagnostic:
     """LNT001 at a directive."""
     return _finding(UnusedIgnore, message, shown, span, fix, noqa_row=span.end_row)
@@ -316,10 +323,11 @@ def cannot_parse(shown: str, message: str, span: Span | None = None) -> Diagnost
     return _finding(CannotParse, message, shown, span or Span(1, 1, 1, 1))
 
 
-def rule_failed(code: str, shown: str | None, error: BaseException, span: Span | None = None) -> Diagnostic:
-    """LNT004: the rule ``code`` raised ``error`` when asked about what is at ``span``."""
-    message = f"rule {code} failed here: {described(error)}"
-    if where := _innermost(error, code):
+def rule_failed(rule: Rule, shown: str | None, error: BaseException, span: Span | None = None) -> Diagnostic:
+    """LNT004: the rule raised ``error`` when asked about what is at ``span``."""
+    origin = f" of the plug-in {rule.plugin!r}" if rule.plugin else ""
+    message = f"rule {rule.code}{origin} failed here: {described(error)}"
+    if where := _innermost(error, rule.code):
         message += f" ({where})"
     return _finding(RuleFailed, message, shown, span)
 

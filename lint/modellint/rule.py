@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -46,7 +46,9 @@ FAMILIES = {
 
 _CODE = re.compile(r"[A-Z]{3}[0-9]{3}\Z")
 _RULE_FILE = re.compile(r"[a-z]{3}[0-9]{3}_")
-_ANY_FILE = re.compile("")
+_ANY_FILE = re.compile(r"(?!test_|conftest\Z|setup\Z)")
+_NO_RULES = ("__pycache__", "tests")
+"""Folders in which rules are not looked for."""
 
 
 class Feature(Enum):
@@ -123,6 +125,9 @@ _AMONG_WORDS = frozenset(
 """Those that may stand in a set with words, any of which will do."""
 
 
+_LIVE_NEEDS = frozenset({"environment", "structure", "values", "run", "checkpoint", "conversion", "execution"})
+
+
 class RuleError(Exception):
     """A rule that cannot be used; the message names it and says why."""
 
@@ -139,7 +144,7 @@ class Rule:
     name: ClassVar[str]
     severity: ClassVar[Severity]
     fixable: ClassVar[str] = ""
-    """What its fix puts in, for the table in the README; empty when it has none."""
+    """What its fix puts in, for the list of rules; empty when it has none."""
     supersedes: ClassVar[tuple[str, ...]] = ()
     """Codes of more general rules whose finding for the same attribute or statement gives way."""
     at_statements: ClassVar[bool] = False
@@ -165,6 +170,8 @@ class Rule:
     twin: ClassVar[str] = ""
     """What of ``torch.nn`` is to be put around the value that the statement of a live finding binds, where a run of the model
     so fixed proves it; or ``register_buffer``."""
+    plugin: str = ""
+    """The plug-in that it comes from, as that was named; empty for modellint's own."""
     silent: ClassVar[tuple[str, ...]] = ()
     """The routes (``trace``, ``export``) by which a model with an error of this rule converts without a word into something else."""
     hides: ClassVar[bool] = False
@@ -215,6 +222,22 @@ class Rule:
         return self.needs
 
 
+def answers(ask: Callable[..., Iterable[Diagnostic]], *about: object) -> Iterator[Diagnostic]:
+    """What a rule by others says when it is asked: findings, or an exception; it cannot end the program."""
+    try:
+        for finding in ask(*about):
+            if not isinstance(finding, Diagnostic):
+                raise TypeError(
+                    f"a rule yields findings, made by what it is asked about, and not {type(finding).__name__}"
+                )
+            yield finding
+    except SystemExit as error:
+        # So a signal ends the program.
+        if isinstance(error.code, int) and error.code > 128:
+            raise
+        raise RuntimeError("SystemExit").with_traceback(error.__traceback__) from None
+
+
 class Page:
     """A rule's docstring, taken apart into its summary and sections."""
 
@@ -239,6 +262,14 @@ class Page:
             if not body.strip():
                 raise RuleError(f"the section {title!r} of {rule.__name__} is empty")
         return cls(parts[0].strip(), dict(zip(titles, bodies, strict=True)))
+
+    @classmethod
+    def as_written(cls, rule: type[Rule]) -> Page:
+        """A page to be shown: one that is not as it must be, as a plug-in's may be, is all summary."""
+        try:
+            return cls.of(rule)
+        except RuleError:
+            return cls(inspect.cleandoc(vars(rule).get("__doc__") or "It has no page."), {})
 
     def example(self, title: str) -> str:
         """The Python of ``Bad`` or ``Good``: what stands between the code fences."""
@@ -401,30 +432,28 @@ def _node_names() -> frozenset[str]:
     return frozenset(re.findall(r"\w+", " ".join(map(" ".join, imported)))) | {"CSTNode"}
 
 
-def load_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
-    """Every rule of ``modellint_rules`` and of the plug-in modules, by code, in the order of codes.
+def load_rules() -> dict[str, Rule]:
+    """Every rule of ``modellint_rules``, by code, in the order of codes.
 
     Raises ``RuleError`` for a malformed or doubled code, and for a rule that nothing would ever be asked of.
     """
-    rules = dict(_shipped())
-    for package in plugins:
-        _admit_all(package, _ANY_FILE, rules)
-    return dict(sorted(rules.items()))
+    return dict(sorted(shipped_rules().items()))
 
 
 @cache
-def _shipped() -> dict[str, Rule]:
+def shipped_rules() -> dict[str, Rule]:
     """The rules of ``modellint_rules``, found once in a process: rules hold nothing of what they are asked about."""
     rules: dict[str, Rule] = {}
     # Only files that are called after a code hold rules: what these share is loaded where it is needed.
-    _admit_all(importlib.import_module("modellint_rules"), _RULE_FILE, rules)
+    for kind in rules_of(importlib.import_module("modellint_rules"), _RULE_FILE):
+        admit(kind, rules)
     return rules
 
 
-def _admit_all(package: ModuleType, called: re.Pattern[str], rules: dict[str, Rule]) -> None:
+def rules_of(package: ModuleType, called: re.Pattern[str] = _ANY_FILE) -> Iterator[type[Rule]]:
+    """The classes of rules that a module, or a package with all its files of such names, defines."""
     for module in _modules(package, called):
-        for rule in _rules_in(module):
-            _admit(rule, rules)
+        yield from _rules_in(module)
 
 
 def _modules(package: ModuleType, called: re.Pattern[str]) -> Iterator[ModuleType]:
@@ -432,7 +461,7 @@ def _modules(package: ModuleType, called: re.Pattern[str]) -> Iterator[ModuleTyp
     # By the folder's listing: `pkgutil` would cost as much as all else that is imported here.
     for place in getattr(package, "__path__", ()):
         for folder, folders, files in os.walk(place):
-            folders[:] = sorted(name for name in folders if name.isidentifier() and name != "__pycache__")
+            folders[:] = sorted(name for name in folders if name.isidentifier() and name not in _NO_RULES)
             inside = os.path.relpath(folder, place).replace(os.sep, ".")
             prefix = package.__name__ if inside == "." else f"{package.__name__}.{inside}"
             for file in sorted(files):
@@ -452,10 +481,31 @@ def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
             yield value
 
 
-def _admit(rule: type[Rule], rules: dict[str, Rule]) -> None:
-    if not _CODE.match(rule.code):
-        raise RuleError(f"{rule.__module__}: {rule.code!r} is no code: three capitals and three digits")
-    if rule.code in rules:
-        raise RuleError(f"{rule.code} is defined twice: in {type(rules[rule.code]).__module__} and {rule.__module__}")
-    rules[rule.code] = rule()
-    _check_needs(rule, registration_of(rules[rule.code]).fact)
+def clash(kind: type[Rule], other: Rule, attribute: str) -> RuleError:
+    """The error for two rules with one code, or one name."""
+    return RuleError(
+        f"{_file_of(kind)}: {kind.__name__}: the {attribute} {getattr(kind, attribute)} is that of another rule, in "
+        f"{_file_of(type(other))}; give one of them another"
+    )
+
+
+def admit(kind: type[Rule], rules: dict[str, Rule]) -> Rule:
+    """Put a rule among others. Raises ``RuleError`` for one that cannot be used, and for a code that another has."""
+    where = f"{_file_of(kind)}: {kind.__name__}"
+    if not isinstance(kind.code, str) or not _CODE.match(kind.code):
+        raise RuleError(f"{where}: {kind.code!r} is no code: three capitals and three digits")
+    for attribute, needed in (("name", str), ("severity", Severity)):
+        if not isinstance(getattr(kind, attribute, None), needed):
+            raise RuleError(f"{where} ({kind.code}): it needs a `{attribute}`, a {needed.__name__}")
+    if not (hasattr(kind, "source") or hasattr(kind, "live")):
+        raise RuleError(f"{where} ({kind.code}) would never be asked: it has neither `source` nor `live`")
+    if unknown := {*kind.live_needs.split()} - _LIVE_NEEDS:
+        raise RuleError(
+            f"{where} ({kind.code}): `live_needs`: {', '.join(sorted(unknown))} is none of {', '.join(sorted(_LIVE_NEEDS))}"
+        )
+    if kind.code in rules:
+        raise clash(kind, rules[kind.code], "code")
+    rule = kind()
+    _check_needs(kind, registration_of(rule).fact)
+    rules[kind.code] = rule
+    return rule

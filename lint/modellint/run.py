@@ -7,14 +7,15 @@ import gc
 import os
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Span
 from modellint.rule import Rule, load_rules
+from modellint.settings import user_file
 from modellint.source.check import Checked, check_source
 from modellint.source.project.index import Project
 from modellint.source.syntax.parse import LARGE_STACK
@@ -22,10 +23,10 @@ from modellint.source.syntax.text import SourceText, Undecodable, Unreadable, re
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
-    from types import ModuleType
 
     from modellint.adoption.baseline import Baseline
     from modellint.cache import Cache
+    from modellint.plugins import Plugin
     from modellint.results.conversion_verdict import Conversion
     from modellint.settings import Resolver, Settings
     from modellint.source.fix import Fixed
@@ -42,45 +43,15 @@ class UsageError(Exception):
     """What the user asked for cannot be done; the message says why."""
 
 
-def load_plugins(names: Iterable[str], base: Path) -> tuple[ModuleType, ...]:
-    """Import the plug-ins that the root's settings name: dotted modules, or folders and files of rules."""
-    import importlib
-    import importlib.util
+def all_rules(plugins: Sequence[Plugin] = ()) -> dict[str, Rule]:
+    """Every rule there is: the knowledge's, the plug-ins', and the machine's own. Raises ``RuleError``."""
+    if plugins:
+        from modellint.plugins import rules
 
-    loaded: list[ModuleType] = []
-    for name in names:
-        path = base / name
-        try:
-            if not name.strip():
-                raise UsageError("a plug-in without a name")
-            if path.is_dir() or path.suffix == ".py":
-                for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-                    spec = importlib.util.spec_from_file_location(f"modellint_plugin_{file.stem}", file)
-                    if spec is None or spec.loader is None:
-                        raise UsageError(f"plug-in {name!r} is not a Python file")
-                    module = importlib.util.module_from_spec(spec)
-                    sys.modules[spec.name] = module
-                    spec.loader.exec_module(module)
-                    loaded.append(module)
-            else:
-                loaded.append(importlib.import_module(name))
-        except UsageError:
-            raise
-        except Exception as error:
-            raise UsageError(f"plug-in {name!r} cannot be loaded: {type(error).__name__}: {error}") from None
-    return tuple(loaded)
+        return rules(plugins)
+    from modellint.linter_rules import machine_rules
 
-
-def all_rules(plugins: tuple[ModuleType, ...] = ()) -> dict[str, Rule]:
-    """Every rule there is: the knowledge's, the plug-ins', and the machine's own."""
-    return dict(sorted({**load_rules(plugins), **_linter_rules()}.items()))
-
-
-@cache
-def _linter_rules() -> dict[str, Rule]:
-    from modellint.linter_rules import CannotParse, CannotRun, NotRead, RuleFailed, UnusedIgnore
-
-    return {rule.code: rule() for rule in (UnusedIgnore, CannotParse, CannotRun, RuleFailed, NotRead)}
+    return dict(sorted({**load_rules(), **machine_rules()}.items()))
 
 
 class Change(NamedTuple):
@@ -137,6 +108,12 @@ class Job(NamedTuple):
     folder: Path
     baseline: Baseline | None = None
     """Known findings, which are not fixed either."""
+    plugins: tuple[Plugin, ...] = ()
+    """The plug-ins whose rules are among ``rules``."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A process that is not a copy of this one cannot import a plug-in by a name: it loads all of them again.
+        return _received, (*self._replace(rules={}),)
 
     def shown(self, path: Path) -> str:
         """How findings name a file: relative to the working folder where it is below that."""
@@ -153,6 +130,39 @@ class Job(NamedTuple):
             for code, rule in self.rules.items()
             if settings.enables(code, rule.default) and not any(s == "ALL" or code.startswith(s) for s in ignored)
         }
+
+
+def job_for(
+    resolver: Resolver,
+    tell: Callable[[str], None] = warnings.warn,
+    *,
+    named: Sequence[str] = (),
+    trusts: bool = False,
+    isolated: bool = False,
+) -> Job:
+    """A job under the settings of a root, with the rules of the plug-ins that may run; what is said of others is told.
+
+    These are the user's own and, on the command line, those ``named`` there; those that the root's settings name only where
+    the user trusts them. Codes in the settings are not checked yet. Raises ``RuleError`` and ``SettingsError``.
+    """
+    plugins: tuple[Plugin, ...] = ()
+    file = None if isolated else user_file()
+    # Few have any, and all would wait for this.
+    if named or resolver.top.plugins or (file is not None and os.path.isfile(file)):  # noqa: PTH113
+        from modellint.plugins import choose
+
+        chosen = choose(resolver.top, resolver.root, named, trusts=trusts, isolated=isolated)
+        for warning in chosen.warnings:
+            tell(warning)
+        resolver.tolerant = bool(chosen.left_out)
+        plugins = chosen.plugins
+    return Job(resolver.root, resolver, all_rules(plugins), None, Path.cwd(), plugins=plugins)
+
+
+def _received(*parts: Any) -> Job:
+    """A job in another process."""
+    job = Job(*parts)
+    return job._replace(rules=all_rules(job.plugins))
 
 
 class Checker:
@@ -504,6 +514,9 @@ def _pool(job: Job, size: int, context: Any) -> Iterator[ProcessPoolExecutor]:
     from concurrent.futures import ProcessPoolExecutor
 
     others = multiprocessing.active_children()
+    safe_path = os.environ.get("PYTHONSAFEPATH")
+    # A process that is no copy of this one would look for modules in the current folder before it does what it is told.
+    os.environ["PYTHONSAFEPATH"] = "1"
     pool = ProcessPoolExecutor(size, context, _start_worker, (job,))
     try:
         yield pool
@@ -518,6 +531,10 @@ def _pool(job: Job, size: int, context: Any) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        if safe_path is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = safe_path
 
 
 def processors() -> int:

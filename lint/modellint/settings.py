@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ FORMATS = (
     "html",
 )
 
+_PARTING_BACKSLASH = re.compile(r"\\\w")
 _LISTS = ("select", "ignore", "extend-select", "exclude", "module-bases", "plugins")
 _WORDS = (
     "fail-level",
@@ -47,6 +49,7 @@ KEYS = (*_LISTS, "per-file-ignores", *_WORDS, "models")
 """Every key of a settings file."""
 MODEL_KEYS = ("target", "inputs", "checkpoint")
 """Every key of one of the ``models``."""
+_SELECTOR = re.compile(r"[A-Z]{1,3}\Z|[A-Z]{3}[0-9]{1,3}\Z")
 _SELECTORS = ("select", "ignore", "extend-select")
 _ADDED = ("ignore", "extend-select")
 """What a file adds to what the one says that it extends, unless it selects anew."""
@@ -186,6 +189,14 @@ class Settings:
         return tuple(selectors)
 
 
+def check_patterns(patterns: Iterable[str], where: str) -> None:
+    """Raise ``SettingsError`` for a backslash that is meant to part folders: in .gitignore it takes a meaning from what follows."""
+    for pattern in patterns:
+        if _PARTING_BACKSLASH.search(pattern):
+            right = pattern.replace("\\", "/")
+            raise SettingsError(f"{where}: {pattern!r}: folders are parted by /, on Windows too; write {right!r}")
+
+
 def matches(pattern: str, relative: str) -> bool:
     """Whether a path matches a pattern written as in .gitignore."""
     from pathspec import GitIgnoreSpec
@@ -236,6 +247,17 @@ def find_config(folder: Path) -> Path | None:
     return None
 
 
+def user_file() -> Path | None:
+    """The file of the user's own settings, which need not exist: in ``$XDG_CONFIG_HOME`` or ``~/.config``, on Windows in ``%APPDATA%``."""
+    if sys.platform == "win32":
+        base = os.environ.get("APPDATA", "")
+    else:
+        base = os.environ.get("XDG_CONFIG_HOME", "")
+        if not Path(base).is_absolute():
+            base = os.path.expanduser("~/.config")  # noqa: PTH111
+    return Path(base, "modellint", "modellint.toml") if Path(base).is_absolute() else None
+
+
 def find_root(target: Path) -> Path:
     """The root of a run: the nearest ancestor with modellint.toml, pyproject.toml or .git, else the folder given."""
     folder = target if os.path.isdir(target) else target.parent  # noqa: PTH112
@@ -252,20 +274,26 @@ def _bytes(path: Path) -> bytes:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def read_config(path: Path, codes: Collection[str] | None = None, extending: tuple[Path, ...] = ()) -> Settings:
-    """The settings of one file, and of those that it extends. Raises ``SettingsError``.
-
-    Codes are checked when ``codes`` are given. ``extending`` are the files that extend this one.
-    """
+def read_table(path: Path) -> dict[str, Any]:
+    """What a TOML file holds. Raises ``SettingsError``."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
 
     try:
-        data = tomllib.loads(_bytes(path).decode("utf-8"))
+        return tomllib.loads(_bytes(path).decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
+
+
+def read_config(path: Path, codes: Collection[str] | None = None, extending: tuple[Path, ...] = ()) -> Settings:
+    """The settings of one file, and of those that it extends. Raises ``SettingsError``.
+
+    Codes are checked when ``codes`` are given, those of a file that names plug-ins by their form alone. ``extending`` are the
+    files that extend this one.
+    """
+    data = read_table(path)
     table = data if path.name != "pyproject.toml" else data.get("tool", {}).get("modellint", {})
     if path.name == "modellint.toml" and isinstance(data.get("tool"), dict):
         raise SettingsError(f"{path}: keys stand at the top of modellint.toml, not in [tool.modellint]")
@@ -276,7 +304,7 @@ def read_config(path: Path, codes: Collection[str] | None = None, extending: tup
         values[key.replace("-", "_")] = _checked(path, key, value)
     settings = Settings(path.parent, config=path, origins=dict.fromkeys(table, str(path)), **values)
     if codes is not None:
-        check_settings(settings, codes, str(path))
+        check_settings(settings, codes, str(path), bool(settings.plugins))
     return settings if settings.extend is None else _extended(settings, path, codes, extending)
 
 
@@ -309,18 +337,20 @@ def _extended(own: Settings, path: Path, codes: Collection[str] | None, extendin
         elif key in _ADDED:
             values[attribute] = (*getattr(base, attribute), *getattr(own, attribute))
             origins[key] = f"{origin}, {own.origins[key]}"
-    if "plugins" in values:
-        places = [(name, bases["plugins"] / name) for name in base.plugins]
-        values["plugins"] = tuple(str(place) if place.exists() else name for name, place in places)
     return replace(own, origins=origins, bases=bases, **values)
 
 
-def check_settings(settings: Settings, codes: Collection[str], where: str) -> None:
-    """Raise ``SettingsError`` for a code that no rule has."""
+def check_settings(settings: Settings, codes: Collection[str], where: str, tolerant: bool = False) -> None:
+    """Raise ``SettingsError`` for a code that no rule has; with ``tolerant`` it may be that of a rule that is not loaded."""
     for key in _SELECTORS:
-        check_codes(settings.value(key) or (), codes, f"{where}: {key}")
+        check_codes(_strict(settings.value(key) or (), tolerant), codes, f"{where}: {key}")
     for pattern, selectors in settings.per_file_ignores:
-        check_codes(selectors, codes, f"{where}: per-file-ignores, {pattern!r}")
+        check_codes(_strict(selectors, tolerant), codes, f"{where}: per-file-ignores, {pattern!r}")
+
+
+def _strict(selectors: Iterable[str], tolerant: bool) -> list[str]:
+    """Those that have to be known: all, or those that cannot be the code of any rule."""
+    return [selector for selector in selectors if not (tolerant and _SELECTOR.match(selector))]
 
 
 def _checked(path: Path, key: str, value: object) -> Any:
@@ -329,10 +359,14 @@ def _checked(path: Path, key: str, value: object) -> Any:
     if key in _SELECTORS:
         return _codes(path, key, value)
     if key in _LISTS:
-        return _words(path, key, value)
+        words = _words(path, key, value)
+        if key == "exclude":
+            check_patterns(words, f"{path}: exclude")
+        return words
     if key == "per-file-ignores":
         if not isinstance(value, dict):
             raise SettingsError(f"{path}: per-file-ignores must be a table of patterns to lists of codes")
+        check_patterns(value, f"{path}: per-file-ignores")
         return tuple((pattern, _codes(path, f"{key}, {pattern!r}", codes)) for pattern, codes in value.items())
     if key == "models":
         return _models(path, value)
@@ -398,6 +432,8 @@ class Resolver:
     ) -> None:
         self.root = root
         self.warnings: list[str] = []
+        self.tolerant = False
+        """Whether the top's codes may be those of plug-ins that are not loaded."""
         self._fixed = config
         self._isolated = isolated
         self._overrides = overrides
@@ -408,9 +444,10 @@ class Resolver:
 
     def use_codes(self, codes: Collection[str]) -> None:
         """Check every code from now on, and those read so far."""
-        self._codes = codes
+        # Rules themselves would have to go to other processes with it.
+        self._codes = frozenset(codes)
         for settings in self._files.values():
-            check_settings(settings, codes, str(settings.config or "settings"))
+            check_settings(settings, codes, str(settings.config or "settings"), self.tolerant)
 
     def of_folder(self, folder: Path) -> Settings:
         """The settings for files in a folder."""
@@ -435,8 +472,7 @@ class Resolver:
             values: dict[str, Any] = {}
             for key, (value, origin) in self._overrides.items():
                 name = key.replace("-", "_")
-                merged = key in ("extend-select", "plugins")
-                values[name] = (*getattr(base, name), *value) if merged else value
+                values[name] = (*getattr(base, name), *value) if key == "extend-select" else value
                 origins[key] = origin
                 # What is typed is relative to where it is typed.
                 bases[key] = Path.cwd()

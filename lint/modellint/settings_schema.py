@@ -41,7 +41,9 @@ SETTINGS: Mapping[str, Description] = {
     ),
     "prelu-import": Description("The module that fixes import CustomPReLU from.", "they write the class"),
     "docs-url": Description("Where the rules' pages are; findings in JSON then have a url.", "none"),
-    "plugins": Description("Dotted modules, or folders and files, of more rules.", "none"),
+    "plugins": Description(
+        "Plug-ins, rules by others: names, folders or files; left out unless the user trusts the project.", "none"
+    ),
     "models": Description("The live targets that --models checks.", "none"),
 }
 """Every key, in the order in which they are explained."""

@@ -17,9 +17,9 @@ from modellint.cli import cli
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def test_readme_screen_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_screen_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = (ROOT / "docs" / "live.md").read_text("utf-8")
     (screen,) = re.findall(r"^```\n\$ modellint check (.*?)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     done = CliRunner().invoke(cli, ["check", "--no-cache", "--ignore", "ENV", *screen[0].split()])
     assert done.stdout == screen[1]

@@ -292,7 +292,7 @@ def test_junit_tells_what_is_not_checked(project: Path) -> None:
 
 KEYS = {
     "run": {"tool", "invocations", "originalUriBaseIds", "columnKind", "artifacts", "results"},
-    "driver": {"name", "semanticVersion", "rules"},
+    "driver": {"name", "version", "rules"},
     "rule": {
         "id", "name", "defaultConfiguration", "properties", "shortDescription", "fullDescription", "help", "helpUri",
     },

@@ -53,7 +53,9 @@ def write_rule(body: str, nodes: str = "cst.Call", needs: str = '(".clip",)') ->
 def check(text: str, *options: str) -> Result:
     with Path("net.py").open("w", encoding="utf-8", newline="") as file:
         file.write(text)
-    return CliRunner().invoke(cli, ["check", "--no-cache", "--output-format", "concise", *options, "net.py"])
+    return CliRunner().invoke(
+        cli, ["check", "--trust-plugins", "--no-cache", "--output-format", "concise", *options, "net.py"]
+    )
 
 
 def fixed(text: str, *options: str) -> str:
@@ -144,7 +146,9 @@ def test_only_files_with_the_words_are_read() -> None:
     write_rule('        yield file.finding(self, node, "read")', "cst.Module", '(".clip", {"torch", "th"})')
     Path("awake.py").write_text("import torch as th\n\ny = th.clip(1)\n", "utf-8")
     Path("other.py").write_text("import torch as th\n\ny = th.clamp(1)  # clip\n", "utf-8")
-    done = CliRunner().invoke(cli, ["check", "--no-cache", "--output-format", "concise", "awake.py", "other.py"])
+    done = CliRunner().invoke(
+        cli, ["check", "--trust-plugins", "--no-cache", "--output-format", "concise", "awake.py", "other.py"]
+    )
     assert "awake.py:1:1: XYZ001 read" in done.output
     assert "other.py" not in done.output
 

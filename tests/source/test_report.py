@@ -230,7 +230,7 @@ def test_what_is_installed_is_told_once_in_formats_for_people() -> None:
     names = ("m.py:A", "m.py:B")
     findings = [entry._replace(target=name) for name in names for entry in about]
     targets = [(name, None) for name in names]
-    results = CheckResults(findings, "0", Path(), Path(), lambda path: None, all_rules(), targets=targets)
+    results = CheckResults(findings, Path(), Path(), lambda path: None, all_rules(), targets=targets)
     times = {name: render(name, results).count("ENV002") for name in ("concise", "grouped", "github", "json-lines")}
     assert times == {"concise": 1, "grouped": 1, "github": 1, "json-lines": 2}
     assert render("grouped", results).count("m.py:A:\n") == 1

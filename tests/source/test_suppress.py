@@ -12,6 +12,7 @@ import pytest
 from modellint.linter_rules import CannotParse, NotRead, RuleFailed, UnusedIgnore, cannot_parse, rule_failed
 from modellint.results.diagnostic import Diagnostic, Severity, Span
 from modellint.rule import Page, Rule
+from modellint.run import all_rules
 from modellint.source.syntax.comments import comments_and_strings
 from modellint.source.syntax.edits import apply, changes_of
 from modellint.source.syntax.suppressions import Suppressions
@@ -397,7 +398,7 @@ def test_a_rule_that_failed_is_named_with_its_line() -> None:
     try:
         module["Odd"]().source()  # type: ignore[operator]
     except SyntaxError as error:
-        finding = rule_failed("REG001", "net.py", error, Span(1, 1, 2, 1))
+        finding = rule_failed(all_rules()["REG001"], "net.py", error, Span(1, 1, 2, 1))
     assert finding.code == "LNT004"
     assert finding.message.startswith("rule REG001 failed here: SyntaxError: ")
     assert finding.message.endswith("(plugin/odd.py:5)")
@@ -409,5 +410,5 @@ def test_an_exception_that_cannot_even_say_what_it_is() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert rule_failed("REG001", None, MuteError()).message == "rule REG001 failed here: MuteError"
-    assert len(rule_failed("REG001", None, ValueError("x" * 10000)).message) < 500
+    assert rule_failed(all_rules()["REG001"], None, MuteError()).message == "rule REG001 failed here: MuteError"
+    assert len(rule_failed(all_rules()["REG001"], None, ValueError("x" * 10000)).message) < 500

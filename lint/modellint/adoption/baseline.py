@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from modellint.discover import with_slashes
 from modellint.results.diagnostic import Diagnostic, Span
 from modellint.settings import ALWAYS, SettingsError
 from modellint.source.syntax.text import SourceText
@@ -64,6 +64,9 @@ class Baseline:
     @classmethod
     def read(cls, file: Path, folder: Path) -> Baseline:
         """Read a baseline. Raises ``SettingsError``."""
+        if file.exists() and not file.is_file():
+            # A device may never end.
+            raise SettingsError(f"{file}: the baseline cannot be read: it is no regular file")
         try:
             told = json.loads(file.read_bytes())
         except OSError as error:
@@ -164,7 +167,7 @@ class Baseline:
     def _path(self, finding: Diagnostic) -> str | None:
         if finding.path is None:
             return None
-        return os.path.relpath(self._folder / finding.path, self.file.parent).replace(os.sep, "/")
+        return with_slashes(self._folder / finding.path, self.file.parent)
 
 
 def _only_live(findings: Iterable[Diagnostic]) -> str | None:

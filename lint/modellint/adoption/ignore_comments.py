@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic
@@ -51,9 +51,30 @@ def with_comments(
     return Commented(source.text, (), (*left, *wanted))
 
 
-def row_of(source: SourceText, finding: Diagnostic) -> int:
-    """The row at whose end the comment for a finding stands."""
-    return _row(Suppressions.of(source, parse(source.text), anyway=True), finding)
+def with_needed_comments(
+    source: SourceText, findings: Sequence[Diagnostic], look: Callable[[SourceText], Sequence[Diagnostic]]
+) -> Commented | None:
+    """What ``with_comments`` makes, where a check of it, ``look``, finds nothing new; else None. Raises ``Unparsable``.
+
+    A finding of a live target alone leaves its comment unused in the eyes of source: then that is suppressed, too.
+    """
+
+    def after(commented: Commented) -> Sequence[Diagnostic]:
+        return look(source.with_text(commented.text))
+
+    commented = with_comments(source, findings)
+    before = look(source)
+    now = after(commented)
+    idle = [finding for finding in now if finding.code == UNUSED and finding not in before]
+    if idle:
+        suppressions = Suppressions.of(source, parse(source.text), anyway=True)
+        commented = with_comments(source, findings, {_row(suppressions, finding): UNUSED for finding in idle})
+        now = after(commented)
+    return None if _kinds(now) - _kinds(before) else commented
+
+
+def _kinds(findings: Sequence[Diagnostic]) -> set[tuple[object, ...]]:
+    return {(finding.code, finding.message, finding.span) for finding in findings}
 
 
 def _row(suppressions: Suppressions, finding: Diagnostic) -> int:

@@ -15,7 +15,6 @@ from typing import IO, Any
 
 import click
 
-from modellint import __version__
 from modellint.cli.options import with_color
 
 _COMMANDS = {
@@ -25,12 +24,14 @@ _COMMANDS = {
     "config": "about_commands",
     "export": "export_command",
     "init": "adopting_commands",
+    "new-rule": "adopting_commands",
     "ops": "about_commands",
     "rule": "about_commands",
+    "server": "server_command",
     "shapes": "shapes_command",
     "verify": "verify_command",
 }
-"""Each command, and the module that holds it under the name ``<command>_command``."""
+"""Each command, and the module that holds it under the name ``<command>_command``, with ``_`` for ``-``."""
 _UNWRITTEN = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
 """With which a stream refuses what is printed."""
 _BROKEN_PIPE = 13
@@ -186,7 +187,8 @@ class _Commands(click.Group):
         """The command of a name, imported now."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"modellint.cli.{_COMMANDS[cmd_name]}"), f"{cmd_name}_command")
+        module = import_module(f"modellint.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def resolve_command(
@@ -213,8 +215,23 @@ class _Commands(click.Group):
         help_pages.write_epilog("", formatter)
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from modellint.version import version
+
+        click.echo(f"modellint, version {version()}")
+        ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="modellint")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @with_color
 def cli() -> None:
     """Check, fix, verify and export PyTorch models on their way to Core ML."""

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modellint.cli.options import Command, NamedPath, fail, resolve, with_color, with_options
+from modellint.cli.options import (
+    Command,
+    NamedPath,
+    exit_with,
+    fail,
+    resolve,
+    with_color,
+    with_options,
+    with_plugins,
+    with_settings,
+)
 from modellint.cli.output import colored, write
 
 if TYPE_CHECKING:
@@ -31,22 +41,38 @@ def _complete_rules(context: click.Context, parameter: click.Parameter, incomple
 @click.argument("code", required=False, shell_complete=_complete_rules)
 @click.option("--all", "everything", is_flag=True, help="Print the page of every rule.")
 @_text_or_json
+@with_plugins
+@with_settings
 @with_color
-def rule_command(code: str | None, everything: bool, output_format: str) -> None:
-    """Print the page of a rule, which is named by its code or its name; without one, list all rules."""
-    from modellint.run import all_rules
+def rule_command(code: str | None, everything: bool, output_format: str, **options: Any) -> None:
+    """Print the page of a rule, which is named by its code or its name; without one, list all rules.
 
-    rules = all_rules()
+    Rules of plug-ins are among them where a check of the current folder would ask them.
+    """
     if everything and code is not None:
         raise click.UsageError("name one rule, or give --all")
+    exit_with(lambda: _rule(code, everything, output_format, options))
+
+
+def _rule(code: str | None, everything: bool, output_format: str, options: Mapping[str, Any]) -> int:
+    from modellint.settings import SettingsError
+
+    try:
+        rules = resolve(Path(), options).rules
+    except SettingsError as error:
+        # Who reads a page need not have settings that can be read.
+        click.echo(f"warning: {error}; settings are left out", err=True)
+        rules = resolve(Path(), {**options, "isolated": True, "config": None}).rules
     if everything or code is not None:
         chosen = list(rules.values()) if code is None else [_named_rule(code, rules)]
-        write(_pages(chosen, output_format, everything), {"output_file": None}, False)
-        return
-    from modellint.report import rule_list
+        shown = _pages(chosen, output_format, everything)
+    else:
+        from modellint.report import rule_list
 
-    render = rule_list.render_json if output_format == "json" else rule_list.render
-    write(render(list(rules.values()), colored(sys.stdout)), {"output_file": None}, False)
+        render = rule_list.render_json if output_format == "json" else rule_list.render
+        shown = render(list(rules.values()), colored(sys.stdout))
+    write(shown, {"output_file": None}, False)
+    return 0
 
 
 def _named_rule(word: str, rules: Mapping[str, Rule]) -> Rule:
@@ -67,20 +93,12 @@ def _named_rule(word: str, rules: Mapping[str, Rule]) -> Rule:
 
 
 def _pages(rules: Sequence[Rule], output_format: str, everything: bool) -> str:
-    from modellint.rule import Page
+    from modellint.report import rule_list
 
     if output_format == "json":
-        from modellint.report import rule_list
-
         entries = rule_list.entries(rules, with_sections=True)
         return rule_list.dump(entries if everything else entries[0])
-    texts = []
-    for rule in rules:
-        page = Page.of(type(rule))
-        parts = [f"# {rule.name} ({rule.code}, {rule.severity.label})", page.summary]
-        parts.extend(f"## {title}\n{body}" for title, body in page.sections.items())
-        texts.append("\n\n".join(parts) + "\n")
-    return "\n\n".join(texts)
+    return "\n\n".join(map(rule_list.page, rules))
 
 
 @click.command("ops", cls=Command)
@@ -124,26 +142,26 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the settings instead.")
 def config_command(path: Path | None, output_format: str, schema: bool, **options: Any) -> None:
     """Print the settings in force for a file or folder (default: the current one), and where each comes from."""
-    from modellint.rule import RuleError
-    from modellint.run import UsageError
-    from modellint.settings import KEYS, SettingsError
-
     if schema:
         from modellint import settings_schema
 
         write(settings_schema.text(), {"output_file": None}, False)
         return
-    target = (path or Path()).absolute()
-    try:
-        if not target.exists():
-            raise UsageError(f"{path}: no such file or folder")
-        root, resolver, rules = resolve(target, options)
-        settings = resolver.of_folder(target if target.is_dir() else target.parent)
-    except (SettingsError, UsageError, RuleError) as error:
-        fail(str(error))
-        return
+    exit_with(lambda: _config((path or Path()).absolute(), output_format == "json", options))
+
+
+def _config(target: Path, as_json: bool, options: Mapping[str, Any]) -> int:
+    from modellint import plugins
+    from modellint.run import UsageError
+    from modellint.settings import KEYS
+
+    if not target.exists():
+        raise UsageError(f"{target}: no such file or folder")
+    root, resolver, rules, *_ = job = resolve(target, options)
+    settings = resolver.of_folder(target if target.is_dir() else target.parent)
+    loaded = {plugin.name for plugin in job.plugins}
+    left_out = [name for name in resolver.top.plugins if name not in loaded]
     enabled = [code for code, rule in rules.items() if settings.enables(code, rule.default)]
-    as_json = output_format == "json"
     values = {key: _plain(key, settings.value(key), as_json) for key in KEYS}
     origins = {key: settings.origins.get(key, "default") for key in KEYS}
     if as_json:
@@ -154,14 +172,34 @@ def config_command(path: Path | None, output_format: str, schema: bool, **option
             "settings": None if settings.config is None else str(settings.config),
             "values": {key: {"value": values[key], "origin": origins[key]} for key in KEYS},
             "rules": enabled,
+            "plugins": {
+                "loaded": [
+                    {
+                        "name": plugin.name,
+                        "origin": plugin.origin,
+                        "rules": [code for code, rule in rules.items() if rule.plugin == plugin.name],
+                    }
+                    for plugin in job.plugins
+                ],
+                "left_out": left_out,
+                "installed": [offer._asdict() for offer in plugins.installed((root, Path.cwd()))],
+            },
         }
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))
-        return
+        return 0
     click.echo(f"root = {root}")
     click.echo(f"settings = {settings.config or 'none'}")
     for key, value in values.items():
         click.echo(f"{key} = {value}  # {origins[key]}")
     click.echo(f"rules in force = {' '.join(enabled)}")
+    for plugin in job.plugins:
+        codes = " ".join(code for code, rule in rules.items() if rule.plugin == plugin.name)
+        click.echo(f"plug-in {plugin.name} = {codes}  # {plugin.origin}")
+    for name in left_out:
+        click.echo(f"plug-in {name} = (left out)  # {resolver.top.origins['plugins']}")
+    for offer in plugins.installed((root, Path.cwd())):
+        click.echo(f"installed plug-in {offer.name} = {offer.module}  # {offer.package}")
+    return 0
 
 
 def _plain(key: str, value: Any, as_json: bool) -> Any:

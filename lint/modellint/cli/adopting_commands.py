@@ -1,13 +1,15 @@
-"""``modellint init`` and ``clean``: into a project, and out of it."""
+"""``modellint init``, ``clean`` and ``new-rule``: into a project, out of it, and a rule of one's own."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from modellint.adoption.new_rule import KINDS
 from modellint.cli.options import Command, NamedPath, exit_with
 
 if TYPE_CHECKING:
@@ -111,3 +113,82 @@ def _clean(folder: Path, cache_dir: Path | None) -> int:
     if not caches:
         click.echo(f"There is no cache at or below {folder.absolute()}")
     return 0
+
+
+@click.command("new-rule", cls=Command)
+@click.argument("code")
+@click.option(
+    "--plugin", metavar="NAME", help="The plug-in that gets the rule: a folder, or one that is installed as a link."
+)
+@click.option("--name", "rule_name", metavar="NAME", help="The rule's name, such as no-todo (default: CODE-rule).")
+@click.option(
+    "--about",
+    "kind",
+    type=click.Choice(KINDS),
+    default="class",
+    help="What it asks: module classes, what functions do, nodes of libcst, or live models (default: class).",
+)
+def new_rule_command(code: str, plugin: str | None, rule_name: str | None, kind: str) -> None:
+    """Write a rule with its page, examples and test into a plug-in (default: the current folder).
+
+    It works as it is, and is meant to be changed. Nothing that is there is written to.
+    """
+    exit_with(lambda: _new_rule(code.upper(), plugin, rule_name, kind))
+
+
+def _new_rule(code: str, plugin: str | None, rule_name: str | None, kind: str) -> int:
+    from modellint.adoption import new_rule
+    from modellint.atomic_write import ReplaceError, create_file
+    from modellint.rule import FAMILIES
+    from modellint.run import UsageError, all_rules
+
+    if not re.fullmatch(r"[A-Z]{3}[0-9]{3}", code):
+        raise UsageError(f"{code!r} is no code: three letters and three digits")
+    if code in all_rules() or code[:3] in (*FAMILIES, "LNT"):
+        raise UsageError(f"{code}: {code[:3]} is a family of modellint's own rules; take three other letters")
+    name = rule_name or f"{code.lower()}-rule"
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise UsageError(f"--name: {name!r} is no name: words in small letters, with - between them")
+    if other := next((rule for rule in all_rules().values() if rule.name == name), None):
+        raise UsageError(f"--name: {name} is the name of {other.code}")
+    folder = Path() if plugin is None else _plugin_folder(plugin)
+    try:
+        written = new_rule.files(folder, code, name, kind)
+        for path, text in written:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            create_file(path, text.encode("utf-8"))
+            click.echo(f"{path}: written")
+    except (new_rule.CannotCreate, ReplaceError) as error:
+        raise UsageError(f"nothing is overwritten: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{error.filename or folder}: cannot be written: {error.strerror}") from None
+    shown = plugin or "."
+    click.echo(f"Try it: modellint check --plugin {shown} --select {code}")
+    click.echo(f"Test it: pytest {written[-1].path}")
+    return 0
+
+
+def _plugin_folder(name: str) -> Path:
+    """The folder of a plug-in's source, by its name."""
+    from importlib.util import find_spec
+
+    from modellint.plugins import PluginError, locate
+    from modellint.run import UsageError
+
+    try:
+        plugin = locate(name)
+    except PluginError:
+        if Path(name).exists():
+            raise
+        return Path(name)
+    if plugin.path is not None and plugin.path.is_dir():
+        return Path(name).expanduser()
+    if plugin.path is not None:
+        raise UsageError(f"--plugin {name}: a file holds its rules already; name a folder")
+    spec = find_spec(plugin.module)
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if not places:
+        raise UsageError(f"--plugin {name}: {plugin.module} is no package, so that no file can be added")
+    if {"site-packages", "dist-packages"} & {*Path(places[0]).parts}:
+        raise UsageError(f"--plugin {name}: {places[0]} is a copy that pip made; name the folder of its source")
+    return Path(places[0])

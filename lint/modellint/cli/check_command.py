@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modellint import __version__
 from modellint.cli.options import (
     Command,
     NamedPath,
@@ -28,6 +27,7 @@ from modellint.cli.options import (
 from modellint.cli.output import Progress, Texts, colored, expect_not_read, expect_output, write, write_report
 
 if TYPE_CHECKING:
+    from modellint.cache import Cache
     from modellint.discover import Found
     from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job, Outcome
@@ -49,6 +49,7 @@ _LIVE_ONLY = {
 _NOT_TOGETHER = {
     "add_ignore": ("fix", "unsafe_fixes", "show_files"),
     "show_files": ("fix", "show_diff", "models", "statistics"),
+    "watch": ("fix", "add_ignore", "write_baseline", "show_files"),
     "write_baseline": ("add_ignore", "show_diff", "show_files"),
 }
 
@@ -78,6 +79,7 @@ _NOT_TOGETHER = {
 @click.option("--models", is_flag=True, help="Check the live targets that the settings list.")
 @click.option("--stdin-filename", type=NamedPath(path_type=Path), metavar="FILE", help="The name of what stdin holds.")
 @click.option("--show-files", is_flag=True, help="Print the files that would be checked, and check none.")
+@click.option("--watch", is_flag=True, help="Check again whenever a file changes.")
 @click.option("--force-exclude", is_flag=True, help="Exclude files that are named on the command line too.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), metavar="N", help="How many processes to use.")
 @click.option("--no-cache", "-n", is_flag=True, help="Neither read nor write the cache.")
@@ -91,12 +93,16 @@ def check_command(targets: tuple[str, ...], **options: Any) -> None:
     FILE:NAME or MODULE:NAME is a live target: an nn.Module class, an instance or a function. It is built and run in a process
     of its own.
     """
-    exit_with(lambda: _check(targets or (".",), options))
+    chosen = targets or (".",)
+    if not options["watch"]:
+        exit_with(lambda: _check(chosen, options))
+    _refuse_together(options, "-" in chosen)
+    from modellint.cli import watching
+
+    exit_with(lambda: watching.watch(chosen, options, lambda: _check(chosen, options)))
 
 
 def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
-    from modellint.run import Job
-
     expect_output(options)
     from_stdin = "-" in targets
     if from_stdin and (len(targets) > 1 or options["models"]):
@@ -107,10 +113,11 @@ def _check(targets: Sequence[str], options: Mapping[str, Any]) -> int:
         raise click.UsageError("a target is empty: the folder that you are in is .")
     _refuse_together(options, from_stdin)
     first = (options["stdin_filename"] or Path("stdin.py")) if from_stdin else Path(file_of(targets[0]))
-    root, resolver, rules = resolve(first, options)
+    job = resolve(first, options)
+    resolver = job.resolver
     _expect_formats(resolver, options)
-    cache = None if options["no_cache"] or from_stdin else _cache(root, resolver, options)
-    job = Job(root, resolver, rules, cache, Path.cwd())
+    if not options["no_cache"] and not from_stdin:
+        job = job._replace(cache=_cache(job, options))
     if resolver.top.baseline is not None:
         from modellint.cli import known_findings
 
@@ -142,14 +149,14 @@ def _flag(name: str) -> str:
 def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) -> tuple[list[Path], list[Request]]:
     """The targets as files to check, those of live targets too, and live targets."""
     live: list[Request] = []
-    session: dict[str, Any] = {"seed": options["seed"] or 0, "plugin_base": Path.cwd() if options["plugin"] else None}
+    seed = options["seed"] or 0
     files = list(targets)
     if any(map(may_be_live, targets)):
         from modellint.session import live_targets
 
         files, named = live_targets.split(targets)
         live = [
-            live_targets.request_for(job, target, options["inputs"], options["checkpoint"], **session)
+            live_targets.request_for(job, target, options["inputs"], options["checkpoint"], seed=seed)
             for target in named
         ]
     if not live:
@@ -162,19 +169,22 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
         top = job.resolver.top
         if top.config is None or not top.models:
             raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
-        live += live_targets.requests_of_settings(job, top.models, Path(top.origins["models"]), **session)
+        live += live_targets.requests_of_settings(job, top.models, Path(top.origins["models"]), seed=seed)
     paths = [*map(Path, files), *(request.location.file for request in live if request.location.file is not None)]
     return paths, live
 
 
-def _cache(root: Path, resolver: Resolver, options: Mapping[str, Any]) -> Any:
+def _cache(job: Job, options: Mapping[str, Any]) -> Cache | None:
     from modellint.cache import FOLDER, Cache, rules_digest
 
-    folder = (options["cache_dir"] or root / FOLDER).absolute()
-    if options["cache_dir"] is None and not os.access(root, os.W_OK):
+    folder = (options["cache_dir"] or job.root / FOLDER).absolute()
+    if options["cache_dir"] is None and not os.access(job.root, os.W_OK):
         return None
-    extra = [path for name in resolver.top.plugins if (path := root / name).exists()]
-    return Cache(folder, rules_digest(extra))
+    if not job.plugins:
+        return Cache(folder, rules_digest())
+    from modellint.plugins import files
+
+    return Cache(folder, rules_digest(files(job.plugins)))
 
 
 def _check_files(job: Job, targets: list[Path], live: list[Request], options: Mapping[str, Any]) -> int:
@@ -444,7 +454,6 @@ def _write_outputs(
     names = {top.output_format, *(output.format for output in into_files)}
     results = formats.CheckResults(
         sorted(outcome.diagnostics, key=lambda finding: finding.sort_key),
-        __version__,
         job.root,
         job.folder,
         texts,

@@ -22,6 +22,7 @@ from modellint.cli.options import (
     with_capture,
     with_color,
     with_inputs,
+    with_plugins,
     with_settings,
 )
 from modellint.cli.output import Texts, Waiting, colored, locators
@@ -72,6 +73,7 @@ TIMEOUT = 1800.0
 @click.option("--model-version", metavar="TEXT", help="Its version.")
 @click.option("--input-description", multiple=True, metavar="NAME=TEXT", help="What an input is.")
 @click.option("--output-description", multiple=True, metavar="NAME=TEXT", help="What an output is.")
+@with_plugins
 @with_settings
 @with_color
 def export_command(target: str, **options: Any) -> None:
@@ -85,7 +87,7 @@ def export_command(target: str, **options: Any) -> None:
 def _export(text: str, options: Mapping[str, Any]) -> int:
     from modellint.atomic_output import NotPlaced, place, staged
     from modellint.destinations.export_options import OptionError
-    from modellint.run import Job, UsageError
+    from modellint.run import UsageError
     from modellint.session import live_targets
     from modellint.session.advice import Refused, ways_on
     from modellint.session.messages import Export
@@ -96,8 +98,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
         raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
     output = options["output"]
     _check_output(output, options["force"])
-    root, resolver, rules = resolve(Path(file_of(text)), options)
-    job = Job(root, resolver, rules, None, Path.cwd())
+    job = resolve(Path(file_of(text)), options)
     try:
         wanted = _options(options)
     except OptionError as error:

@@ -20,15 +20,17 @@ SUMMARIES = {
     "config": "Tell which settings are in force, and where each comes from.",
     "export": "Fix a copy of a model, convert it, and write what agrees.",
     "init": "Set modellint up in a project: settings, hook, workflow.",
+    "new-rule": "Write a rule of your own, with its page and test.",
     "ops": "Tell which operators convert, and what to write instead.",
     "rule": "List the rules, or explain one.",
+    "server": "Serve an editor: findings and fixes as you type.",
     "shapes": "Show what every layer of a model takes and gives.",
     "verify": "Convert a model, execute the result, compare it with PyTorch.",
 }
 """Each command in a line."""
 
 GROUPS = {
-    "Rules": "select ignore extend_select plugin everything",
+    "Rules": "select ignore extend_select plugin trust_plugins everything",
     "Fixes": "fix unsafe_fixes show_diff",
     "Old code": "baseline write_baseline add_ignore",
     "Files": "exclude force_exclude show_files stdin_filename",
@@ -38,10 +40,10 @@ GROUPS = {
         "output force output_names author license description model_version input_description output_description"
     ),
     "Table": "depth flat",
-    "Setup": "parts requirement yes",
+    "Setup": "parts requirement yes rule_name kind",
     "Output": "outputs output_format output_file schema statistics color quiet verbose",
     "Exit status": "fail_level exit_zero exit_non_zero_on_fix",
-    "Settings, cache and processes": "config isolated no_cache cache_dir jobs",
+    "Settings, cache and processes": "config isolated no_cache cache_dir jobs watch",
     "Help": "version",
 }
 """The parameters of commands by what they are for."""
@@ -81,6 +83,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("modellint init", "ask before each file"),
         ("modellint init --yes --only settings --only hook", "without asking"),
     ),
+    "new-rule": (
+        ("modellint new-rule ABC001 --plugin my_rules --name no-todo", "into the folder my_rules"),
+        ("modellint new-rule ABC002 --plugin my_rules --about node", "one that is written with libcst"),
+    ),
     "ops": (
         ("modellint ops fmod nn.Hardshrink", "two of them"),
         ("modellint ops --output-format json", "all, for programs"),
@@ -89,6 +95,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("modellint rule", "all rules, a line each"),
         ("modellint rule REG001", "the page of a rule, by its code"),
         ("modellint rule module-in-list", "or by its name"),
+    ),
+    "server": (
+        ("modellint server", "as editors start it"),
+        ("modellint server --tcp 127.0.0.1:8765", "for one that connects"),
     ),
     "shapes": (("modellint shapes model.py:Net --input 1..4x3x224x224", "a flexible batch stays a symbol"),),
     "verify": (
@@ -103,6 +113,7 @@ STATUSES = {
         ("2", "a wrong request or wrong settings, or something named was not checked"),
     ),
     "export": (("0", "written"), ("1", "it does not convert, or does not agree"), ("2", "a wrong request")),
+    "server": (("0", "the editor ended it"), ("1", "the editor was gone"), ("2", "a wrong request")),
     "shapes": (("0", "every layer has its shapes"), ("1", "something stands in the way"), ("2", "a wrong request")),
     "verify": (("0", "agrees"), ("1", "does not convert, differs or is undecided"), ("2", "a wrong request")),
 }
@@ -145,7 +156,7 @@ def reference(commands: click.Group) -> str:
         text = inspect.cleandoc(command.help or "")
         parts.append(f"## modellint {name}\n\n```\nmodellint {name} {usage}\n```\n\n{text}\n")
         for group, records in _grouped(command, inner).items():
-            rows = "".join(f"| `{option}` | {what} |\n" for option, what in ((_cell(a), _cell(b)) for a, b in records))
+            rows = "".join(f"| `{_cell(option)}` | {_plain(_cell(what))} |\n" for option, what in records)
             parts.append(f"| {group} | |\n|---|---|\n{rows}")
         examples = "".join(f"{line}  # {what}\n" for line, what in EXAMPLES[name])
         parts.append(f"```sh\n{examples}```\n")
@@ -156,6 +167,11 @@ def reference(commands: click.Group) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """The text without what Markdown takes for a link."""
+    return text.replace("[", "\\[")
 
 
 def write_commands(names: Sequence[str], formatter: HelpFormatter) -> None:

@@ -131,7 +131,7 @@ def _comment(
     checker: Checker, shown: str, findings: Sequence[Diagnostic], outcome: Outcome, is_diff: bool
 ) -> Sequence[Diagnostic]:
     """The findings of a file that are suppressed now, or would be."""
-    from modellint.adoption.ignore_comments import UNUSED, row_of, with_comments
+    from modellint.adoption.ignore_comments import UNUSED, with_needed_comments
     from modellint.atomic_write import ReplaceError, replace_file
     from modellint.source.syntax.parse import Unparsable
     from modellint.source.syntax.text import Undecodable
@@ -145,16 +145,8 @@ def _comment(
     try:
         data = path.read_bytes()
         source = source_of(path, data)
-        commented = with_comments(source, findings)
-        before = _found(checker, path, shown, source)
-        after = _found(checker, path, shown, source.with_text(commented.text))
-        idle = [finding for finding in after if finding.code == UNUSED and finding not in before]
-        if idle:
-            # Source alone does not show what a live target did: that the comment looks unused there is to be said, too.
-            rows = {row_of(source, finding): UNUSED for finding in idle}
-            commented = with_comments(source, findings, rows)
-            after = _found(checker, path, shown, source.with_text(commented.text))
-        if _kinds(after) - _kinds(before):
+        commented = with_needed_comments(source, findings, lambda text: _found(checker, path, shown, text))
+        if commented is None:
             outcome.problems.append(f"{shown}: no comment written: the file would have other findings")
             return ()
         if commented.text == source.text:
@@ -167,10 +159,6 @@ def _comment(
         outcome.problems.append(f"{shown}: no comment written: {error}")
         return ()
     return commented.suppressed
-
-
-def _kinds(findings: Sequence[Diagnostic]) -> set[tuple[object, ...]]:
-    return {(finding.code, finding.message, finding.span) for finding in findings}
 
 
 def _found(checker: Checker, path: Path, shown: str, source: SourceText) -> list[Diagnostic]:

@@ -15,8 +15,7 @@ import click
 from modellint.settings import FORMATS, FRONTENDS, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
-    from modellint.rule import Rule
-    from modellint.settings import Resolver
+    from modellint.run import Job
 
 Decorator = Callable[[Any], Any]
 _FORMATS = f"One of {', '.join(FORMATS)}."
@@ -134,6 +133,16 @@ _SETTINGS = (
     click.option("--config", type=NamedPath(path_type=Path), metavar="FILE", help="Take the settings from this file."),
     click.option("--isolated", is_flag=True, help="Read no settings file."),
 )
+_PLUGINS = (
+    click.option(
+        "--plugin",
+        "plugin",
+        multiple=True,
+        metavar="NAME",
+        help="Take rules from this plug-in too: an installed one, a folder or a file.",
+    ),
+    click.option("--trust-plugins", is_flag=True, help="Load the plug-ins that the settings of the project name."),
+)
 deployment_target = click.option(
     "--deployment-target",
     type=click.Choice(list(TARGETS)),
@@ -150,7 +159,7 @@ _OPTIONS = (
             ("--extend-select", "Run these rules too."),
         )
     ),
-    click.option("--plugin", multiple=True, metavar="MODULE", help="Take rules from this module or folder too."),
+    *_PLUGINS,
     *_SETTINGS,
     click.option(
         "--fail-level",
@@ -195,6 +204,8 @@ def _all(options: Sequence[Decorator]) -> Decorator:
 
 with_options = _all(_OPTIONS)
 """Give a command the options that stand for settings."""
+with_plugins = _all(_PLUGINS)
+"""Give a command the options that say which plug-ins are loaded."""
 with_settings = _all(_SETTINGS)
 """Give a command the options that say where its settings are."""
 
@@ -270,14 +281,12 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     for output in options.get("outputs", ()):
         if output.file is None:
             overrides["output-format"] = (output.format, "--output-format")
-    if options.get("plugin"):
-        overrides["plugins"] = (tuple(options["plugin"]), "--plugin")
     return overrides
 
 
-def resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, dict[str, Rule]]:
-    """The root of the run, its settings, and all rules with the plug-ins of the root's settings."""
-    from modellint.run import all_rules, load_plugins
+def resolve(target: Path, options: Mapping[str, Any]) -> Job:
+    """Read the settings for a target, and load the rules with the plug-ins that may run; others are told of."""
+    from modellint.run import job_for
     from modellint.settings import Resolver, SettingsError, check_codes, check_version, find_root
 
     root = find_root(target.absolute())
@@ -287,13 +296,20 @@ def resolve(target: Path, options: Mapping[str, Any]) -> tuple[Path, Resolver, d
     overrides = _overrides(options)
     if options.get("coreml_version") is not None:
         check_version(options["coreml_version"], "--coreml-version")
-    resolver = Resolver(root, config and config.absolute(), bool(options.get("isolated")), overrides, None)
-    rules = all_rules(load_plugins(resolver.top.plugins, Path.cwd() if options.get("plugin") else root))
+    isolated = bool(options.get("isolated"))
+    resolver = Resolver(root, config and config.absolute(), isolated, overrides, None)
+    job = job_for(
+        resolver,
+        lambda warning: click.echo(f"warning: {warning}", err=True),
+        named=options.get("plugin", ()),
+        trusts=bool(options.get("trust_plugins")),
+        isolated=isolated,
+    )
     for key in ("select", "ignore", "extend-select"):
         if key in overrides:
-            check_codes(overrides[key][0], rules, overrides[key][1])
-    resolver.use_codes(rules)
-    return root, resolver, rules
+            check_codes(overrides[key][0], job.rules, overrides[key][1])
+    resolver.use_codes(job.rules)
+    return job
 
 
 def may_be_live(target: str) -> bool:

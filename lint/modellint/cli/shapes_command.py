@@ -36,7 +36,6 @@ def shapes_command(target: str, **options: Any) -> None:
 def _shapes(text: str, options: Mapping[str, Any]) -> int:
     from modellint.cli.live_target_checks import answered
     from modellint.report import shapes
-    from modellint.run import Job
     from modellint.session import live_targets
     from modellint.session.messages import Shapes
     from modellint.session.target import parse
@@ -45,8 +44,7 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
     target = parse(text)
     if target is None:
         raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
-    root, resolver, rules = resolve(Path(file_of(text)), options)
-    job = Job(root, resolver, rules, None, Path.cwd())
+    job = resolve(Path(file_of(text)), options)
     request = live_targets.request_for(job, target, options["inputs"], seed=options["seed"] or 0)
     answer = answered(job, request._replace(action=Shapes()), options)
     findings = answer.diagnostics
@@ -54,7 +52,7 @@ def _shapes(text: str, options: Mapping[str, Any]) -> int:
     if options["output_format"] == "json":
         from modellint.report import as_json
 
-        entries = as_json.objects(findings, resolver.top.docs_url, absolute)
+        entries = as_json.objects(findings, job.resolver.top.docs_url, absolute)
         shown = shapes.to_json(answer.table, text, entries, nested=nested, depth=options["depth"]) + "\n"
     else:
         color = options["output_file"] is None and colored(sys.stdout)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modellint import __version__
 from modellint.cli.options import (
     Command,
     NamedPath,
@@ -21,6 +20,7 @@ from modellint.cli.options import (
     with_capture,
     with_color,
     with_inputs,
+    with_plugins,
     with_settings,
 )
 from modellint.cli.output import Texts, absolute, colored, expect_output, locators, write
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     precision="What the model computes in on Core ML (default: fp16; float32 is compared in any case).",
 )
 @deployment_target
+@with_plugins
 @with_settings
 @click.option(
     "--output-format",
@@ -62,7 +63,7 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     from modellint import destinations
     from modellint.cli.live_target_checks import answered
     from modellint.destinations.destination import PackageError
-    from modellint.run import Job, UsageError
+    from modellint.run import UsageError
     from modellint.session import live_targets
     from modellint.session.messages import Verify
     from modellint.session.target import parse
@@ -91,8 +92,7 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
             )
         raise click.UsageError(f"{live}: not a live target, such as model.py:Net")
     shown_format = options["output_format"]
-    root, resolver, rules = resolve(Path(file_of(live)), {**options, "output_format": None})
-    job = Job(root, resolver, rules, None, Path.cwd())
+    job = resolve(Path(file_of(live)), {**options, "output_format": None})
     action = Verify("outputs" if shown_format == "text" else "layers", package)
     request = live_targets.request_for(
         job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
@@ -111,8 +111,10 @@ def _verification(
 
     shown = result or Verification(UNDECIDED, findings[0].message if findings else "")
     if options["output_format"] == "json":
+        from modellint.version import version
+
         entries = as_json.objects(findings, job.resolver.top.docs_url, absolute)
-        return verification.render_json(shown, target, __version__, entries) + "\n"
+        return verification.render_json(shown, target, version(), entries) + "\n"
     color = options["output_file"] is None and colored(sys.stdout)
     texts = Texts(job.folder, None)
     name, line = locators(job, texts)

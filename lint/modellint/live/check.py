@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.live.capture.fake_tensor_run import captured_run
 from modellint.live.conversion_analyses import execution, verdicts
 from modellint.results.diagnostic import Diagnostic
+from modellint.rule import answers
 
 if TYPE_CHECKING:
     from modellint.live.subject import Subject
@@ -24,7 +25,7 @@ def findings_of(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
     """What the live side of one rule says of a subject."""
     from modellint.live.model_facts import LiveModel
 
-    yield from rule.live(LiveModel(subject))  # type: ignore[attr-defined]
+    yield from answers(rule.live, LiveModel(subject))  # type: ignore[attr-defined]
 
 
 def needs_of(rules: Mapping[str, Rule]) -> frozenset[str]:
@@ -74,7 +75,7 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         except Exception as error:
             from modellint.linter_rules import rule_failed
 
-            findings.append(rule_failed(rule.code, None, error)._replace(evidence="live"))
+            findings.append(rule_failed(rule, None, error)._replace(evidence="live"))
             continue
         # Of a run that ended early nobody saw the rest.
         if all(_is_seen(need, subject) for need in needs):

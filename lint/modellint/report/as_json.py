@@ -34,6 +34,11 @@ def objects(
     return [_object(diagnostic, docs_url, absolute) for diagnostic in ordered]
 
 
+def url_of(diagnostic: Diagnostic, docs_url: str | None) -> str | None:
+    """Where the page of a finding's rule is, by the setting ``docs-url``."""
+    return None if docs_url is None else f"{docs_url.rstrip('/')}/{diagnostic.name}"
+
+
 def _object(diagnostic: Diagnostic, docs_url: str | None, absolute: Callable[[str], str]) -> dict[str, Any]:
     # Without a file a place says nothing, and the other way round.
     span = None if diagnostic.path is None or diagnostic.span is None else diagnostic.in_cell(diagnostic.span)
@@ -52,7 +57,7 @@ def _object(diagnostic: Diagnostic, docs_url: str | None, absolute: Callable[[st
         "operator": diagnostic.operator,
         "severity": diagnostic.severity.label,
         "target": diagnostic.target,
-        "url": None if docs_url is None else f"{docs_url.rstrip('/')}/{diagnostic.name}",
+        "url": url_of(diagnostic, docs_url),
     }
 
 

@@ -1,4 +1,4 @@
-"""The rules, a line each, and as JSON."""
+"""The rules: a line each, as JSON, and their pages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,22 @@ def render(rules: Sequence[Rule], color: bool = False) -> str:
         label = rule.severity.label
         mark = "[*]" if rule.fixable else "   "
         head = f"{rule.code}  {rule.name:<{wide}}  {label:<7}  {mark}  "
-        summary = " ".join(Page.of(type(rule)).summary.split())
+        summary = " ".join(Page.as_written(type(rule)).summary.partition("\n\n")[0].split())
         if len(head) + len(summary) > most:
             summary = summary[: most - len(head) - 1] + "…"
         colored = head.replace(rule.code, paint(rule.code, label, color), 1)
         lines.append(colored + summary + "\n")
     fixable = sum(bool(rule.fixable) for rule in rules)
     return "".join(lines) + f"{len(rules)} rules, {fixable} with a fix [*]; modellint rule CODE explains one.\n"
+
+
+def page(rule: Rule) -> str:
+    """The page of a rule, as Markdown."""
+    told = Page.as_written(type(rule))
+    origin = f", from the plug-in {rule.plugin}" if rule.plugin else ""
+    parts = [f"# {rule.name} ({rule.code}, {rule.severity.label}{origin})", told.summary]
+    parts.extend(f"## {title}\n{body}" for title, body in told.sections.items())
+    return "\n\n".join(parts) + "\n"
 
 
 def render_json(rules: Sequence[Rule], color: bool = False) -> str:
@@ -42,7 +51,7 @@ def render_json(rules: Sequence[Rule], color: bool = False) -> str:
 
 def entries(rules: Sequence[Rule], *, with_sections: bool) -> list[dict[str, Any]]:
     """The rules as plain dictionaries."""
-    pages = [(rule, Page.of(type(rule))) for rule in rules]
+    pages = [(rule, Page.as_written(type(rule))) for rule in rules]
     return [
         {
             "code": rule.code,
@@ -50,6 +59,7 @@ def entries(rules: Sequence[Rule], *, with_sections: bool) -> list[dict[str, Any
             "severity": rule.severity.label,
             "summary": page.summary,
             "fix": rule.fixable or None,
+            "plugin": rule.plugin or None,
             **({"sections": page.sections} if with_sections else {}),
         }
         for rule, page in pages

@@ -100,10 +100,10 @@ class Builder:
 
     def rules(self) -> dict[str, Rule]:
         """The rules that are to be asked."""
-        from modellint.run import all_rules, load_plugins
+        from modellint.run import all_rules
 
         request = self._request
-        rules = all_rules(load_plugins(request.plugins, request.plugin_base or request.root))
+        rules = all_rules(request.plugins)
         return {code: rule for code, rule in rules.items() if code in request.rules}
 
     def checkpoint(self, *, values: bool) -> Any:

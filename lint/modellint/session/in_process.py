@@ -29,7 +29,7 @@ from modellint.live.inputs import lazy_parameters
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
-from modellint.run import Checker, Job, all_rules, load_plugins
+from modellint.run import Checker, Job, job_for
 from modellint.session import merge
 from modellint.session.destination_verdicts import judge
 from modellint.session.messages import Action, Check, Request, Verify
@@ -273,11 +273,11 @@ def _job(root: Path, select: Sequence[str] | None, ignore: Sequence[str] | None,
     overrides: dict[str, Any] = {key: (codes, f"{key}=") for key, codes in chosen.items() if codes is not None}
     overrides.update({key: (value, f"{key}=") for key, value in values.items()})
     resolver = Resolver(root, None, False, overrides, None)
-    rules = all_rules(load_plugins(resolver.top.plugins, root))
+    job = job_for(resolver)
     for key, codes in chosen.items():
         try:
-            check_codes(codes or (), rules, key)
+            check_codes(codes or (), job.rules, key)
         except SettingsError as error:
             raise ValueError(str(error)) from None
-    resolver.use_codes(rules)
-    return Job(root, resolver, rules, None, Path.cwd())
+    resolver.use_codes(job.rules)
+    return job

@@ -15,7 +15,6 @@ from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, UsageError
 from modellint.session.merge import LiveResult, merge
 from modellint.session.messages import Answer, Check, Export, Limits, Request, Shapes, Verify
-from modellint.session.parent import check_target
 from modellint.session.target import Target, TargetError, locate, parse
 from modellint.settings import Model
 
@@ -46,7 +45,6 @@ def request_for(
     *,
     seed: int = 0,
     folder: Path | None = None,
-    plugin_base: Path | None = None,
 ) -> Request:
     """Find what a target, its inputs and its checkpoint name, relative to ``folder``, by default the user's; nothing is run.
 
@@ -71,15 +69,12 @@ def request_for(
         inputs=tuple(specs),
         input_folder=folder,
         checkpoint=checkpoint,
-        plugins=job.resolver.top.plugins,
-        plugin_base=plugin_base,
+        plugins=job.plugins,
         seed=seed,
     )
 
 
-def requests_of_settings(
-    job: Job, models: Sequence[Model], config: Path, *, seed: int = 0, plugin_base: Path | None = None
-) -> list[Request]:
+def requests_of_settings(job: Job, models: Sequence[Model], config: Path, *, seed: int = 0) -> list[Request]:
     """The live targets that a settings file lists. Raises ``UsageError``."""
     requests = []
     for model in models:
@@ -88,9 +83,7 @@ def requests_of_settings(
             raise UsageError(f"{config}: models: {model.target!r} is no live target, such as 'model.py:Net'")
         try:
             checkpoint = None if model.checkpoint is None else Path(model.checkpoint)
-            request = request_for(
-                job, target, model.inputs, checkpoint, seed=seed, folder=config.parent, plugin_base=plugin_base
-            )
+            request = request_for(job, target, model.inputs, checkpoint, seed=seed, folder=config.parent)
         except UsageError as error:
             raise UsageError(f"{config}: models: {error}") from None
         requests.append(request)
@@ -107,6 +100,8 @@ def answer(job: Job, request: Request, limits: Limits, progress: Progress | None
     for module, name in (("torch", "PyTorch"), ("psutil", "psutil")):
         if importlib.util.find_spec(module) is None:
             raise UsageError(f"a live target needs {name}: pip install 'modellint[{extra}]'")
+    # It is psutil's, which the base installation lacks.
+    from modellint.session.parent import check_target
 
     def report(stage: str, seconds: float) -> None:
         if progress is not None:

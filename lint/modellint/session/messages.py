@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from modellint.destinations.export_options import Options
+from modellint.plugins import Plugin
 from modellint.results.codec import Codec
 from modellint.results.conversion_verdict import Conversion
 from modellint.results.diagnostic import Diagnostic
@@ -65,9 +66,8 @@ class Request(NamedTuple):
     input_folder: Path | None = None
     """What files in ``inputs`` are relative to, if not to ``folder``."""
     checkpoint: Path | None = None
-    plugins: tuple[str, ...] = ()
-    plugin_base: Path | None = None
-    """What plug-ins are relative to, if not to ``root``."""
+    plugins: tuple[Plugin, ...] = ()
+    """Those that may run; nobody decides it anew."""
     seed: int = 0
     texts: Mapping[str, str] = {}
     """Source that is to be run in the place of what files hold, by their paths."""

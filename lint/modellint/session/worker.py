@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import io
 import json
 import os
 import signal
@@ -100,11 +101,15 @@ class Channel:
 
 
 def _settle(start: Start) -> None:
-    """Make the process harmless: no standard input, an end when the parent ends, a place in crashes."""
+    """Make the process harmless: no standard input, an end when the parent ends, a place in crashes; what it prints is UTF-8."""
     with contextlib.suppress(OSError):
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
+    for stream in (sys.stdout, sys.stderr):
+        # The parent reads UTF-8, and nothing that a model prints is to end it, whatever the locale or code page.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     process_family.die_with_parent(start.parent)
     process_family.volunteer_for_the_oom_killer()
     faulthandler.enable(file=start.trace)

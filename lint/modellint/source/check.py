@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Severity, Span
-from modellint.rule import registration_of
+from modellint.rule import answers, registration_of
 from modellint.settings import Destination
 from modellint.source.project.symbols import ClassRef, IndexedFile
 from modellint.source.syntax.parse import Unparsable
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from modellint.source.triggers.words import Wanted, Words
 
 _CLASS = re.compile(r"\bclass\b")
+
+
+class Stopped(Exception):
+    """A check was ended from outside: its project ``is_stopped``."""
 
 
 class Checked(NamedTuple):
@@ -56,7 +60,8 @@ def check_source(
     With ``gated`` off every module class is read, at many times the cost and with the same result; with ``suppress`` off
     comments that suppress findings are not heeded.
     ``path`` is where the file stands, from which its imports are followed; ``shown`` is how findings name it. A rule that
-    raises becomes a finding (LNT004), text that cannot be parsed another (LNT002), a class whose reading was ended a third (LNT005).
+    raises becomes a finding (LNT004), text that cannot be parsed another (LNT002), a class whose reading was ended a third
+    (LNT005). Raises ``Stopped``.
     """
     text = source.text
     goal = settings.destination if settings is not None else Destination()
@@ -168,6 +173,8 @@ def _findings(
                 yield finding
 
     for node, within in classes_in(file.tree):
+        if project.is_stopped:
+            raise Stopped
         if not node.bases or node.name in file.patched:
             continue
         ref = ClassRef(file, node, within)
@@ -235,8 +242,10 @@ def _code_findings(
     for count, rule in enumerate(ordered):
         code.whole = not rule.only_forward
         known = len(found)
+        if code.project.is_stopped:
+            raise Stopped
         try:
-            found.extend(rule.source(code))  # type: ignore[attr-defined]
+            found.extend(_answers(rule, code))
         except RecursionError:
             raise
         except TooLarge as error:
@@ -264,7 +273,7 @@ def _class_findings(
     found: list[Diagnostic] = []
     for rule in rules:
         try:
-            found.extend(rule.source(cls))  # type: ignore[attr-defined]
+            found.extend(_answers(rule, cls))
         except RecursionError:
             raise
         except Exception as error:
@@ -288,7 +297,7 @@ def _node_findings(file: IndexedFile, rules: list[Rule], shown: str, goal: Desti
     for node in cst_file.nodes():
         for rule in [rule for rule in nodes if isinstance(node, nodes[rule])]:
             try:
-                diagnostics.extend(rule.source(node, cst_file))  # type: ignore[attr-defined]
+                diagnostics.extend(_answers(rule, node, cst_file))
             except RecursionError:
                 raise
             except Exception as error:
@@ -297,10 +306,15 @@ def _node_findings(file: IndexedFile, rules: list[Rule], shown: str, goal: Desti
     return diagnostics
 
 
+def _answers(rule: Rule, *about: object) -> Iterable[Diagnostic]:
+    ask: Callable[..., Iterable[Diagnostic]] = rule.source  # type: ignore[attr-defined]
+    return answers(ask, *about) if rule.plugin else ask(*about)
+
+
 def _rule_failed(rule: Rule, shown: str, error: BaseException, span: Span) -> Diagnostic:
     from modellint.linter_rules import rule_failed
 
-    return rule_failed(rule.code, shown, error, span)
+    return rule_failed(rule, shown, error, span)
 
 
 def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error: TooLarge, shown: str) -> Diagnostic:

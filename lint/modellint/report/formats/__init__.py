@@ -44,7 +44,6 @@ class CheckResults(NamedTuple):
 
     diagnostics: Sequence[Diagnostic]
     """In the order in which they are shown."""
-    version: str
     root: Path
     """Of the run."""
     folder: Path
@@ -76,6 +75,13 @@ class CheckResults(NamedTuple):
     """Whether unsafe fixes were asked for."""
     quiet: bool = False
     color: bool = False
+
+    @property
+    def version(self) -> str:
+        """That of modellint, looked up for the formats that tell it."""
+        from modellint.version import version
+
+        return version()
 
 
 def render(name: str, results: CheckResults) -> str:

@@ -60,7 +60,7 @@ class _Run:
             "tool": {
                 "driver": {
                     "name": "modellint",
-                    "semanticVersion": self._results.version,
+                    "version": self._results.version,
                     "rules": described_rules,
                 }
             },

@@ -54,6 +54,8 @@ class Project:
         self.module_bases = frozenset(module_bases)
         self.digesting = True
         """Whether anyone, such as a cache, wants to know what the files held."""
+        self.is_stopped = False
+        """Whether nobody wants the findings any longer; another thread may say so."""
         self._files: OrderedDict[str, IndexedFile | None] = OrderedDict()
         self._checked: OrderedDict[str, IndexedFile] = OrderedDict()
         self._digests: dict[str, str | None] = {}
