@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from modellint.source.project.index import Project
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-_DEEPEST = 6
-"""How many users of users are looked at."""
+_DEEPEST = 40
+"""How many users of users are looked at: more than there are, so that the answer does not depend on who is asked first."""
 _MOST_FILES = 24
 """What more files than these name is taken for a part of models."""
 _ANSWERS = re.compile(r"(?:\w+_)?(?:labels?|targets?|gts?|ground_truths?)|gt_\w+|targets?_\w+s")
