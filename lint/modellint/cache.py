@@ -150,7 +150,12 @@ class Cache:
 
     def _digest_of(self, path: str) -> str | None:
         if path not in self._known:
+            from modellint.source.project.mentions import TREE, digest_of_tree
+
             try:
+                if path.endswith(TREE):
+                    self._known[path] = digest_of_tree(path.removesuffix(TREE))
+                    return self._known[path]
                 self._known[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
             except OSError:
                 self._known[path] = None

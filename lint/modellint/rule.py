@@ -159,6 +159,8 @@ class Rule:
     """Whether a rule about ``Code`` asks module classes only, and nothing that stands outside of them."""
     only_forward: ClassVar[bool] = False
     """Whether a rule about ``Code`` asks for nothing but what ``forward`` runs; other methods are then not read for it."""
+    only_inference: ClassVar[bool] = False
+    """Whether it is about what an exported model runs: of what only training, evaluation or tests run it is worth knowing then."""
     default: ClassVar[bool] = True
     """Whether the rule runs when the user selects nothing."""
     live_needs: ClassVar[str] = "structure"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.results.diagnostic import Diagnostic, Span
+from modellint.results.diagnostic import Diagnostic, Severity, Span
 from modellint.rule import answers, registration_of
 from modellint.settings import Destination
 from modellint.source.project.symbols import ClassRef, IndexedFile
@@ -212,7 +212,12 @@ def _read(
     of_class = _class_findings(ref, project, about_class, shown, reading) if about_class and ref is not None else []
     of_code = _code_findings(file, ref, project, about_code, shown, goal, reading) if about_code else []
     reading.close()
-    return of_code + of_class
+    findings = of_code + of_class
+    if any(finding.severity is not Severity.INFO for finding in findings):
+        from modellint.source.facts.inference_path import weighed
+
+        return weighed(findings, file, ref, project, {rule.code: rule for rule in (*about_code, *about_class)})
+    return findings
 
 
 def _code_findings(

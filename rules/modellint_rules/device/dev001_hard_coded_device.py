@@ -78,6 +78,7 @@ class HardCodedDevice(Rule):
     code = "DEV001"
     name = "hard-coded-device"
     severity = Severity.WARNING
+    only_inference = True
     supersedes = ("LNT003", "SHP008")
     needs = ("forward", frozenset({"cuda", "mps", "xpu"}))
     only_modules = True

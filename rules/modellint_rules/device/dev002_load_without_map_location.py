@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, walk
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, of_kind, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code
@@ -52,7 +52,9 @@ class LoadWithoutMapLocation(Rule):
 
     ## Known limits
     A call with `**keywords` or a starred argument is left alone, and so is a file that nothing shows to be a checkpoint: data sets
-    and caches are saved from the CPU.
+    and caches are saved from the CPU. So are a file that the same function writes or deletes, and loads that need a GPU anyway: the
+    engine of a `TRTModule`, and what stands behind a test for a strategy of several devices. In tests, and in what only a trainer
+    runs, the finding is information.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.load.html>
@@ -61,6 +63,7 @@ class LoadWithoutMapLocation(Rule):
     code = "DEV002"
     name = "load-without-map-location"
     severity = Severity.WARNING
+    only_inference = True
     needs = ("~load",)
     fixable = '`map_location="cpu"`'
 
@@ -69,6 +72,8 @@ class LoadWithoutMapLocation(Rule):
         for readings in code.calls:
             call = readings[0]
             if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
+                if _is_own_file(call) or _needs_a_gpu(call, code):
+                    continue
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
                 yield code.finding(
                     self,
@@ -77,6 +82,55 @@ class LoadWithoutMapLocation(Rule):
                     fix=Fix("Load onto the CPU", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )
+
+
+def _is_own_file(call: Call) -> bool:
+    """Whether the function writes what it loads, or deletes it: it was saved in the same run."""
+    loaded = ast.dump(call.node.args[0]) if isinstance(call.node, ast.Call) and call.node.args else ""
+    for part in walk(call.function) if call.function is not None else ():
+        match part:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="save"), args=[_, path, *_]):
+                if ast.dump(path) == loaded and part.lineno < call.node.lineno:
+                    return True
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="remove" | "unlink"), args=[path]):
+                if ast.dump(path) == loaded:
+                    return True
+            case _:
+                pass
+    return False
+
+
+def _needs_a_gpu(call: Call, code: Code) -> bool:
+    """Whether the state is that of an engine of TensorRT, or only a strategy for several devices gets there."""
+    match call.statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr="load_state_dict"))):
+            for part in walk(call.function or code.file.tree):
+                match part:
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=maker))) if (
+                        name == owner
+                    ):
+                        if _comes_from(maker, _TENSORRT, code):
+                            return True
+                    case _:
+                        pass
+    return any(
+        isinstance(part, ast.Name) and _comes_from(part.id, _DISTRIBUTED, code)
+        for test in code.conditions(call.node, call.function)
+        for part in walk(test)
+    )
+
+
+def _comes_from(name: str, modules: str, code: Code) -> bool:
+    """Whether a name is imported, anywhere in the file, from one of some modules."""
+    return any(
+        re.search(modules, node.module or "") is not None
+        and any((alias.asname or alias.name) == name for alias in node.names)
+        for node in of_kind(code.file.tree, ast.ImportFrom)
+    )
+
+
+_TENSORRT = r"^(?:torch2trt|tensorrt|torch_tensorrt|trtorch)\b"
+_DISTRIBUTED = r"\bstrategies\b|\bdistributed\b"
 
 
 def _is_checkpoint(call: Call) -> bool:

@@ -75,6 +75,7 @@ class DataDependentBranch(Rule):
     code = "FLW001"
     name = "data-dependent-branch"
     severity = Severity.ERROR
+    only_inference = True
     silent = ("trace",)
     live_needs = "run"
     needs = ("forward", Trigger.BRANCHES_ON_DATA)

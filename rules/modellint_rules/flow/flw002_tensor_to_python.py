@@ -70,6 +70,7 @@ class TensorToPython(Rule):
     code = "FLW002"
     name = "tensor-to-python"
     severity = Severity.ERROR
+    only_inference = True
     silent = ("trace",)
     live_needs = "run"
     needs = ("forward", Trigger.TENSOR_TO_NUMBER)

@@ -67,6 +67,7 @@ class NumpyInForward(Rule):
     code = "FLW003"
     name = "numpy-in-forward"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.USES_NUMPY)
     only_modules = True

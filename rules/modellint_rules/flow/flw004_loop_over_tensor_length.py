@@ -82,6 +82,7 @@ class LoopOverTensorLength(Rule):
     code = "FLW004"
     name = "loop-over-tensor-length"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     needs = (frozenset({"for", "while"}), "forward", Trigger.LOOPS_OVER_DATA)
     only_modules = True

@@ -67,6 +67,7 @@ class BatchNormWithoutStats(Rule):
     code = "MOD003"
     name = "batchnorm-without-stats"
     severity = Severity.WARNING
+    only_inference = True
     needs = (
         frozenset({"BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}),
         frozenset({"track_running_stats", "False"}),

@@ -75,6 +75,7 @@ class ParametrizationLeftOn(Rule):
     code = "MOD004"
     name = "parametrization-left-on"
     severity = Severity.WARNING
+    only_inference = True
     needs = (frozenset({"weight_norm", "spectral_norm", "orthogonal", "register_parametrization"}),)
     only_modules = True
     fixable = "leave it out"

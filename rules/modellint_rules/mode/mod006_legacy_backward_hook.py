@@ -65,6 +65,7 @@ class LegacyBackwardHook(Rule):
     code = "MOD006"
     name = "legacy-backward-hook"
     severity = Severity.WARNING
+    only_inference = True
     needs = ("register_backward_hook",)
     fixable = "`register_full_backward_hook`"
 

@@ -89,6 +89,7 @@ class InplaceThroughView(Rule):
     code = "MUT001"
     name = "inplace-through-view"
     severity = Severity.ERROR
+    only_inference = True
     silent = ("trace",)
     hides = True
     live_needs = "run"

@@ -100,6 +100,7 @@ class TensorIndexAssign(Rule):
     code = "MUT002"
     name = "tensor-index-assign"
     severity = Severity.ERROR
+    only_inference = True
     silent = ("trace",)
     hides = True
     live_needs = "run"

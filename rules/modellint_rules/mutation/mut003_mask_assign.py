@@ -92,6 +92,7 @@ class MaskAssign(Rule):
     code = "MUT003"
     name = "mask-assign"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.WRITES_BY_INDEX)
     only_modules = True

@@ -80,6 +80,7 @@ class BufferMutatedWithoutState(Rule):
     code = "MUT005"
     name = "buffer-mutated-without-state"
     severity = Severity.ERROR
+    only_inference = True
     silent = ("trace",)
     live_needs = "run"
     withdraws = True

@@ -89,6 +89,7 @@ class AttributeAssignedInForward(Rule):
     code = "MUT006"
     name = "attribute-assigned-in-forward"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.SETS_ATTRIBUTES)
     only_modules = True

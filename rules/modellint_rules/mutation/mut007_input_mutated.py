@@ -86,6 +86,7 @@ class InputMutated(Rule):
     code = "MUT007"
     name = "input-mutated"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     withdraws = True
     needs = ("forward", Trigger.WRITES_IN_PLACE)

@@ -65,6 +65,7 @@ class WriteThroughReshape(Rule):
     code = "MUT010"
     name = "write-through-reshape"
     severity = Severity.WARNING
+    only_inference = True
     needs = (frozenset(mark + name for name in operators.copying for mark in ".~"), Trigger.WRITES_IN_PLACE)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

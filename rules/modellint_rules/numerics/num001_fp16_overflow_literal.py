@@ -75,6 +75,7 @@ class Fp16OverflowLiteral(Rule):
     code = "NUM001"
     name = "fp16-overflow-literal"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     needs = (Trigger.ABOVE_FLOAT16,)
     only_modules = True

@@ -66,6 +66,7 @@ class IntOutsideInt32(Rule):
     code = "NUM006"
     name = "int-outside-int32"
     severity = Severity.ERROR
+    only_inference = True
     silent = ("trace", "export")
     live_needs = "run"
     needs = ("forward", Trigger.OUTSIDE_INT32)

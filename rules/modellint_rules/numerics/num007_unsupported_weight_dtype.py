@@ -103,6 +103,7 @@ class UnsupportedWeightDtype(Rule):
     code = "NUM007"
     name = "unsupported-weight-dtype"
     severity = Severity.ERROR
+    only_inference = True
     needs = (frozenset({"Parameter", "Buffer", "register_buffer", "register_parameter"}), _WORDS)
     only_modules = True
     fixable = "`.float()`"

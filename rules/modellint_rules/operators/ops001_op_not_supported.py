@@ -79,6 +79,7 @@ class OpNotSupported(Rule):
     code = "OPS001"
     name = "op-not-supported"
     severity = Severity.ERROR
+    only_inference = True
     live_needs = "conversion"
     withdraws = True
     only_modules = True

@@ -82,6 +82,7 @@ class OpRefused(Rule):
     code = "OPS002"
     name = "op-refused"
     severity = Severity.ERROR
+    only_inference = True
     supersedes = ("OPS001",)
     live_needs = "conversion"
     withdraws = True

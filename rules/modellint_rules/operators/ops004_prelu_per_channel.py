@@ -118,6 +118,7 @@ class PReLUPerChannel(Rule):
     code = "OPS004"
     name = "prelu-per-channel"
     severity = Severity.ERROR
+    only_inference = True
     needs = ("PReLU",)
     fixable = "`CustomPReLU`"
     live_needs = "run values"

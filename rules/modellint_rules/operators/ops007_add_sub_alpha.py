@@ -66,6 +66,7 @@ class AddSubAlpha(Rule):
     code = "OPS007"
     name = "add-sub-alpha"
     severity = Severity.ERROR
+    only_inference = True
     silent = ("export",)
     supersedes = ("OPS001", "OPS002")
     live_needs = "run"

@@ -67,6 +67,7 @@ class MaskPlusIndex(Rule):
     code = "OPS008"
     name = "mask-plus-index"
     severity = Severity.ERROR
+    only_inference = True
     silent = ("trace", "export")
     live_needs = "run"
     needs = ("forward", Trigger.SEVERAL_INDICES)

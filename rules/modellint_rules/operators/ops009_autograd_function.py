@@ -92,6 +92,7 @@ class AutogradFunction(Rule):
     code = "OPS009"
     name = "autograd-function"
     severity = Severity.ERROR
+    only_inference = True
     live_needs = "conversion"
     needs = ("forward", "apply")
     only_modules = True

@@ -103,6 +103,7 @@ class RandomOp(Rule):
     code = "OPS010"
     name = "random-op"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     needs = ("forward", _WORDS)
     only_modules = True

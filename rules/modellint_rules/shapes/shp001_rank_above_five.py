@@ -91,6 +91,7 @@ class RankAboveFive(Rule):
     code = "SHP001"
     name = "rank-above-five"
     severity = Severity.ERROR
+    only_inference = True
     live_needs = "conversion"
     withdraws = True
     needs = (

@@ -75,6 +75,7 @@ class ViewAfterPermute(Rule):
     code = "SHP002"
     name = "view-after-permute"
     severity = Severity.WARNING
+    only_inference = True
     needs = (
         frozenset({".view", ".view_as"}),
         frozenset(

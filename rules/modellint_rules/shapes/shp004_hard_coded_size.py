@@ -76,6 +76,7 @@ class HardCodedSize(Rule):
     code = "SHP004"
     name = "hard-coded-size"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.LITERAL_SIZES)
     only_modules = True

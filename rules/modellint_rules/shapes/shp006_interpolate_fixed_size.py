@@ -78,6 +78,7 @@ class InterpolateFixedSize(Rule):
     code = "SHP006"
     name = "interpolate-fixed-size"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     supersedes = ("OPS002",)
     needs = ("forward", frozenset({"interpolate", "upsample", "Upsample"}))

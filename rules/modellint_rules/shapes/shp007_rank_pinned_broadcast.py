@@ -105,6 +105,7 @@ class RankPinnedBroadcast(Rule):
     code = "SHP007"
     name = "rank-pinned-broadcast"
     severity = Severity.INFO
+    only_inference = True
     only_modules = True
     only_forward = True
     needs = (frozenset({".view", ".reshape", "~reshape"}), frozenset({"Parameter", "register_parameter"}))

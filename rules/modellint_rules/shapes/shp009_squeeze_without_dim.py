@@ -83,6 +83,7 @@ class SqueezeWithoutDim(Rule):
     code = "SHP009"
     name = "squeeze-without-dim"
     severity = Severity.INFO
+    only_inference = True
     only_modules = True
     only_forward = True
     needs = (frozenset({".squeeze", "~squeeze"}),)

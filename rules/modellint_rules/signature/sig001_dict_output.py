@@ -77,6 +77,7 @@ class DictOutput(Rule):
     code = "SIG001"
     name = "dict-output"
     severity = Severity.WARNING
+    only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.RETURNS_DICT)
     only_modules = True

@@ -394,7 +394,7 @@ class Evaluator(ABC):
             # Python asks all but the last for their truth.
             asked = site is not None or part is not node.values[-1]
             values.append(self.ask(site or node, part, frame) if asked else self.value(part, frame))
-            if modes.guard(part, frame) is isinstance(node.op, ast.And):
+            if modes.guard(part, frame, holds=isinstance(node.op, ast.And)):
                 guarded += 1
                 modes.training += 1
             if modes.captured(part) is isinstance(node.op, ast.Or):

@@ -42,6 +42,8 @@ class Condition(NamedTuple):
     usual: bool | None
     body: bool = False
     other: bool = False
+    otherwise: bool | None = None
+    """As ``guard``, of where it does not hold."""
 
 
 class Modes:
@@ -79,13 +81,18 @@ class Modes:
 
     def condition(self, test: ast.expr, frame: Frame, value: Reads, statement: bool = True) -> Condition:
         """What a condition asks for; only a statement makes what follows depend on flags."""
-        guard = self.guard(test, frame)
+        guard, otherwise = self.guard(test, frame), self.guard(test, frame, holds=False)
         captured = self.captured(test)
         switch = statement and guard is None and self._is_switch(test, frame, value)
         usual = self._by_default(test, frame, value)
         # What runs in evaluation only is meant to.
         return Condition(
-            guard, captured, usual, switch or (statement and guard is False), switch or (statement and guard is True)
+            guard,
+            captured,
+            usual,
+            switch or (statement and guard is False),
+            switch or (statement and (guard is True or otherwise is False)),
+            otherwise,
         )
 
     def enter(self, condition: Condition) -> None:
@@ -98,7 +105,7 @@ class Modes:
     def turn(self, condition: Condition) -> None:
         """Go on to where it does not hold."""
         self.switches += condition.other - condition.body
-        self.training += (condition.guard is False) - (condition.guard is True)
+        self.training += (condition.otherwise is True) - (condition.guard is True)
         self.unusual += (condition.usual is True) - (condition.usual is False)
         self.unexported += (condition.captured is True) - (condition.captured is False)
 
@@ -106,12 +113,12 @@ class Modes:
         """Go on to what follows; where it holds, something left ``early``, so that what follows runs where it does not hold."""
         switch = condition.body and condition.other
         self.switches -= condition.other
-        self.training -= condition.guard is False
+        self.training -= condition.otherwise is True
         self.unusual -= condition.usual is True
         self.unexported -= condition.captured is True
         if early:
             # `if not self.training: return x`: what follows runs in training only.
-            change = (condition.guard is False, condition.usual is True, switch, condition.captured is True)
+            change = (condition.otherwise is True, condition.usual is True, switch, condition.captured is True)
             self._shift(change, 1)
             before = self.blocks[-1] or (0, 0, 0, 0)
             self.blocks[-1] = before[0] + change[0], before[1] + change[1], before[2] + change[2], before[3] + change[3]
@@ -235,20 +242,34 @@ class Modes:
             ) if _LABELS.fullmatch(name):
                 # Nobody exports a model that is given what it should answer.
                 return isinstance(op, ast.Is)
+            case ast.Compare(
+                left=ast.Attribute(attr="type"),
+                ops=[ast.Eq() | ast.NotEq() as op],
+                comparators=[ast.Constant(value="cuda" | "mps" | "xpu")],
+            ):
+                # Models are captured for Core ML on the CPU.
+                return isinstance(op, ast.NotEq)
+            case ast.Attribute(attr="is_cuda" | "is_mps" | "is_xpu"):
+                return False
         return None
 
-    def guard(self, test: ast.expr, frame: Frame) -> bool | None:
-        """True where a condition holds in training only, False where it holds in evaluation only."""
+    def guard(self, test: ast.expr, frame: Frame, holds: bool = True) -> bool | None:
+        """True where a condition holds (or, with ``holds`` off, does not) in training only, False where in evaluation only."""
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner = self.guard(operand, frame)
-                return None if inner is None else not inner
-            case ast.BoolOp(op=ast.And(), values=values):
-                found = {self.guard(value, frame) for value in values}
-                return True if True in found else False if False in found else None
-            case ast.BoolOp(op=ast.Or(), values=values):
-                found = {self.guard(value, frame) for value in values}
-                return next(iter(found)) if len(found) == 1 else None
+                return self.guard(operand, frame, not holds)
+            case ast.BoolOp(op=op, values=values):
+                modes = {self.guard(value, frame, holds) for value in values}
+                if isinstance(op, ast.And) is holds:
+                    # All parts are as they are asked to be: one is enough.
+                    return True if True in modes else False if False in modes else None
+                return modes.pop() if len(modes) == 1 else None
+        mode = self._mode(test, frame)
+        return mode if holds or mode is None else not mode
+
+    def _mode(self, test: ast.expr, frame: Frame) -> bool | None:
+        """The same of a condition that is not put together of others."""
+        match test:
             case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool() as wanted)]):
                 inner = self.guard(left, frame)
                 return inner if wanted or inner is None else not inner

@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from modellint.results.diagnostic import Severity
-from modellint.source.syntax.ast_walk import of_kind, once
+from modellint.source.syntax.ast_walk import called_name, of_kind, once
 
 if TYPE_CHECKING:
-    from modellint.source.engine.abstract_values import Function
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import ClassRef, IndexedFile
+
+
+class _Method(Protocol):
+    @property
+    def node(self) -> ast.AST:
+        """Its statement."""
 
 
 class Code(Protocol):
     """What is asked of code to tell its role: where it stands, what it is called, and its conditions."""
 
-    project: Project
-    file: IndexedFile
-    ref: ClassRef | None
-    methods: list[Function]
+    @property
+    def project(self) -> Project:
+        """The project that it stands in."""
+
+    @property
+    def file(self) -> IndexedFile:
+        """The file that it stands in."""
+
+    @property
+    def ref(self) -> ClassRef | None:
+        """Its class, if it is one."""
+
+    @property
+    def methods(self) -> Sequence[_Method]:
+        """Its functions."""
 
     @property
     def lineage(self) -> list[ClassRef]:
@@ -33,7 +49,7 @@ class Code(Protocol):
 
 
 _TRAINING = (
-    r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mixup|"
+    r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mix[uU]p|Cut[mM]ix|"
     r"Miner|BeamSearch|Searcher|(?:^|_)(?:loss|metric)"
 )
 """Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
@@ -78,10 +94,10 @@ _JUDGES = r"Discriminator|Critic"
 
 def severity_in(code: Code, usual: Severity, node: ast.AST, function: ast.AST | None) -> Severity:
     """How much a finding weighs: what training, a test of a flag for messages, or a search probably runs alone is worth knowing only."""
-    return Severity.INFO if _is_trained(code) or _is_aside(code, node, function) else usual
+    return Severity.INFO if is_trained(code) or _is_aside(code, node, function) else usual
 
 
-def _is_trained(code: Code) -> bool:
+def is_trained(code: Code) -> bool:
     """Whether a class is probably called to be trained: by its name or its file's, or as it asks for labels or gives a loss."""
     return once(
         code.ref.node if code.ref is not None else code.file.tree, "_trained", lambda _: _says_it_is_trained(code)
@@ -89,10 +105,26 @@ def _is_trained(code: Code) -> bool:
 
 
 def _says_it_is_trained(code: Code) -> bool:
+    forward = _forward_of(code)
+    return gives_a_loss(code) or (forward is not None and _asks_for_labels(forward))
+
+
+def gives_a_loss(code: Code) -> bool:
+    """Whether a class is for training by its name or its file's, or as it gives a loss, or takes one of the labels that it asks for."""
     if any(re.search(_TRAINERS, ref.node.name) for ref in code.lineage) or re.search(_FOR_TRAINING, _place(code)):
         return True
-    forward = next((method.node for method in code.methods if getattr(method.node, "name", "") == "forward"), None)
-    return isinstance(forward, ast.FunctionDef) and (_asks_for_labels(forward) or _gives_loss(forward))
+    forward = _forward_of(code)
+    return forward is not None and (_gives_loss(forward) or (_asks_for_labels(forward) and _takes_a_loss(forward)))
+
+
+def _forward_of(code: Code) -> ast.FunctionDef | None:
+    nodes = (method.node for method in code.methods if getattr(method.node, "name", "") == "forward")
+    forward = next(nodes, None)
+    return forward if isinstance(forward, ast.FunctionDef) else None
+
+
+def _takes_a_loss(forward: ast.FunctionDef) -> bool:
+    return any(re.search(r"loss|criteri", called_name(call), re.IGNORECASE) for call in of_kind(forward, ast.Call))
 
 
 def _asks_for_labels(forward: ast.FunctionDef) -> bool:
@@ -158,8 +190,17 @@ def _is_beam_search(attribute: ast.Attribute) -> bool:
 
 
 def _place(code: Code) -> str:
+    return _place_of(code.project, code.file)
+
+
+def _place_of(project: Project, file: IndexedFile) -> str:
     """Where a file stands in its project."""
-    return "/".join(code.file.path.removeprefix(str(code.project.root)).split("/")[-4:])
+    return "/".join(file.path.removeprefix(str(project.root)).split("/")[-4:])
+
+
+def is_in_tests(project: Project, file: IndexedFile) -> bool:
+    """Whether a file holds tests."""
+    return re.search(_TESTS, _place_of(project, file)) is not None
 
 
 def is_for_capture_only(code: Code, node: ast.AST, function: ast.AST | None) -> bool:

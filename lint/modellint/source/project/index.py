@@ -10,7 +10,7 @@ import ast
 import os
 from collections import OrderedDict
 from pathlib import Path
-from typing import TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from modellint.source.project import external_names
 from modellint.source.project.names_by_text import Outline
@@ -29,6 +29,9 @@ from modellint.source.project.symbols import (
 )
 from modellint.source.syntax.parse import Unparsable, parse
 from modellint.source.syntax.text import SourceText, Undecodable, Unreadable, read_bytes
+
+if TYPE_CHECKING:
+    from modellint.source.project.mentions import Mentions
 
 _KEPT_TREES = 256
 _KEPT_CHECKED = 64
@@ -67,9 +70,26 @@ class Project:
         """What names mean, by the file that they stand in."""
         self._leading_to: dict[str, set[tuple[str, str]]] = {}
         """Those of them, in other files, that lead to what stands in a file."""
+        self._mentions: Mentions | None = None
         self.touched: set[_Touched] = set()
 
     # Files
+
+    @property
+    def mentions(self) -> Mentions:
+        """The text of all files below the root, read when it is first asked for."""
+        if self._mentions is None:
+            from modellint.source.project.mentions import TREE, Mentions
+
+            self._mentions = Mentions(self.root)
+            self._digests[self.root + TREE] = self._mentions.digest
+        return self._mentions
+
+    def touch_tree(self) -> None:
+        """Take note that an answer rests on all files below the root."""
+        from modellint.source.project.mentions import TREE
+
+        self.touched.add(self.root + TREE)
 
     def consulted(self) -> dict[str, str | None]:
         """Digest of every file asked for since ``touched`` was last emptied; None where there is no such file."""

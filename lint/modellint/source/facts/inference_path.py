@@ -1,0 +1,416 @@
+"""Path of inference: what an exported model's `forward` reaches, told by who builds and calls what in the project.
+
+A finding about what an exported model runs is worth knowing only where nothing but training, evaluation or a test runs the code. Nothing
+is told by silence: code of which nobody is seen to run it counts as inference.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from modellint.results.diagnostic import Diagnostic, Severity
+from modellint.source.facts.roles import gives_a_loss, is_in_tests, is_never_exported
+from modellint.source.facts.training_parts import attributes_of_training, is_training_hook, runs_without_gradients
+from modellint.source.project.mentions import Mention, mentions_in
+from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
+from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once, parents_in
+
+if TYPE_CHECKING:
+    from modellint.rule import Rule
+    from modellint.source.project.index import Project
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_DEEPEST = 40
+"""How many users of users are looked at: more than there are, so that the answer does not depend on who is asked first."""
+_MOST_FILES = 24
+"""What more files than these name is taken for a part of models."""
+_ANSWERS = re.compile(r"(?:\w+_)?(?:labels?|targets?|gts?|ground_truths?)|gt_\w+|targets?_\w+s")
+"""Names of what a model should answer."""
+_LOSS_OPERATORS = re.compile(r"(?:\w+_)?loss(?:_\w+)?|cross_entropy\w*|binary_cross_entropy\w*|kl_div")
+_LOSS_CALLS = re.compile(r"\b(?:F|functional|nn|torch)\.(?:\w+_loss|\w*cross_entropy\w*|kl_div|\w+Loss)\b")
+_LOSS_FUNCTIONS = re.compile(r"(?:^|_)loss(?:es)?(?:_|$)")
+_NO_WEIGHTS = re.compile(
+    r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|functional\..*)"
+)
+_DICT = re.compile(r"(?:\w+\.)*(?:[Dd]ict|Mapping|MutableMapping)\b")
+_MODULE = re.compile(r"\bModule\b")
+_PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
+"""What spreads the training of a model over devices."""
+
+_Judge: TypeAlias = Callable[[Mention, IndexedFile], bool]
+_Counts: TypeAlias = Callable[[Mention], bool]
+
+
+def weighed(
+    findings: list[Diagnostic], file: IndexedFile, ref: ClassRef | None, project: Project, rules: Mapping[str, Rule]
+) -> list[Diagnostic]:
+    """Findings of one reading, with those off the path of inference made information."""
+    paths = _Paths(project)
+    return [
+        finding._replace(severity=Severity.INFO)
+        if finding.severity is not Severity.INFO and paths.is_off(finding, rules.get(finding.code), file, ref)
+        else finding
+        for finding in findings
+    ]
+
+
+class _Class:
+    """A class as its role is told: a `Code` that is not read."""
+
+    def __init__(self, project: Project, ref: ClassRef) -> None:
+        self.project = project
+        self.file = ref.file
+        self.ref = ref
+
+    @property
+    def methods(self) -> list[_Method]:
+        """Its own methods, and those of its bases."""
+        return [_Method(node) for ref in self.lineage for node in functions_in([ref.node])]
+
+    @cached_property
+    def lineage(self) -> list[ClassRef]:
+        """The class and its bases in the project."""
+        return self.project.lineage(self.ref)
+
+    def conditions(self, node: ast.AST, function: ast.AST | None) -> Iterator[ast.expr]:
+        """The conditions around a node."""
+        parents = parents_in(function) if function is not None else {}
+        child = node
+        while (parent := parents.get(child)) is not None:
+            if isinstance(parent, ast.If) and child is not parent.test:
+                yield parent.test
+            child = parent
+
+    def method(self, name: str) -> _Function | None:
+        """The first method of a name, in the order in which Python asks."""
+        return next((method.node for method in self.methods if method.node.name == name), None)
+
+
+class _Method:
+    def __init__(self, node: _Function) -> None:
+        self.node = node
+
+
+class _Paths:
+    """The roles of the classes and functions of a project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def is_off(self, finding: Diagnostic, rule: Rule | None, file: IndexedFile, ref: ClassRef | None) -> bool:
+        """Whether a finding is about what an exported model does not run."""
+        if rule is None:
+            return False
+        if not rule.only_inference:
+            return ref is not None and rule.code.startswith("REG") and _optimizes_by_hand(ref.node)
+        if is_in_tests(self.project, file) or _is_about_a_loss(finding, file):
+            return True
+        around = _around(file.tree, finding.span.row) if finding.span is not None else []
+        functions = [part for part in around if not isinstance(part, ast.ClassDef)]
+        if any(is_training_hook(part) or _LOSS_FUNCTIONS.search(part.name) for part in functions):
+            return True
+        # What a class runs may stand elsewhere.
+        if ref is not None and (not around or ref.node in around):
+            if rule.code.startswith("SIG") and (self._takes_a_dict(ref) or self._is_only_a_part(ref)):
+                return True
+            return self._place_is_off(ref, functions[0] if functions else None, 0)
+        if not around:
+            return False
+        if isinstance(around[0], ast.ClassDef):
+            return self._place_is_off(ClassRef(file, around[0]), functions[0] if functions else None, 0)
+        # A script that loads a checkpoint is run wherever it is called from.
+        return not rule.code.startswith("DEV") and self._function_is_off(file, around[0], 0)
+
+    def _place_is_off(self, ref: ClassRef, function: _Function | None, depth: int) -> bool:
+        """Whether a place in a class is: the `forward` of some gives a loss, and another method, without gradients, what they are for."""
+        cls = _Class(self.project, ref)
+        if once(ref.node, "_gives_a_loss", lambda _: gives_a_loss(cls)):
+            return function is None or function.name not in runs_without_gradients(cls.methods)
+        return self._class_is_off(ref, depth)
+
+    def _class_is_off(self, ref: ClassRef, depth: int) -> bool:
+        known: bool | None = vars(ref.node).get("_off_path")
+        if known is None:
+            vars(ref.node)["_off_path"] = False
+            cls = _Class(self.project, ref)
+            known = self._says_so(cls) or self._is_used_off(cls, depth)
+            vars(ref.node)["_off_path"] = known
+        else:
+            self._touch(ref.node)
+        return known
+
+    def _touch(self, node: ast.AST) -> None:
+        if vars(node).get("_by_users"):
+            self.project.touch_tree()
+
+    def _says_so(self, cls: _Class) -> bool:
+        """Whether a class itself tells that it is not exported."""
+        if is_never_exported(cls):
+            return True
+        forward = cls.method("forward")
+        if forward is not None and _takes_module(forward):
+            return True
+        if (forward is None or _only_raises(forward)) and any(_trains(method.node) for method in cls.methods):
+            return cls.project.is_module(cls.ref) is True
+        if any(
+            isinstance(base, External) and _PARALLEL.fullmatch(base.name)
+            for ref in cls.lineage
+            for base in self.project.bases(ref)
+        ):
+            return True
+        return forward is not None and _asks_for_answers(forward) and self._has_no_weights(cls)
+
+    def _has_no_weights(self, cls: _Class, depth: int = 0) -> bool:
+        """Whether a module holds nothing that is trained, as far as its code tells."""
+        if any(
+            not isinstance(base, (ClassRef, External))
+            or (isinstance(base, External) and base.name != "torch.nn.Module")
+            for ref in cls.lineage
+            for base in self.project.bases(ref)
+        ):
+            return False
+        called = {
+            call.func.attr
+            for method in cls.methods
+            if method.node.name != "__init__"
+            for call in of_kind(method.node, ast.Call)
+            if isinstance(call.func, ast.Attribute)
+            and isinstance(call.func.value, ast.Name)
+            and call.func.value.id == "self"
+        }
+        for method in cls.methods:
+            given = {one.arg for one in (*method.node.args.args, *method.node.args.kwonlyargs)} - {"self"}
+            for assignment in of_kind(method.node, ast.Assign):
+                names = {target.attr for target in assignment.targets if isinstance(target, ast.Attribute)}
+                if names & called and isinstance(assignment.value, ast.Name) and assignment.value.id in given:
+                    return False
+            for call in of_kind(method.node, ast.Call):
+                if called_name(call) == "register_parameter":
+                    return False
+                dotted = dotted_name(call.func)
+                symbol = self.project.resolve(cls.file, dotted) if dotted and not dotted.startswith("self.") else None
+                if isinstance(symbol, External):
+                    if symbol.name.startswith("torch.nn.") and not _NO_WEIGHTS.fullmatch(symbol.name):
+                        return False
+                elif (
+                    isinstance(symbol, ClassRef)
+                    and self.project.is_module(symbol) is not False
+                    and (depth > _DEEPEST or not self._has_no_weights(_Class(self.project, symbol), depth + 1))
+                ):
+                    return False
+        return True
+
+    def _is_used_off(self, cls: _Class, depth: int) -> bool:
+        """Whether all that names a class in the project is off the path of inference, and something does."""
+        if cls.ref.within or cls.ref.node.decorator_list:
+            return False
+        forward = cls.method("forward")
+        is_quiet = forward is not None and any("no_grad" in ast.unparse(one) for one in forward.decorator_list)
+
+        def off(mention: Mention, file: IndexedFile) -> bool:
+            owner = mention.cls
+            if owner is not None:
+                if owner is not mention.around[0]:
+                    return False
+                user = ClassRef(file, owner)
+                held = _attribute_that_holds(mention)
+                if held is not None and held in attributes_of_training(_Class(self.project, user).methods):
+                    return True
+                if self._place_is_off(user, mention.function, depth + 1):
+                    return True
+                if self.project.is_module(user) is not False:
+                    return False
+            function = mention.function
+            if function is None:
+                return False
+            if (is_quiet or _trains(function)) and not isinstance(mention.statement, ast.ClassDef):
+                return self._has_no_weights(cls)
+            return owner is None and self._function_is_off(file, function, depth + 1)
+
+        return self._all(cls.ref.node, cls.file, depth, off)
+
+    def _function_is_off(self, file: IndexedFile, node: _Function, depth: int) -> bool:
+        known: bool | None = vars(node).get("_off_path")
+        if known is not None:
+            self._touch(node)
+            return known
+        vars(node)["_off_path"] = False
+
+        def off(mention: Mention, other: IndexedFile) -> bool:
+            owner = mention.cls
+            if owner is not None:
+                inside = owner is mention.around[0]
+                return inside and self._place_is_off(ClassRef(other, owner), mention.function, depth + 1)
+            function = mention.function
+            if function is None:
+                return False
+            return _trains(function) or self._function_is_off(other, function, depth + 1)
+
+        answer = bool(_LOSS_FUNCTIONS.search(node.name)) or (
+            node in file.tree.body and not node.decorator_list and self._all(node, file, depth, off)
+        )
+        vars(node)["_off_path"] = answer
+        return answer
+
+    def _takes_a_dict(self, ref: ClassRef) -> bool:
+        """Whether a `forward` is given a dict: inputs of Core ML are tensors, so that another module stands around it anyway."""
+        forward = _Class(self.project, ref).method("forward")
+        required = forward.args.args[1 : len(forward.args.args) - len(forward.args.defaults)] if forward else ()
+        return any(one.annotation is not None and _DICT.match(ast.unparse(one.annotation)) for one in required)
+
+    def _is_only_a_part(self, ref: ClassRef) -> bool:
+        """Whether nothing but other modules builds a class, and something does."""
+
+        def builds(mention: Mention, file: IndexedFile) -> bool:
+            owner = mention.cls
+            if owner is None:
+                return _is_demonstration(mention)
+            return owner in file.tree.body and self.project.is_module(ClassRef(file, owner)) is True
+
+        def counts(mention: Mention) -> bool:
+            return not _is_demonstration(mention)
+
+        return not ref.within and self._all(ref.node, ref.file, 0, builds, counts)
+
+    def _all(
+        self, node: ast.ClassDef | _Function, file: IndexedFile, depth: int, off: _Judge, counts: _Counts = bool
+    ) -> bool:
+        """Whether all mentions of a class or function are off the path, and some; what tests say is no word of it."""
+        if depth > _DEEPEST:
+            return False
+        found = False
+        for mention in mentions_in(file, node.name):
+            if node in mention.around or _is_in_test(mention):
+                continue
+            if not off(mention, file):
+                return False
+            found = found or counts(mention)
+        vars(node)["_by_users"] = True
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        paths = [path for path in mentions.naming(node.name) if path != file.path]
+        if not mentions.is_whole or len(paths) > _MOST_FILES:
+            return False
+        for path in paths:
+            other = self.project.file(path) if not path.endswith(".ipynb") else None
+            if other is None:
+                return False
+            if is_in_tests(self.project, other):
+                continue
+            for mention in mentions_in(other, node.name):
+                if _is_in_test(mention) or self._is_of_another(mention, other, node, file):
+                    continue
+                if not off(mention, other):
+                    return False
+                found = found or counts(mention)
+        return found
+
+    def _is_of_another(
+        self, mention: Mention, place: IndexedFile, node: ast.ClassDef | _Function, file: IndexedFile
+    ) -> bool:
+        """Whether what is named is another class or function of the same name."""
+        dotted = dotted_name(mention.node) if isinstance(mention.node, ast.expr) else None
+        symbol = self.project.resolve(place, dotted) if dotted is not None else None
+        if not isinstance(symbol, (ClassRef, FunctionRef)):
+            return False
+        return (symbol.file.path, symbol.node.lineno) != (file.path, node.lineno)
+
+
+def _around(tree: ast.Module, row: int) -> list[ast.ClassDef | _Function]:
+    """The classes and functions around a line, outermost first."""
+    found: list[ast.ClassDef | _Function] = []
+    body: list[ast.stmt] = tree.body
+    while True:
+        inner = next((part for part in _named(body) if part.lineno <= row <= (part.end_lineno or 0)), None)
+        if inner is None:
+            return found
+        found.append(inner)
+        body = inner.body
+
+
+def _named(body: list[ast.stmt]) -> Iterator[ast.ClassDef | _Function]:
+    for statement in body:
+        if isinstance(statement, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield statement
+        elif isinstance(statement, (ast.If, ast.Try, ast.With, ast.For)):
+            yield from _named([*statement.body, *getattr(statement, "orelse", ())])
+
+
+def _is_about_a_loss(finding: Diagnostic, file: IndexedFile) -> bool:
+    """Whether a finding is about one of PyTorch's losses: these compare with what a model should answer, which no exported one is told."""
+    if not finding.code.startswith("OPS"):
+        return False
+    if finding.operator is not None and _LOSS_OPERATORS.fullmatch(finding.operator.rpartition("::")[2]):
+        return True
+    return (
+        re.match(r"`(?:F|nn|torch)\.", finding.message) is not None and _LOSS_CALLS.search(finding.message) is not None
+    )
+
+
+def _takes_module(forward: _Function) -> bool:
+    """Whether a `forward` is given a model that it runs, which no exported program can be given."""
+    arguments = [*forward.args.posonlyargs, *forward.args.args][1:]
+    annotated = any(one.annotation is not None and _MODULE.search(ast.unparse(one.annotation)) for one in arguments)
+    named = {one.arg for one in arguments} & {"model", "network"}
+    return annotated or any(
+        isinstance(call.func, ast.Name) and call.func.id in named for call in of_kind(forward, ast.Call)
+    )
+
+
+def _only_raises(function: _Function) -> bool:
+    body = [part for part in function.body if not isinstance(part, (ast.Expr, ast.Pass))]
+    return len(body) == 1 and isinstance(body[0], ast.Raise)
+
+
+def _asks_for_answers(forward: _Function) -> bool:
+    arguments = [*forward.args.posonlyargs, *forward.args.args]
+    required = arguments[1 : len(arguments) - len(forward.args.defaults)]
+    return len(required) > 1 and any(_ANSWERS.fullmatch(one.arg) for one in required)
+
+
+def _trains(function: _Function) -> bool:
+    """Whether a function goes back through what was computed, or makes an optimizer."""
+    return once(function, "_trains", _goes_back)
+
+
+def _goes_back(function: _Function) -> bool:
+    return any(
+        (isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "manual_backward"))
+        or re.match(r"(?:torch\.)?optim\.[A-Z]", dotted_name(call.func) or "") is not None
+        for call in of_kind(function, ast.Call)
+    ) and not any(one.arg == "ctx" for one in function.args.args)
+
+
+def _optimizes_by_hand(node: ast.ClassDef) -> bool:
+    """Whether a class itself goes back through a loss and steps an optimizer that it gives tensors of its own, as a search does."""
+    calls = of_kind(node, ast.Call)
+    makers = [call for call in calls if re.match(r"(?:torch\.)?optim\.[A-Z]", dotted_name(call.func) or "")]
+    return (
+        bool(makers)
+        and all("parameters()" not in ast.unparse(given) for call in makers for given in given_to(call))
+        and any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
+    )
+
+
+def _attribute_that_holds(mention: Mention) -> str | None:
+    """The attribute of `self` that is bound to what a mention builds: `self.loss = Loss()`."""
+    match mention.statement:
+        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Call(func=called)):
+            return name if called is mention.node else None
+    return None
+
+
+def _is_in_test(mention: Mention) -> bool:
+    return any(
+        isinstance(part, (ast.FunctionDef, ast.ClassDef)) and re.match(r"test_|Test", part.name)
+        for part in mention.around
+    )
+
+
+def _is_demonstration(mention: Mention) -> bool:
+    """Whether a mention stands behind `if __name__ == "__main__"`."""
+    return any(isinstance(part, ast.If) and "__name__" in ast.unparse(part.test) for part in mention.around)

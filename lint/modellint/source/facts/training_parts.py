@@ -1,0 +1,165 @@
+"""Training parts of a class: hooks that a trainer calls, and attributes that `forward` reaches in training only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeAlias
+
+from modellint.source.syntax.ast_walk import walk
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_HOOKS = re.compile(
+    r"(?:training|validation|test)_step(?:_end)?|configure_optimizers"
+    r"|on_(?:fit|train|validation|test)_(?:batch_|epoch_)?(?:start|end)|(?:train|training|validation|test)_epoch_end"
+)
+"""Methods that a trainer calls, and no `forward`."""
+
+
+class _Method(Protocol):
+    @property
+    def node(self) -> _Function:
+        """Its statement."""
+
+
+def is_training_hook(function: ast.AST) -> bool:
+    """Whether a method is one that Lightning's trainer and the like call, and nobody else."""
+    return _HOOKS.fullmatch(getattr(function, "name", "")) is not None
+
+
+def runs_without_gradients(methods: Iterable[_Method]) -> set[str]:
+    """The names of methods that are marked to run without gradients and are not run by `forward`, and of those that these run: `sample`."""
+    functions: dict[str, _Function] = {}
+    for method in methods:
+        functions.setdefault(method.node.name, method.node)
+    of_forward = _closure(["forward"], functions)
+    marked = [
+        name
+        for name, function in functions.items()
+        if name not in of_forward
+        and not is_training_hook(function)
+        and any(re.search(r"no_grad|inference_mode", ast.unparse(one)) for one in function.decorator_list)
+    ]
+    return _closure(marked, functions)
+
+
+def _closure(names: list[str], functions: dict[str, _Function]) -> set[str]:
+    """Methods, and all that they mention, by name."""
+    reached: set[str] = set()
+    pending = [*names]
+    while pending:
+        name = pending.pop()
+        if name in functions and name not in reached:
+            reached.add(name)
+            pending += _attributes(functions[name].body)
+    return reached
+
+
+def attributes_of_training(methods: Iterable[_Method]) -> set[str]:
+    """The attributes of `self` that nothing reads but what `forward` runs in training only: a loss that a head holds."""
+    functions: dict[str, _Function] = {}
+    for method in methods:
+        functions.setdefault(method.node.name, method.node)
+    forward = functions.get("forward")
+    if forward is None:
+        return set()
+    inference, training = _reached("forward", functions, set())
+    others = set().union(
+        *(
+            _attributes(function.body)
+            for name, function in functions.items()
+            if name not in inference and name not in training and name != "__init__" and not is_training_hook(function)
+        )
+    )
+    return training - inference - others
+
+
+def _reached(first: str, functions: dict[str, _Function], seen: set[str]) -> tuple[set[str], set[str]]:
+    """The attributes that a method and what it calls read in evaluation, and those that they read in training only."""
+    inference: set[str] = {first}
+    aside: set[str] = set()
+    pending = [first]
+    while pending:
+        name = pending.pop()
+        if name in seen or name not in functions:
+            continue
+        seen.add(name)
+        plain, trained = _split(functions[name].body)
+        for part in plain:
+            names = _attributes([part])
+            inference |= names
+            pending += names
+        for part in trained:
+            aside |= _attributes([part])
+    training: set[str] = set(aside)
+    pending = [*aside]
+    while pending:
+        name = pending.pop()
+        if name in functions and name not in seen:
+            seen.add(name)
+            names = _attributes(functions[name].body)
+            training |= names
+            pending += names
+    return inference, training
+
+
+def _split(body: list[ast.stmt]) -> tuple[list[ast.AST], list[ast.AST]]:
+    """What of statements runs in evaluation too, and what in training only."""
+    plain: list[ast.AST] = []
+    trained: list[ast.AST] = []
+    for at, statement in enumerate(body):
+        match statement:
+            case ast.If(test=test, body=inner, orelse=other):
+                for block, mode in ((inner, _mode(test, True)), (other, _mode(test, False))):
+                    if mode is True:
+                        trained += block
+                    else:
+                        below = _split(block)
+                        plain += below[0]
+                        trained += below[1]
+                plain.append(test)
+                if (
+                    not other
+                    and _mode(test, False) is True
+                    and inner
+                    and isinstance(inner[-1], (ast.Return, ast.Raise))
+                ):
+                    trained += body[at + 1 :]
+                    break
+            case ast.For() | ast.While() | ast.With() | ast.Try():
+                below = _split(
+                    [*statement.body, *getattr(statement, "orelse", ()), *getattr(statement, "finalbody", ())]
+                )
+                plain += below[0]
+                trained += below[1]
+                plain += [part for part in ast.iter_child_nodes(statement) if not isinstance(part, ast.stmt)]
+            case _:
+                plain.append(statement)
+    return plain, trained
+
+
+def _mode(test: ast.expr, holds: bool) -> bool | None:
+    """True where a condition holds, or does not, in training only; False where in evaluation only."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _mode(operand, not holds)
+        case ast.BoolOp(op=op, values=values):
+            modes = {_mode(value, holds) for value in values}
+            if isinstance(op, ast.And) is holds:
+                return True if True in modes else False if False in modes else None
+            return modes.pop() if len(modes) == 1 else None
+        case ast.Attribute(attr="training"):
+            return holds
+    return None
+
+
+def _attributes(nodes: Iterable[ast.AST]) -> set[str]:
+    return set(_read(nodes))
+
+
+def _read(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        for part in walk(node):
+            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load):
+                yield part.attr

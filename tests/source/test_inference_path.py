@@ -1,0 +1,280 @@
+"""The path of inference: findings about what only training, evaluation or tests run are information."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import modellint
+from modellint.cli import cli
+
+HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
+DISTANCE = """
+class Distance(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+"""
+DRAWING = """
+class Thin(nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.rate = rate
+
+    def forward(self, x):
+        {test}
+            return x
+        return self.lin(x) * torch.empty_like(x).bernoulli_(1 - self.rate)
+"""
+
+
+def project(folder: Path, **files: str) -> None:
+    (folder / ".git").mkdir(exist_ok=True)
+    for name, text in files.items():
+        path = folder / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(HEAD + textwrap.dedent(text), "utf-8")
+
+
+def severities(folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, code: str = "OPS001") -> list[str]:
+    monkeypatch.chdir(folder)
+    result = CliRunner().invoke(cli, ["check", "--output-format", "json", "--select", code, target])
+    return [finding["severity"] for finding in json.loads(result.stdout)]
+
+
+def of_text(text: str, code: str = "OPS001") -> list[str]:
+    findings = modellint.check_source(HEAD + textwrap.dedent(text)).diagnostics
+    return [finding.severity.label for finding in findings if finding.code == code]
+
+
+USERS = {
+    "nobody": ("", "error"),
+    "a model": (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.far = Distance()\n\n"
+        "    def forward(self, x):\n        return self.far(x, x)\n",
+        "error",
+    ),
+    "a loss": (
+        "class PairLoss(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.far = Distance()\n\n"
+        "    def forward(self, x, y):\n        return self.far(x, y).mean()\n",
+        "info",
+    ),
+    "a head, for training": (
+        "class Head(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.far = Distance()\n\n"
+        "    def forward(self, x, y):\n        if self.training:\n            return self.score(x, y)\n        return x\n\n"
+        "    def score(self, x, y):\n        return self.far(x, y).mean()\n",
+        "info",
+    ),
+    "a head, always": (
+        "class Head(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.far = Distance()\n\n"
+        "    def forward(self, x, y):\n        if self.training:\n            return self.score(x, y)\n        return self.far(x, y)\n\n"
+        "    def score(self, x, y):\n        return self.far(x, y).mean()\n",
+        "error",
+    ),
+    "a loop that trains": (
+        "def train(net, batches):\n    far = Distance()\n    for x, y in batches:\n        far(net(x), y).mean().backward()\n",
+        "info",
+    ),
+    "a script": ("def main(x):\n    print(Distance()(x, x))\n\n\nmain(torch.ones(2, 2))\n", "error"),
+    "a table": ("LAYERS = {'far': Distance}\n", "error"),
+    "a name in a string": ("def build(config):\n    return getattr(config, 'Distance')()\n", "error"),
+}
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_who_uses_a_class_in_another_file_says_what_it_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    text, severity = USERS[user]
+    project(tmp_path, layers=DISTANCE, user=("from layers import Distance\n\n\n" + text if text else ""))
+    assert severities(tmp_path, monkeypatch, "layers.py") == [severity]
+    assert severities(tmp_path, monkeypatch, ".") == [severity]
+
+
+def test_one_user_on_the_path_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, model = (f"from layers import Distance\n\n\n{USERS[user][0]}" for user in ("a loss", "a model"))
+    project(tmp_path, layers=DISTANCE, losses=loss)
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["info"]
+    project(tmp_path, model=model)
+    # What was kept of the file counts no longer.
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["error"]
+
+
+def test_another_class_of_the_name_is_no_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = "from layers import Distance\n\n\n" + USERS["a loss"][0]
+    project(tmp_path, layers=DISTANCE, losses=loss, other=DISTANCE.replace("cdist", "add") + "\n\nfar = Distance()\n")
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["info"]
+
+
+def test_what_only_tests_use_may_be_for_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project(tmp_path, layers=DISTANCE, tests__test_layers="from layers import Distance\n\nDistance()\n")
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["error"]
+
+
+def test_functions_have_the_role_of_those_who_call_them() -> None:
+    helper = "def far(x, y):\n    return torch.cdist(x, y)\n"
+    loss = "class PairLoss(nn.Module):\n    def forward(self, x, y):\n        return far(x, y).mean()\n"
+    assert of_text(f"{helper}\n\n{loss}") in ([], ["info"])
+    assert of_text(f"{helper}\n\n{loss}\n\n{loss.replace('PairLoss', 'Net')}") == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("test", "severity"),
+    [
+        ("if self.rate == 0.0 or not self.training:", "info"),
+        ("if not (self.training and self.rate > 0.0):", "info"),
+        ("if self.rate == 0.0 and not self.training:", "error"),
+        ("if self.rate == 0.0:", "error"),
+    ],
+)
+def test_what_is_left_before_runs_in_training_only(test: str, severity: str) -> None:
+    assert of_text(DRAWING.format(test=test)) == [severity]
+
+
+def test_models_are_captured_on_the_cpu() -> None:
+    text = """
+    class Net(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            if TEST:
+                y[..., 0] = 1
+            return y + 1
+    """
+    assert of_text(text.replace("TEST", "x.device.type == 'mps'"), "MUT001") == []
+    assert of_text(text.replace("TEST", "x.is_cuda"), "MUT001") == []
+    assert of_text(text.replace("TEST", "x.device.type == 'cpu'"), "MUT001") == ["error"]
+
+
+def test_pytorchs_losses_compare_with_answers() -> None:
+    assert of_text("class Net(nn.Module):\n    def forward(self, x, y):\n        return F.kl_div(x, y)\n") == ["info"]
+
+
+def test_a_forward_that_is_given_a_model_explains_or_attacks_it() -> None:
+    text = "class Seeker(nn.Module):\n    def forward(self, model: nn.Module, x, y):\n        return torch.cdist(model(x), y)\n"
+    assert of_text(text) == ["info"]
+    assert of_text(text.replace("model: nn.Module, ", "").replace("model(x)", "x")) == ["error"]
+
+
+def test_sampling_without_gradients_is_what_a_wrapper_with_a_loss_is_for() -> None:
+    text = """
+    class Diffusion(nn.Module):
+        def near(self, x):
+            return torch.add(x, 1e-20).log()
+
+        def noise(self, x):
+            return torch.add(x, 1e-20).log()
+
+        def forward(self, x):
+            loss = self.noise(x) + self.near(x)
+            return loss
+
+        {mark}
+        def sample(self, x):
+            return self.near(x)
+    """
+    assert of_text(text.format(mark="@torch.no_grad()"), "NUM002") == ["warning", "info"]
+    assert of_text(text.format(mark=""), "NUM002") == ["info", "info"]
+
+
+def test_a_part_is_not_judged_by_what_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = """
+    class Stages(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return {"one": self.lin(x)}
+    """
+    net = """
+    from stages import Stages
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stages = Stages()
+
+        def forward(self, x):
+            return self.stages(x)["one"]
+    """
+    project(tmp_path, stages=stages)
+    assert severities(tmp_path, monkeypatch, "stages.py", "SIG001") == ["warning"]
+    project(tmp_path, net=net)
+    assert severities(tmp_path, monkeypatch, "stages.py", "SIG001") == ["info"]
+    project(tmp_path, export="from stages import Stages\n\nmodel = Stages()\n")
+    assert severities(tmp_path, monkeypatch, "stages.py", "SIG001") == ["warning"]
+
+
+def test_rules_about_the_module_itself_hold_wherever_it_is_trained() -> None:
+    loss = """
+    class PairLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = [nn.Linear(4, 4)]
+
+        def forward(self, x, y):
+            return sum(part(x - y) for part in self.parts)
+    """
+    assert of_text(loss, "REG001") == ["error"]
+
+
+SEARCH = """
+class Seeker(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        self.masks = {}
+
+    def forward(self, x):
+        self.masks = {"x": nn.Parameter(torch.zeros(4))}
+        optimizer = torch.optim.Adam(GIVEN)
+        for _ in range(9):
+            self.net(x * self.masks["x"]).sum().backward()
+            optimizer.step()
+        return self.masks["x"]
+"""
+
+
+def test_tensors_that_a_class_itself_optimizes_are_no_parameters() -> None:
+    by_hand = of_text(SEARCH.replace("GIVEN", "list(self.masks.values())"), "REG005")
+    by_parameters = of_text(SEARCH.replace("GIVEN", "self.parameters()"), "REG005")
+    assert set(by_hand) == {"info"}
+    assert "info" not in by_parameters
+    assert len(by_parameters) == len(by_hand)
+
+
+RESTORE = "model.load_state_dict(torch.load(path))"
+SAVE = "torch.save(model.state_dict(), path)"
+LOADS = {
+    "plain": (f"def restore(model, path):\n    {RESTORE}\n", ["warning"]),
+    "in a hook": (f"class Task(nn.Module):\n    def on_train_start(self, model, path):\n        {RESTORE}\n", ["info"]),
+    "saved before": (f"def again(model, path):\n    {SAVE}\n    {RESTORE}\n", []),
+    "saved behind": (f"def again(model, path):\n    {RESTORE}\n    {SAVE}\n", ["warning"]),
+    "removed": (f"import os\n\n\ndef moved(model, path):\n    {RESTORE}\n    os.remove(path)\n", []),
+    "an engine": (
+        f"def engine(path):\n    from torch2trt import TRTModule\n\n    model = TRTModule()\n    {RESTORE}\n    return model\n",
+        [],
+    ),
+    "for several devices": (
+        "from fabric.strategies import Sharded\n\n\ndef restore(model, fabric, path):\n"
+        f"    if isinstance(fabric.strategy, Sharded):\n        {RESTORE}\n",
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("place", LOADS)
+def test_loads_that_need_no_other_device(place: str) -> None:
+    text, expected = LOADS[place]
+    assert of_text(text, "DEV002") == expected
+
+
+def test_loads_in_tests_are_information(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project(tmp_path, tests__test_it=LOADS["plain"][0], it=LOADS["plain"][0])
+    assert severities(tmp_path, monkeypatch, "tests", "DEV002") == ["info"]
+    assert severities(tmp_path, monkeypatch, "it.py", "DEV002") == ["warning"]
