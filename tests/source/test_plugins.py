@@ -235,9 +235,9 @@ def test_two_packages_that_offer_one_name(site: Path) -> None:
         (rule("REG001"), "the code REG001 is that of another rule, in "),
         (rule("LNT001"), "the code LNT001 is that of another rule, in "),
         (rule(name="module-in-list"), "the name module-in-list is that of another rule, in "),
-        (rule("XY1"), "'XY1' is no code"),
+        (rule("XY1"), "odd.py:4: Named: 'XY1' is no code"),
         (rule().replace(", Severity.WARNING", ", 'warning'"), "it needs a `severity`"),
-        (rule().replace("cls: ModuleClass", "cls: 'ModuleClas'"), "would never be asked"),
+        (rule().replace("cls: ModuleClass", "cls: 'ModuleClas'"), "odd.py:9: XYZ001 (Named) would never be asked"),
         (rule().replace("def source", "def sauce"), "it has neither `source` nor `live`"),
         (
             rule().replace("    def source", "    live_needs = 'value'\n\n    def source"),
@@ -281,8 +281,15 @@ def test_rule_that_raises_is_told_with_its_plugin(project: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("return 5", "TypeError: 'int' object is not iterable"),
-        ("yield 5", "TypeError: a rule yields findings, made by what it is asked about, and not int"),
+        ("return 5", "NoFinding: `source` returns int; a rule yields its findings (project/odd.py:9)"),
+        (
+            "return cls.finding(self, cls.node, 'x')",
+            "NoFinding: `source` returns a finding; a rule yields its findings (pro",
+        ),
+        (
+            "yield 5",
+            "NoFinding: a rule yields findings, made by what it is asked about, and not int (project/odd.py:9)",
+        ),
         ("exit(0)", "RuntimeError: SystemExit (project/odd.py:"),
     ],
 )
