@@ -378,7 +378,7 @@ def _is_mixed(need: Set[str]) -> bool:
 
 def _file_of(rule: type[Rule], method: str = "") -> str:
     """The file that defines a rule, and the line of its class or of one of its methods."""
-    file = getattr(sys.modules.get(rule.__module__), "__file__", None)
+    file: str | None = getattr(sys.modules.get(rule.__module__), "__file__", None)
     if file is None:
         return rule.__module__
     function = vars(rule).get(method)

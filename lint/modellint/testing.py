@@ -18,6 +18,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,9 @@ def assert_page(plugin: str | Path, code: str) -> None:
     if registration_of(rule).fact:
         _assert_source_examples(rule, page, rules)
     if hasattr(rule, "live"):
+        _expect(
+            find_spec("torch"), f"{code}: the examples of a live rule are run, which takes PyTorch: pip install torch"
+        )
         codes = _of_requirements if rule.live_needs == "environment" else _of_model
         _assert_codes(rule, page, lambda title: codes(rule, page, title, rules))
 
@@ -123,6 +127,8 @@ def _assert_source_examples(rule: Rule, page: Page, rules: Mapping[str, Rule]) -
 
         bad, good = (SourceText(page.example(title)) for title in ("Bad", "Good"))
         findings = check(bad)
+        for finding in findings:
+            _expect(finding.code != "LNT004" or rule.code == "LNT004", f"{rule.code}: Bad: {finding.message}")
         _assert_codes(rule, page, lambda title: {each.code for each in (findings if title == "Bad" else check(good))})
         has_fix = any(finding.fix is not None for finding in findings)
         _expect(

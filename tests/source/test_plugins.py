@@ -105,7 +105,10 @@ def test_codes_that_nobody_can_know_are_told_all_the_same(project: Path) -> None
     (project / "modellint.toml").write_text('plugins = ["rules"]\nselect = ["XYZ", "REG0001"]\n', "utf-8")
     assert "did you mean 'REG001'?" in run("check").stderr
     (project / "modellint.toml").write_text('plugins = ["rules"]\n', "utf-8")
-    assert "unknown rule code 'XYZ'" in run("check", "--select", "XYZ").stderr
+    said = run("check", "--select", "XYZ").stderr
+    assert "unknown rule code 'XYZ'" in said
+    assert "plug-ins that are left out: rules (--plugin or --trust-plugins loads them)" in said
+    assert "--plugin NAME loads it" in run("rule", "XYZ001").stderr
 
 
 def test_plugins_of_the_user(project: Path, home: Path) -> None:
@@ -405,6 +408,11 @@ class Marked(Rule):
             "        x = 1  # noqa: REG001\n    ```\n\n    ## Good",
             "gives LNT001, XYZ001",
         ),
+        (
+            "cls.rewriter.of",
+            "cls.rewriter.off",
+            "XYZ001: Bad: rule XYZ001 of the plug-in 'rules' failed here: AttributeError",
+        ),
         ("'`Plain`'", "''", "`fixable` must say"),
         ('"Plain")', '"Other")', "the fix makes something else of Bad than Good"),
     ],
@@ -472,7 +480,7 @@ def test_rules_of_the_guide_work(project: Path) -> None:
     assert_page("own", "ABC001")
     text = (
         "import torch\nimport torch.nn.functional as F\n\nP = 0.95\n\n\ndef f(x):\n    x = F.dropout(F.dropout(x))\n"
-        "    x = F.dropout(x, p=P)\n    return torch.concat([x])\n"
+        "    x = F.dropout(x, p=P)\n    F.dropout(x, None)\n    return torch.concat([x])\n"
     )
     (project / "net.py").write_text(text, "utf-8")
     done = run("check", "--no-cache", "--plugin", "own", "--fix", "--output-format", "concise")

@@ -113,7 +113,8 @@ class CstFile:
             nodes = _with_surroundings(node, replacement)
             lost = _comments([node]) - _comments(nodes)
             # What stands around a statement, such as its indentation, is written by what it stands in.
-            module = self.module.deep_replace(node, nodes[0] if len(nodes) == 1 else cst.FlattenSentinel(nodes))
+            several: Any = nodes[0] if len(nodes) == 1 else cst.FlattenSentinel(nodes)
+            module = self.module.deep_replace(node, several)
             assert isinstance(module, cst.Module)
             after = module.code
         return self._minimal(start, before, after), bool(lost) and not isinstance(replacement, cst.Comment)
