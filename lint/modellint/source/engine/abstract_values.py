@@ -27,7 +27,7 @@ class Value:
         """What it is, with what is simple of what is known of it, for those who print it."""
         if type(self) is Value:
             return "UNKNOWN"
-        names = ("kind", "name", "value", "rank", "layout", "dtype")
+        names = ("kind", "name", "value", "rank")
         known = [(name, getattr(self, name, None)) for name in names if hasattr(self, name)]
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in known)})"
 
