@@ -45,11 +45,14 @@ def main() -> int:
             and finding["filename"] == path
             and abs(finding["location"]["row"] - row["line"]) <= 3
             and finding["severity"] != "info"
+            and (row["verdict"] != "FALSE" or finding["message"] == row["message"])
             for finding in findings[row["tree"]]
         )
         counts[row["verdict"], is_told] += 1
         if options.of == row["verdict"] and is_told != (row["verdict"] in ("TRUE", "MISSED")):
-            print(f"{row['file']}:{row['line']}: {row['code']} {row['message']}\n    {row['why']} {row['needs']}")
+            print(
+                f"{row['file']}:{row['line']}: {row['code']} {row.get('message', '')}\n    {row['why']} {row.get('needs', '')}"
+            )
     for verdict in ("TRUE", "FALSE", "MOOT", "MISSED"):
         reported, silent = counts[verdict, True], counts[verdict, False]
         print(f"{verdict:7} {reported:4} reported  {silent:4} not")

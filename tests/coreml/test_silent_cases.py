@@ -115,6 +115,12 @@ def indexed_part(x: Tensor, i: Tensor) -> Tensor:
     return y * 2
 
 
+def filled(x: Tensor) -> Tensor:
+    y = x * 1.5
+    y[:, 1:] = x.sum()
+    return y
+
+
 def attended(x: Tensor) -> Tensor:
     x = x[None, None]
     return functional.scaled_dot_product_attention(x, x, x, is_causal=True)
@@ -158,6 +164,7 @@ CASES: dict[str, Case] = {
     ),
     "nearest resampling by 1.7": Case(lambda x: functional.interpolate(x, scale_factor=1.7), (torch.randn(1, 3, 7),)),
     "full_like of integers": Case(lambda x: torch.full_like(x, 2.7), (INTS,)),
+    "fill with a tensor": Case(filled, (X,), route="export"),
     "new_full of integers": Case(lambda x: x.new_full((2,), 2.7), (INTS,)),
     "sum as integers": Case(lambda x: x.sum(1, dtype=torch.int32), (X,)),
     "mean of integers": Case(lambda x: x.mean(1, dtype=torch.float32), (INTS,)),

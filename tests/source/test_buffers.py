@@ -330,3 +330,17 @@ def test_a_helper_that_makes_a_tensor_like_its_argument() -> None:
     text = net("self.t = table(given)", "return x + self.t")
     helper = "\n\ndef table(values):\n    return 2 * torch.ones_like(values)\n"
     assert codes(text + helper) == ["REG006"]
+
+
+@pytest.mark.parametrize("second", ["self.values", "self.keys"])
+def test_a_function_that_writes_to_what_it_is_handed(second: str) -> None:
+    init = 'self.register_buffer("keys", torch.zeros(4, 3))\nself.register_buffer("values", torch.zeros(4, 3))'
+    forward = f"k = put(self.keys[:2], x)\nv = put({second}[:2], x * 2)\nreturn k + v"
+    head = "\ndef put(cache, new):\n    cache.copy_(new)\n    return cache\n"
+    findings = [
+        (finding.attribute, finding.span.row)
+        for finding in modellint.check_source(nets.net(forward, init, head=head)).diagnostics
+        if finding.code == "MUT005" and finding.span is not None
+    ]
+    names = [name for name, _ in findings]
+    assert names == (["keys", "values"] if second == "self.values" else ["keys"])

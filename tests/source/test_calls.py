@@ -201,3 +201,38 @@ def test_module_that_may_have_a_forward_is_clean(inner: str) -> None:
         codes(f"{HEAD}{inner}\n\n" + net("return self.inner(x)", "self.inner = Inner()").removeprefix(HEAD), "SIG005")
         == []
     )
+
+
+def test_the_fix_of_load_says_nothing_of_what_else_may_be_loaded() -> None:
+    text = "import torch\n\n\nclass A:\n    def f(self, p):\n        self.model = torch.load(p)\n"
+    assert 'self.model = torch.load(p, map_location="cpu")\n' in fixed(text)
+
+
+@pytest.mark.parametrize(
+    ("forward", "severities"),
+    [
+        ("return F.dropout(x, 0.5, training=True)", ["WARNING"]),
+        ("return F.dropout(x, 0.5, True)", ["WARNING"]),
+        ("if noisy:\n    x = F.dropout(x, 0.5, training=True)\nreturn x", []),
+        ("if self.training:\n    x = F.dropout(x, 0.5, training=True)\nreturn x", []),
+        ("return F.dropout(x, 0.0, training=True)", []),
+        ("return F.dropout(x, 0.5, training=self.training)", []),
+    ],
+)
+def test_a_dropout_that_is_told_to_be_on(forward: str, severities: list[str]) -> None:
+    text = nets.net(forward, arguments="x, noisy=False")
+    assert [f.severity.name for f in modellint.check_source(text).diagnostics if f.code == "MOD002"] == severities
+
+
+@pytest.mark.parametrize(
+    ("forward", "severities"),
+    [
+        ("if random.random() < 0.5:\n    x = x + 1\nreturn x", ["WARNING"]),
+        ("if self.training and random.random() < 0.5:\n    x = x + 1\nreturn x", []),
+        ("if self.training:\n    if random.random() < 0.5:\n        x = x + 1\nreturn x", []),
+        ("if x is None:\n    return x\nif random.random() < 0.5:\n    x = x + 1\nreturn x", ["INFO"]),
+    ],
+)
+def test_a_branch_on_chance(forward: str, severities: list[str]) -> None:
+    text = nets.net(forward, head="import random")
+    assert [f.severity.name for f in modellint.check_source(text).diagnostics if f.code == "OPS010"] == severities

@@ -272,3 +272,9 @@ def test_loops_over_states_and_of_a_search_are_for_information(forward: str, sev
     text = net(forward, arguments="x, states: torch.Tensor", init="self.beam_search = nn.Linear(3, 3)")
     found = [one for one in modellint.check_source(text).diagnostics if one.code == "FLW004"]
     assert [one.severity for one in found] == [severity]
+
+
+def test_an_assertion_says_that_an_argument_is_no_tensor() -> None:
+    loop = "{guard}y = [part * 2 for part in x]\nreturn torch.stack(y) + x.mean()"
+    assert codes(net(loop.format(guard="")), "FLW004") == ["FLW004"]
+    assert codes(net(loop.format(guard="assert isinstance(x, dict)\n")), "FLW004") == []

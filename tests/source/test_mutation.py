@@ -399,3 +399,43 @@ def test_an_argument_that_stays_is_clean(forward: str) -> None:
 
 def test_a_write_through_a_view_of_an_argument_is_mut001s() -> None:
     assert codes(net("y = x.view(-1)\ny += 1\nreturn x * 2")) == ["MUT001"]
+
+
+@pytest.mark.parametrize(
+    ("forward", "what"),
+    [
+        ("y = x.clone()\ny[0, self.i] = 0.0\nreturn y * 2", "is dropped"),
+        ("y = x.clone()\ny[self.i, 1:3] = 0.0\nreturn y * 2", "is dropped"),
+        ("y = x.clone()\ny[:, self.i] = 0.0\nreturn y * 2", "is refused by coremltools"),
+        ("y = x.clone()\ny[:, 0, self.i] = 0.0\nz = y + 1\nreturn z", "is refused by coremltools"),
+        ("y = x.clone()\ny[:, self.i] = 0.0\nreturn y", "dropped where a traced model computes nothing behind it"),
+        ("y = x.clone()\nm = (x > 0).any(0)\ny[:, m] = 0.0\nreturn y * 2", "is refused by coremltools"),
+        ("y = x.clone()\nm = (x > 0).any(0)\ny[0, m] = 0.0\nreturn y * 2", "is dropped"),
+    ],
+)
+def test_an_assignment_by_tensors_says_what_becomes_of_it(forward: str, what: str) -> None:
+    text = net(forward, init='self.register_buffer("i", torch.tensor([0, 2]))')
+    said = [one.message for one in modellint.check_source(text).diagnostics if one.code in ("MUT002", "MUT003")]
+    assert len(said) == 1
+    assert said[0].endswith(what) or what in said[0].partition(" when ")[0]
+
+
+def test_what_only_one_branch_leaves_the_argument_is_not_certainly_changed() -> None:
+    forward = "n = x\nif size is not None:\n    n = size.count()\nn.clamp_(max=3)\nreturn n * 2"
+    assert codes(net(forward, "x: torch.Tensor, size=None"), "MUT007") == []
+    assert codes(net("n = x\nn.clamp_(max=3)\nreturn n * 2", "x: torch.Tensor"), "MUT007") == ["MUT007"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "start"),
+    [
+        ("x", ""),
+        ("x: torch.Tensor | tuple", ""),
+        ("x: torch.Tensor = None", ""),
+        ("x", "if isinstance(x, tuple):\n    x = x[0]\n"),
+        ("x", "a, b = x\n"),
+    ],
+)
+def test_what_may_be_no_tensor_is_not_copied(arguments: str, start: str) -> None:
+    text = net(f"{start}x.clamp_(0, 1)\nreturn x * 2", arguments)
+    assert ("x = x.clone()" in fixed(text)) == (arguments == "x" and not start)

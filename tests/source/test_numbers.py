@@ -209,3 +209,15 @@ def test_type_that_core_ml_does_not_have(made: str, letter: str) -> None:
 )
 def test_type_that_is_cast_or_not_read(made: str, body: str) -> None:
     assert said(net(body, made), "NUM007") == []
+
+
+@pytest.mark.parametrize(
+    ("forward", "count"),
+    [
+        ("return x / torch.maximum(x.norm(dim=-1, keepdim=True), torch.tensor(1e-12, device=x.device))", 1),
+        ("floor = torch.tensor(1e-12)\nreturn x / torch.maximum(x.abs(), torch.tensor(1e-5))", 0),
+        ("return torch.maximum(torch.tensor(1.0), torch.tensor(1e-12)) + x", 0),
+    ],
+)
+def test_a_floor_that_is_a_tensor(forward: str, count: int) -> None:
+    assert len(nets.said(nets.net(forward), "NUM002")) == count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import nets
 import pytest
 from click.testing import CliRunner, Result
 
@@ -306,3 +307,18 @@ def test_a_name_of_the_module_that_stands_for_an_operator_wakes_the_rule() -> No
     head = "import torch\nfrom torch import nn\n\nr2c = torch.view_as_complex\n\n\n"
     text = head + "class Net(nn.Module):\n    def forward(self, x):\n        return r2c(x)\n"
     assert [finding.code for finding in modellint.check_source(text).diagnostics] == ["OPS001"]
+
+
+@pytest.mark.parametrize(
+    ("body", "findings"),
+    [
+        ("return x @ x.mT", ["WARNING"]),
+        ("y = F.softmax(x @ x.mH, -1)\nreturn y", ["WARNING"]),
+        ("return x @ x.transpose(-2, -1)", []),
+        ("if self.training:\n    return x.mT\nreturn x", ["INFO"]),
+        ("print(x.mT.shape[0])\nreturn x @ self.names.mT", []),
+    ],
+)
+def test_transposed_matrices_are_operators_of_their_own_to_a_trace(body: str, findings: list[str]) -> None:
+    said = modellint.check_source(nets.net(body, init="self.names = n")).diagnostics
+    assert [finding.severity.name for finding in said if finding.code == "OPS001"] == findings

@@ -162,11 +162,12 @@ def test_a_helper_that_builds_the_row() -> None:
 
 def test_only_what_is_needed_is_fixed_unless_asked() -> None:
     text = net(
-        "self.a = nn.Sequential(nn.Conv2d(3, 8, 1), nn.PReLU(8))\nself.b = nn.Sequential(nn.Linear(8, 8), nn.PReLU(8))"
+        "self.a = nn.Sequential(make(8), nn.PReLU(8))\nself.b = nn.Sequential(nn.Linear(8, 8), nn.PReLU(8))",
+        arguments=", make",
     )
     safe = fixed(text)
     assert safe.applied == {"OPS004": 1}
-    assert "Conv2d(3, 8, 1), nn.PReLU(8)" in safe.text
+    assert "make(8), nn.PReLU(8)" in safe.text
     assert "Linear(8, 8), CustomPReLU(8)" in safe.text
     # The class that is there already is used.
     assert fixed(safe.text, unsafe=True).text == fixed(text, unsafe=True).text
@@ -294,3 +295,10 @@ def test_prelu_import_must_be_a_module(value: str) -> None:
     done = run()
     assert done.exit_code == 2
     assert "prelu-import" in done.output
+
+
+def test_no_fix_where_the_rank_always_is_four() -> None:
+    init, forward = REMARKS["Conv2d"]
+    assert [one.fix for one in modellint.check_source(net(init, forward)).diagnostics if one.code == "OPS004"] == [None]
+    init, forward = REMARKS["not known"]
+    assert all(one.fix for one in modellint.check_source(net(init, forward)).diagnostics if one.code == "OPS004")

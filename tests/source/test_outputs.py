@@ -205,6 +205,12 @@ def test_parametrization(made: str, after: str) -> None:
     assert after in fixed(text, "MOD004")
 
 
+def test_what_uses_the_norm_of_a_weight_gets_no_fix() -> None:
+    text = net("return self.c(x)", "self.c = nn.utils.weight_norm(nn.Conv1d(4, 4, 3))\nself.c.weight_g.data.fill_(1)")
+    assert len(said(text, "MOD004")) == 1
+    assert fixed(text, "MOD004") == text
+
+
 def test_parametrization_that_is_taken_off_or_chosen() -> None:
     made = "self.c = nn.utils.weight_norm(nn.Conv1d(4, 4, 3))"
     removed = net("return self.c(x)", made) + "\n    def strip(self):\n        nn.utils.remove_weight_norm(self.c)\n"
@@ -212,3 +218,19 @@ def test_parametrization_that_is_taken_off_or_chosen() -> None:
     chosen = "self.c = nn.Conv1d(4, 4, 3)\nif n:\n    self.c = nn.utils.weight_norm(self.c)"
     assert said(net("return self.c(x)", chosen), "MOD004") == []
     assert said(net("return self.c(x)", made, name="Discriminator"), "MOD004") == []
+
+
+@pytest.mark.parametrize(
+    ("forward", "rows"),
+    [
+        ("y = x * 2\nloss = None\nif targets is not None:\n    loss = F.mse_loss(y, targets)\nreturn y, loss", ["E5"]),
+        (
+            "y = x * 2\nif targets is None:\n    loss = None\nelse:\n    loss = F.mse_loss(y, targets)\nreturn y, loss",
+            ["E6"],
+        ),
+        ("y = x * 2\nif targets is None:\n    return y\nloss = F.mse_loss(y, targets)\nreturn y, loss", []),
+        ("y = x * 2\nmore = None\nif wide:\n    more = y + 1\nreturn y, more", []),
+    ],
+)
+def test_what_is_none_where_no_targets_are_given(forward: str, rows: list[str]) -> None:
+    assert said(net(forward, arguments="x, targets=None, wide=True"), "SIG002") == rows

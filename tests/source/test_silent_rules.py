@@ -64,6 +64,8 @@ def test_argmax_over_one_dimension(body: str) -> None:
         ("return x.add(y, alpha=-1)", "return x - y"),
         ("return x.sub(y, alpha=-1) * 2", "return (x + y) * 2"),
         ("return torch.rsub(x, y, alpha=2)", "return y - 2 * x"),
+        ("return F.relu(torch.add(x * 2, y, alpha=3))", "return F.relu(x * 2 + 3 * y)"),
+        ("return torch.add(x, x * y, alpha=3).mean()", "return (x + 3 * (x * y)).mean()"),
         ("z = x * 1\nz.add_(y, alpha=2)\nreturn z", "z.add_(y, alpha=2)"),
     ],
 )

@@ -42,14 +42,13 @@ class LoadWithoutMapLocation(Rule):
 
 
     def restore(model, path):
-        model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        model.load_state_dict(torch.load(path, map_location="cpu"))
         return model
     ```
 
     ## Fix safety
-    The fix is unsafe: the tensors come back on the CPU, and code may count on the device they were saved from. It also asks for
-    `weights_only=True` where nothing is said of that, so that loading a checkpoint cannot run code; one that holds other objects is
-    then refused.
+    The fix is unsafe: the tensors come back on the CPU, and code may count on the device they were saved from. It leaves
+    `weights_only` as it is: from torch 2.6 on its default is True, and a checkpoint that holds other objects is refused by it.
 
     ## Known limits
     A call with `**keywords` or a starred argument is left alone, and so is a file that nothing shows to be a checkpoint: data sets
@@ -70,8 +69,7 @@ class LoadWithoutMapLocation(Rule):
         for readings in code.calls:
             call = readings[0]
             if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
-                safe = "" if call.has(9, "weights_only") else ", weights_only=True"
-                edit = code.rewriter.add_argument(call.node, 'map_location="cpu"' + safe)
+                edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
                 yield code.finding(
                     self,
                     call.node,

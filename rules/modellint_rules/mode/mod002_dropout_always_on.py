@@ -22,6 +22,8 @@ class DropoutAlwaysOn(Rule):
     ## What it does
     Finds `F.dropout`, `F.dropout1d`, `F.dropout2d` and `F.dropout3d` without `training`, and `F.alpha_dropout`,
     `F.feature_alpha_dropout`, `F.batch_norm` and `F.rrelu` with a literal `training=True`.
+    A warning is `F.dropout` that is told `training=True`: whoever wrote it may want the noise, as for an estimate of uncertainty,
+    and the converted model has none of it.
 
     ## Why
     `training` is True by default in the functional dropouts: `model.eval()` does not reach them. The model is random in
@@ -70,8 +72,9 @@ class DropoutAlwaysOn(Rule):
     its title says so.
 
     ## Known limits
-    Under `if self.training` the call is left alone, and so is one whose `training` is anything but a literal, or whose rate is a
-    local name: whoever set it may have asked for the mode. Only modules, and the functions that they call, are asked.
+    Under `if self.training` the call is left alone, and so is one whose `training` is anything but a literal, or whose rate
+    is a local name where `training` is left out: whoever set it may have asked for the mode. Only modules, and the
+    functions that they call, are asked.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.functional.dropout.html>
@@ -99,6 +102,14 @@ class DropoutAlwaysOn(Rule):
                     fix=_fix(code, call),
                     statement=call.statement,
                 )
+            elif all(_is_told(code, reading) for reading in readings):
+                yield code.finding(
+                    self,
+                    call.node,
+                    "This dropout is on in evaluation mode too; the converted model has none",
+                    severity=code.severity_at(Severity.WARNING, call.node, call.function),
+                    statement=call.statement,
+                )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every functional dropout of a run in evaluation mode for its mode."""
@@ -121,6 +132,14 @@ class DropoutAlwaysOn(Rule):
                     at=call.place,
                     modules=[call.module],
                 )
+
+
+def _is_told(code: Code, call: Call) -> bool:
+    """Whether a dropout that `forward` runs is told to be on: `F.dropout(x, p, training=True)`."""
+    if call.name != "torch.nn.functional.dropout" or call.training or not call.exported or call.switched:
+        return False
+    told = _is(call.arguments.get(operators.training_by_default["dropout"], "training"), True)
+    return told and call.function in code.in_forward and not _is(call.arguments.get(1, "p"), 0)
 
 
 def _always_on(call: Call) -> bool:

@@ -58,6 +58,7 @@ class ParametrizationLeftOn(Rule):
     ## Fix safety
     The fix makes the layer without the parametrization. It is unsafe: keys of `state_dict` change, outputs where the
     parametrization changes the weight, as a spectral norm does, and training goes another way.
+    There is none in a file that uses what the parametrization adds, such as `weight_g`.
     Where the model is trained with it, take it off before the export with `remove_parametrizations`, `remove_weight_norm`,
     `remove_spectral_norm` or `prune.remove`, which keep the weight that was learnt.
 
@@ -148,12 +149,18 @@ _PUT_ON = {
 _FOLDED = frozenset({"torch.nn.utils.spectral_norm", "torch.nn.utils.spectral_norm.spectral_norm"})
 """What becomes a constant in evaluation, as weight norm does: measured with coremltools 9.0."""
 _REMOVED = r"remove_(?:weight_norm|spectral_norm|parametrizations?)|remove_norm"
+_PARTS = (
+    r"\b(?:weight|bias)_(?:g|v|u|orig|mask)\b|\.original[01]?\b|\.parametrizations\.(?:weight|bias)\b|is_parametrized"
+)
+"""Names of what a parametrization adds to a layer."""
 _JUDGES = r"Discriminator|Critic|Judge"
 
 
 def _fix(code: Code, call: Call) -> Fix | None:
-    """The layer alone, where it is made in the call."""
+    """The layer alone, where it is made in the call and the file asks for nothing that the parametrization put there."""
     node = call.node
+    if re.search(_PARTS, code.file.source.text):
+        return None
     if call.method == "register_parametrization" or not node.args or not isinstance(node.args[0], ast.Call):
         return None
     edit = code.rewriter.replace(node, code.rewriter.of(node.args[0]))

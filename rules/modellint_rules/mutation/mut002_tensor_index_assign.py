@@ -20,7 +20,7 @@ from modellint.authoring import (
     alternatives,
     is_mask,
 )
-from modellint_rules.mutation.shared_memory import indices, is_called_mask, item_writes
+from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes, told
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write
@@ -34,8 +34,16 @@ class TensorIndexAssign(Rule):
     or a number.
 
     ## Why
-    When a traced model is converted the assignment is dropped: `y` stays as it was, and nobody says so. `y[i] = v` and
-    `y[i, j] = v`, with nothing but tensors in the brackets, are converted as they should be.
+    What stands before the tensor decides, with coremltools 9.0:
+
+    - numbers, or a slice only behind it (`y[0, i] = v`, `y[i, 0] = v`, `y[i, 1:3] = v`): when a traced model is converted the
+      assignment is dropped. `y` stays as it was, and nobody says so. From `torch.export` it converts.
+    - a slice (`y[:, i] = v`): the conversion fails with `Input squeeze_0 has rank 1 != other inputs rank 0`, by both routes.
+      Where a traced model computes nothing behind it, as it returns `y` at once, or `i` holds a single index, it is dropped
+      without a word.
+    - `...` (`y[..., i] = v`): the conversion fails, whatever comes behind it.
+
+    `y[i] = v` and `y[i, j] = v`, with nothing but tensors in the brackets, are converted as they should be.
 
     ## Bad
     ```python
@@ -83,7 +91,7 @@ class TensorIndexAssign(Rule):
 
     ## Known limits
     Masks are MUT003's, and writes to buffers MUT005's. A tensor of which is not known whether it holds indices or truths
-    counts here where it stands next to a slice or a number: both are dropped.
+    counts here where it stands next to a slice or a number: both are dropped or refused.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2188>
@@ -108,7 +116,7 @@ class TensorIndexAssign(Rule):
             yield code.finding(
                 self,
                 write.statement,
-                "An assignment by a tensor of indices next to another index is dropped when a traced model is converted",
+                consequence(write, place, "a tensor of indices"),
                 severity=code.severity_at(self.severity, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, write, place),
@@ -121,7 +129,7 @@ class TensorIndexAssign(Rule):
             if item.tensors and not item.masks and item.is_mixed:
                 yield subject.finding(
                     self,
-                    "An assignment by a tensor of indices next to another index is dropped when a traced model is converted",
+                    told("a tensor of indices", item.is_behind_slice),
                     at=item.call.place,
                     modules=[item.call.module],
                 )

@@ -19,7 +19,7 @@ from modellint.authoring import (
     operators,
     walk,
 )
-from modellint_rules.mutation.shared_memory import indices, is_called_mask, item_writes
+from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes, told
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write
@@ -38,7 +38,11 @@ class MaskAssign(Rule):
     scatter to them: some ten operations with coremltools 9.0, where `torch.where` is one. Programs that assign a number so
     computed the right thing when they were executed, at flexible sizes too. Of a value that the mask selected, a trace takes
     the first dimension away where the mask of the sample input holds at one place only: the program fails, or is wrong, for
-    other inputs. Next to another index the assignment is dropped when a traced model is converted, and nobody says so.
+    other inputs.
+
+    Next to another index it is not converted at all. Behind a slice, as in `y[:, mask] = v`, the conversion fails by both routes;
+    where a traced model computes nothing behind it, the assignment is dropped. Next to numbers, or before a slice, as in
+    `y[0, mask] = v` and `y[mask, 0] = v`, it is dropped when a traced model is converted, and nobody says so; `torch.export` keeps it.
 
     ## Bad
     ```python
@@ -103,7 +107,7 @@ class MaskAssign(Rule):
             yield code.finding(
                 self,
                 write.statement,
-                _SAYS[usual],
+                consequence(write, place, "a mask") if not alone else _SAYS[usual],
                 severity=code.severity_at(usual, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, readings, place) if alone else None,
@@ -120,7 +124,7 @@ class MaskAssign(Rule):
                 self,
                 "An assignment by a mask becomes a gather and a scatter; `torch.where` computes the same"
                 if alone
-                else "An assignment by a mask next to another index is dropped when a traced model is converted",
+                else told("a mask", item.is_behind_slice),
                 at=item.call.place,
                 modules=[item.call.module],
                 severity=Severity.WARNING if alone else Severity.ERROR,
@@ -128,7 +132,6 @@ class MaskAssign(Rule):
 
 
 _SAYS = {
-    Severity.ERROR: "An assignment by a mask next to another index is dropped when a traced model is converted",
     Severity.WARNING: "An assignment by a mask of what it selects is traced wrong where it holds at one place of the sample input",
     Severity.INFO: "An assignment by a mask becomes a gather and a scatter; `torch.where` computes the same",
 }
@@ -186,7 +189,7 @@ def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:
         # `y[mask] = v[mask]`
         case ast.Subscript(value=other, slice=index) if ast.dump(index) == ast.dump(place.slice):
             source = code.rewriter.of(other)
-            operand = source if isinstance(other, (ast.Name, ast.Attribute)) else f"({source})"
+            operand = source if isinstance(other, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({source})"
             text = f"{operand}.where({mask}, {name})"
             edits = (code.rewriter.replace(place, name), code.rewriter.replace(statement.value, text))
             return Fix("Write it as `where`", edits, Applicability.UNSAFE)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, alternatives, operators, tensors_in, walk
-from modellint_rules.mutation.running_statistics import buffers, written_buffer
+from modellint_rules.mutation.running_statistics import buffers, named, written_buffer
 from modellint_rules.mutation.shared_memory import changes, is_filled_once
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, LiveModel, Write
+    from modellint.authoring import Call, Code, LiveModel, Write
 
 
 class BufferMutatedWithoutState(Rule):
@@ -102,6 +102,15 @@ class BufferMutatedWithoutState(Rule):
             if names is None:
                 names = buffers(code)
             attributes = {_attribute(reading, names) for reading in readings}
+            if len(attributes) > 1 and None not in attributes:
+                # A function that is handed one buffer and then another: its calls say which.
+                for buffer, call in _handed(code, write, names):
+                    if (buffer, call.statement) not in reported:
+                        reported.add((buffer, call.statement))
+                        yield self._said(
+                            code, buffer, call.statement, code.severity_at(self.severity, call.node, call.function)
+                        )
+                continue
             name = attributes.pop() if len(attributes) == 1 else None
             if name is None or (name, write.statement) in reported:
                 continue
@@ -110,14 +119,17 @@ class BufferMutatedWithoutState(Rule):
             usual = Severity.ERROR if lasting else Severity.WARNING
             if is_filled_once(code, write, name) or re.search(_LOGGED, name):
                 usual = Severity.INFO
-            yield code.finding(
-                self,
-                write.statement,
-                f"The buffer `{name}` changes while the model runs: converted without a state it is a constant",
-                attribute=name,
-                severity=code.severity_at(usual, write.node, write.function),
-                statement=write.statement,
-            )
+            yield self._said(code, name, write.statement, code.severity_at(usual, write.node, write.function))
+
+    def _said(self, code: Code, name: str, statement: ast.stmt, severity: Severity) -> Diagnostic:
+        return code.finding(
+            self,
+            statement,
+            f"The buffer `{name}` changes while the model runs: converted without a state it is a constant",
+            attribute=name,
+            severity=severity,
+            statement=statement,
+        )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run which buffers it changes, and later runs whether that matters."""
@@ -139,6 +151,19 @@ class BufferMutatedWithoutState(Rule):
 
 _LOGGED = r"loss|perplex|metric|accura|(?:^|_)(?:num_batches|global_step)"
 """Names of buffers that no output hangs on."""
+
+
+def _handed(code: Code, write: Write, names: dict[int, str]) -> Iterator[tuple[str, Call]]:
+    """The calls of the function that a write stands in, with the buffers that they hand it."""
+    for readings in code.calls:
+        call = readings[0]
+        if call.function not in code.in_forward or call.training or not call.exported:
+            continue
+        called = call.node.func.id if isinstance(call.node.func, ast.Name) else ""
+        if called and code.top_functions().get(called) is write.function:
+            for name in dict.fromkeys(named(value, names) for value in call.arguments.everything()):
+                if name is not None and not re.search(_LOGGED, name):
+                    yield name, call
 
 
 def _attribute(write: Write, names: dict[int, str]) -> str | None:

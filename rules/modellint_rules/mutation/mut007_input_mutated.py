@@ -12,6 +12,7 @@ from modellint.authoring import (
     Const,
     Diagnostic,
     Fix,
+    Method,
     Rule,
     Severity,
     Tensor,
@@ -69,7 +70,8 @@ class InputMutated(Rule):
     ```
 
     ## Fix safety
-    The fix copies the argument at the start of `forward`. It is unsafe: the caller may wait for the change.
+    The fix copies the argument at the start of `forward`. It is unsafe: the caller may wait for the change. There is none for an
+    argument that may be None, a tuple or a dictionary, by its annotation, its default or what `forward` does with it.
 
     ## Known limits
     Of a module inside a model the argument is an intermediate result, and the change is harmless; source does not tell
@@ -102,6 +104,8 @@ class InputMutated(Rule):
         reported: set[str] = set()
         for readings in code.writes:
             write = readings[0]
+            if not _is_called_on_tensors(code, write):
+                continue
             names = {_argument(reading, arguments) for reading in readings}
             name = names.pop() if len(names) == 1 else None
             if name is None or name in reported or re.fullmatch(_OUTPUTS, name) or _is_on_demand(write):
@@ -145,6 +149,16 @@ def _on_demand(function: ast.AST) -> frozenset[ast.AST]:
     return frozenset(part for node in choices if "inplace" in ast.unparse(node.test) for part in walk(node))
 
 
+def _is_called_on_tensors(code: Code, write: Write) -> bool:
+    """Whether a method that writes in place is called on tensors that are known, whichever branch was taken."""
+    calls = code.flow.calls.get(write.node, ()) if isinstance(write.node, ast.Call) else ()
+    return all(
+        not isinstance(part, Method) or isinstance(part.receiver, (Tensor, Const))
+        for call in calls
+        for part in alternatives(call.callee)
+    )
+
+
 def _argument(write: Write, arguments: Collection[ast.AST | None]) -> str | None:
     """The argument of ``forward`` that a write certainly changes."""
     if not changes(write):
@@ -159,7 +173,51 @@ def _argument(write: Write, arguments: Collection[ast.AST | None]) -> str | None
     return names.pop() if len(names) == 1 else None
 
 
+def _is_tensor_alone(forward: ast.FunctionDef, name: str) -> bool:
+    """Whether nothing says that an argument may be something else than a tensor, such as a tuple or None."""
+    parameters = [*forward.args.posonlyargs, *forward.args.args]
+    defaults = dict(zip(parameters[::-1], forward.args.defaults[::-1], strict=False))
+    defaults |= {
+        part: default
+        for part, default in zip(forward.args.kwonlyargs, forward.args.kw_defaults, strict=True)
+        if default
+    }
+    parameter = next(part for part in (*parameters, *forward.args.kwonlyargs) if part.arg == name)
+    if parameter in defaults:
+        return False
+    if parameter.annotation is not None:
+        return re.fullmatch(r"'?(?:\w+\.)*\w*Tensor'?", ast.unparse(parameter.annotation)) is not None
+    return not any(_takes_apart(node, name) for node in walk(forward))
+
+
+def _takes_apart(node: ast.AST, name: str) -> bool:
+    """Whether a node asks what a variable is, takes parts of it by a number, unpacks it or asks for its length: a tuple has those."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="isinstance" | "len" | "type" | "list" | "tuple"), args=[ast.Name(id=asked), *_]
+        ):
+            return asked == name
+        case ast.Call(func=ast.Attribute(attr="is_tensor"), args=[ast.Name(id=asked)]):
+            return asked == name
+        case ast.Compare(left=ast.Name(id=asked), ops=[ast.Is() | ast.IsNot()]):
+            return asked == name
+        case ast.Assign(targets=[ast.Tuple() | ast.List()], value=ast.Name(id=asked)):
+            return asked == name
+        case (
+            ast.For(iter=ast.Name(id=asked))
+            | ast.comprehension(iter=ast.Name(id=asked))
+            | ast.Starred(value=ast.Name(id=asked))
+        ):
+            return asked == name
+        case ast.Subscript(value=ast.Name(id=asked), slice=index):
+            index = index.operand if isinstance(index, ast.UnaryOp) else index
+            return asked == name and isinstance(index, ast.Constant) and isinstance(index.value, (int, str))
+    return False
+
+
 def _fix(code: Code, forward: ast.FunctionDef, name: str) -> Fix | None:
+    if not _is_tensor_alone(forward, name):
+        return None
     edit = code.rewriter.first_in_body(forward, f"{name} = {name}.clone()")
     title = f"Copy `{name}` first; the caller's tensor stays as it was"
     return Fix(title, (edit,), Applicability.UNSAFE) if edit is not None else None

@@ -7,7 +7,18 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Tensor, Value, alternatives, is_mask, once, operators
+from modellint.authoring import (
+    Const,
+    Number,
+    Tensor,
+    Value,
+    alternatives,
+    is_mask,
+    of_kind,
+    once,
+    operators,
+    parents_in,
+)
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Write
@@ -135,6 +146,41 @@ def item_writes(
 def indices(place: ast.Subscript) -> list[ast.expr]:
     """What stands in the brackets of a subscript."""
     return place.slice.elts if isinstance(place.slice, ast.Tuple) else [place.slice]
+
+
+def consequence(write: Write, place: ast.Subscript, by: str) -> str:
+    """What coremltools 9.0 makes of an assignment by a tensor next to another index, as it was measured."""
+    tensors = [at for at, value in enumerate(write.index) if value is not None and _is_many(value)]
+    before = write.index[: tensors[-1]] if tensors else ()
+    behind = any(value is None or (isinstance(value, Const) and value.value in (None, ...)) for value in before)
+    return told(by, behind, behind and _is_computed_with(write, place))
+
+
+def told(by: str, behind_slice: bool, used: bool = False) -> str:
+    """What is said of an assignment: ``behind_slice``, it is refused if anything is computed behind it."""
+    if not behind_slice:
+        return f"An assignment by {by} next to another index is dropped when a traced model is converted"
+    rest = "" if used else ", and dropped where a traced model computes nothing behind it"
+    return f"An assignment by {by} behind a slice is refused by coremltools{rest}"
+
+
+def _is_many(value: Value) -> bool:
+    """Whether an index is a tensor or a list: what is not understood and called a mask counts as one."""
+    return not any(isinstance(part, (Const, Number)) for part in alternatives(value))
+
+
+def _is_computed_with(write: Write, place: ast.Subscript) -> bool:
+    """Whether the function computes with what is written to, behind the assignment, other than by returning it."""
+    name, function, end = place.value, write.function, write.statement.end_lineno
+    if not isinstance(name, ast.Name) or function is None or end is None or not write.is_read_later(name.id):
+        return False
+    parents = parents_in(function)
+    later = (use for use in of_kind(function, ast.Name) if use.id == name.id and use.lineno > end)
+    first = min((use for use in later if isinstance(use.ctx, ast.Load)), key=lambda use: use.lineno, default=None)
+    above = parents.get(first) if first is not None else None
+    while isinstance(above, (ast.Tuple, ast.List)):
+        above = parents.get(above)
+    return above is not None and not isinstance(above, ast.Return)
 
 
 def is_called_mask(write: Write, value: Value, node: ast.expr) -> bool:

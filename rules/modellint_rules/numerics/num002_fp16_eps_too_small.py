@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from modellint.authoring import (
@@ -14,9 +14,11 @@ from modellint.authoring import (
     Fix,
     Rule,
     Severity,
+    Tensor,
     Trigger,
     alternatives,
     coreml,
+    tensors_in,
 )
 from modellint_rules.numerics.number_literals import FLOOR, TERM, depends_on_data, number_uses
 
@@ -29,7 +31,8 @@ class Fp16EpsTooSmall(Rule):
 
     ## What it does
     Finds positive numbers below 6e-8 that are added to a tensor which depends on what the caller gives, to which such a
-    tensor is clamped from below, or which are the `eps` of a layer of the class or of a function (`LayerNorm`, `normalize`, …).
+    tensor is clamped from below, also by `torch.maximum(x, torch.tensor(1e-12))`, or which are the `eps` of a layer of the
+    class or of a function (`LayerNorm`, `normalize`, …).
 
     ## Why
     A model is converted to float16 unless `--precision fp32` is set. Its smallest positive number is 6e-8, and coremltools
@@ -94,6 +97,7 @@ class Fp16EpsTooSmall(Rule):
             guards = use.how in (TERM, FLOOR) and not _subtracts(use.node)
             if guards and _are_tiny(use.known()) and any(map(depends_on_data, others)):
                 yield self._said(code, use.node, use.statement, use.written, _shown(use.known()))
+        yield from self._floors(code)
         for readings in code.calls:
             call = readings[0]
             at = _AT.get(_layer(code, call) or call.name, 99)
@@ -105,6 +109,23 @@ class Fp16EpsTooSmall(Rule):
             if len(known) == len(numbers) and _are_tiny(known):
                 written = next((word.value for word in call.node.keywords if word.arg == "eps"), None)
                 yield self._said(code, call.node, call.statement, written, _shown(known))
+
+    def _floors(self, code: Code) -> Iterator[Diagnostic]:
+        """Ask every `torch.maximum` whether one side is a tensor of one number: `torch.maximum(x, torch.tensor(1e-12))`."""
+        for readings in code.calls:
+            call = readings[0]
+            if call.name not in _LARGER or not all(_runs(code, reading) for reading in readings):
+                continue
+            for node in call.node.args:
+                makers = code.flow.calls.get(node, []) if isinstance(node, ast.Call) else []
+                values = [part.arguments.get(0, "data") for part in makers if part.name == "torch.tensor"]
+                numbers = [value.number if value is not None else None for value in values]
+                known = [number for number in numbers if number is not None]
+                others = [part for part in _operands(readings) if part.node is not node]
+                if known and len(known) == len(makers) and _are_tiny(known) and any(map(depends_on_data, others)):
+                    yield self._said(
+                        code, call.node, call.statement, next(iter(makers[0].node.args), None), _shown(known)
+                    )
 
     def _said(
         self, code: Code, node: ast.expr | ast.stmt, statement: ast.stmt, written: ast.expr | None, shown: str
@@ -165,11 +186,23 @@ _LAYERS = frozenset(
 )
 
 
+_LARGER = frozenset({"torch.maximum", "torch.max", "torch.fmax", "torch.Tensor.maximum", "torch.Tensor.max"})
+
+
+def _runs(code: Code, call: Call) -> bool:
+    return not call.training and call.exported and not call.building and call.function in code.in_forward
+
+
+def _operands(readings: Iterable[Call]) -> Iterator[Tensor]:
+    """The tensors that calls are given, their own included."""
+    for call in readings:
+        yield from tensors_in([*([] if call.receiver is None else [call.receiver]), *call.arguments.everything()])
+
+
 def _takes_eps(code: Code, call: Call) -> bool:
     if _layer(code, call):
         return call.building
-    running = not call.training and call.exported and not call.building and call.function in code.in_forward
-    return call.name in _FUNCTIONS and running
+    return call.name in _FUNCTIONS and _runs(code, call)
 
 
 def _layer(code: Code, call: Call) -> str:

@@ -68,7 +68,7 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
         if code.ends_in_python(call.node, function) or code.is_for_loss_only(call.node, function):
             continue
         reported.add(place)
-        yield call, known, all(reading.training or reading.unusual for reading in readings)
+        yield call, known, all(reading.training or reading.unusual or not reading.exported for reading in readings)
 
 
 class Sign(NamedTuple):
@@ -116,6 +116,28 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
         if (node.lineno, sign.kind) not in reported:
             reported.add((node.lineno, sign.kind))
             yield node, sign, all(reading.aside or reading.unusual for reading in readings)
+
+
+def transposed_in_forward(code: Code) -> Iterator[tuple[ast.Attribute, bool]]:
+    """Every `x.mT` and `x.mH` of a tensor that ``forward`` reads, once in a line; whether by no default path."""
+    if code.ref is None or re.search(_LOSS, code.name or ""):
+        return
+    reported: set[tuple[int, str]] = set()
+    for readings in code.operations:
+        node, function = readings[0].node, readings[0].function
+        if not isinstance(node, ast.Attribute) or any(reading.function not in code.in_forward for reading in readings):
+            continue
+        tensors = all(isinstance(part, Tensor) for reading in readings for part in alternatives(reading.operands[0]))
+        if (
+            not tensors
+            or function is None
+            or code.ends_in_python(node, function)
+            or code.is_for_loss_only(node, function)
+        ):
+            continue
+        if (node.lineno, node.attr) not in reported:
+            reported.add((node.lineno, node.attr))
+            yield node, all(reading.aside or reading.unusual for reading in readings)
 
 
 def _of_tensors(operation: Operation) -> bool:

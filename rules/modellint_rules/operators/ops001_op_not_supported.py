@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Hint, Rule, Severity, Trigger, coreml
-from modellint_rules.operators.api_calls import calls_in_forward, shown, signs_in_forward
+from modellint_rules.operators.api_calls import calls_in_forward, shown, signs_in_forward, transposed_in_forward
 from modellint_rules.operators.missing_converters import FAST_PATH, PYTHON, coremltools
 
 if TYPE_CHECKING:
@@ -19,13 +19,14 @@ class OpNotSupported(Rule):
 
     ## What it does
     Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch that no capture turns into
-    operators with converters, and the signs `|`, `^`, `<<`, `>>` and `&=` between tensors. It is an error where neither
-    `torch.jit.trace` nor `torch.export` leads to a program that converts, a warning where one of them does, possibly with core
-    ATen decompositions only. In code that runs in training only, or only where a flag of `forward` or of the class has another
-    value than its default, it is for information; in a loss (`class …Loss`, `def …_loss`, `if labels is not None`) nothing is
-    said. The table of operators was made by capturing and converting each of them; the setting `coreml-version` says which
-    version of coremltools to ask it about. Where `modellint export` supplies a converter of its own, the message says so, and how
-    exact that is; it is a finding all the same, as `ct.convert` by itself refuses the operator.
+    operators with converters, the signs `|`, `^`, `<<`, `>>` and `&=` between tensors, and `x.mT` and `x.mH`, which a trace
+    keeps. It is an error where neither `torch.jit.trace` nor `torch.export` leads to a program that converts, a warning
+    where one of them does, possibly with core ATen decompositions only. In code that runs in training only, or only where a
+    flag of `forward` or of the class has another value than its default, it is for information; in a loss (`class …Loss`,
+    `def …_loss`, `if labels is not None`) nothing is said. The table of operators was made by capturing and converting each
+    of them; the setting `coreml-version` says which version of coremltools to ask it about. Where `modellint export`
+    supplies a converter of its own, the message says so, and how exact that is; it is a finding all the same, as
+    `ct.convert` by itself refuses the operator.
 
     Of a live model it reports every operator that the installed coremltools has no converter for, in one run, each at the
     statement that makes it; operators that layers and decompositions of torch run included. They are those of the route
@@ -85,7 +86,7 @@ class OpNotSupported(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""
-        return (coreml.words_of_missing(destination.coremltools) | {Trigger.BIT_OPERATOR},)
+        return (coreml.words_of_missing(destination.coremltools) | {Trigger.BIT_OPERATOR, ".mT", ".mH"},)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """What to write instead of it, and where it was asked for."""
@@ -120,6 +121,7 @@ class OpNotSupported(Rule):
                 advice=_advice(row),
                 operator=row.kind,
             )
+        yield from self._transposed(code)
         for node, sign, aside in signs_in_forward(code):
             like = coreml.operator(sign.function, version)
             if like is None or (like.converts and sign.text != "&="):
@@ -134,6 +136,23 @@ class OpNotSupported(Rule):
                 severity=Severity.INFO if aside else worst,
                 advice=_advice(like._replace(kind=f"aten::{sign.kind}")),
                 operator=f"aten::{sign.kind}",
+            )
+
+    def _transposed(self, code: Code) -> Iterator[Diagnostic]:
+        """`x.mT` and `x.mH`: operators of their own to a trace, of which an export makes transpositions."""
+        version = code.destination.coremltools
+        row = coreml.operator("torch.adjoint", version)
+        if row is None or (row.trace and row.exported):
+            return
+        for node, aside in transposed_in_forward(code):
+            kind = f"aten::{node.attr.lower()}"
+            yield code.finding(
+                self,
+                node,
+                f"`Tensor.{node.attr}` {_failure(row)}: coremltools {coreml.shown(version)} has no converter for `{kind}`",
+                severity=Severity.INFO if aside else Severity.WARNING if row.converts else Severity.ERROR,
+                advice="Write `transpose(-2, -1)`" if node.attr == "mT" else "Write `transpose(-2, -1).conj()`",
+                operator=kind,
             )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
@@ -159,7 +178,12 @@ def _failure(row: OperatorSupport) -> str:
         return "does not convert from `torch.export`"
     if row.export:
         return "does not convert from `torch.jit.trace`"
-    return "converts only from `torch.export` with core ATen decompositions"
+    rows = " for the first dimension, and" if row.name.rpartition(".")[2].rstrip("_") in _BY_INDEX else ""
+    return f"converts only{rows} from `torch.export` with core ATen decompositions"
+
+
+_BY_INDEX = frozenset({"index_copy", "index_fill", "index_add"})
+"""What is decomposed to an assignment by a tensor of indices: of another dimension coremltools refuses it, but for a single index."""
 
 
 def _supplied(operator: str) -> str:

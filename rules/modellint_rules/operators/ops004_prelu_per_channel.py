@@ -98,11 +98,11 @@ class PReLUPerChannel(Rule):
 
     ## Fix safety
     The fix calls `CustomPReLU`, which gives the same bits at every rank, the same gradients (the slopes' to the rounding of
-    their sum), has the same arguments and the same `state_dict`, and is an `nn.PReLU`. Its class is written below the file's
-    imports, or imported from where the setting `prelu-import` says. It is unsafe where the rank is 4 or not known: it may not be
-    needed; `check --fix` on a live target applies it where the slopes of the model are refused. There is no fix where the file
-    uses the name `CustomPReLU` for something else, or imports torch only on some condition. Under autocast an input that is not
-    yet of the lower precision is not cast to it, as `nn.PReLU` does.
+    their sum), has the same arguments and the same `state_dict`, and is an `nn.PReLU`. Its class is written below the
+    file's imports, or imported from where the setting `prelu-import` says. It is unsafe where the rank is not known: it may
+    not be needed, and there is none where the rank is 4; `check --fix` on a live target applies it where the slopes of the
+    model are refused. There is no fix where the file uses the name `CustomPReLU` for something else, or imports torch only
+    on some condition. Under autocast an input that is not yet of the lower precision is not cast to it, as `nn.PReLU` does.
 
     ## Known limits
     In source, calls by another name (`activation = nn.PReLU`), `F.prelu` and layers that the top of a file builds are not seen.
@@ -141,7 +141,8 @@ class PReLUPerChannel(Rule):
             else:
                 severity, applicability = Severity.INFO, Applicability.UNSAFE
                 message = f"once the slopes of {shown} differ, coremltools takes an input of rank 4 only"
-            fix = custom_prelu(code, call, applicability)
+            # Where the rank always is 4, nothing has to change.
+            fix = None if ranks == frozenset({4}) else custom_prelu(code, call, applicability)
             yield code.finding(self, call.node, message, severity=severity, fix=fix, statement=call.statement)
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, alternatives
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, alternatives, parents_in
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveCall, LiveModel
@@ -147,15 +147,21 @@ def _fix(code: Code, call: Call) -> Fix | None:
         return None
     if any(isinstance(part, ast.Starred) for part in operands):
         return None
-    left, right = (_closed(code, part) for part in operands)
     if call.method == "rsub":
-        left, right = right, left
+        operands.reverse()
     adds = call.method == "add"
     exact = isinstance(alpha, ast.UnaryOp) and ast.unparse(alpha) in ("-1", "-1.0")
     factor = "" if exact else f"{_closed(code, alpha)} * "
+    # A product needs no brackets in a sum, and needs them behind a factor.
+    left = _closed(code, operands[0], _PRODUCTS)
+    right = _closed(code, operands[1], _PRODUCTS if exact else ())
     text = f"{left} {'+' if adds is not exact else '-'} {factor}{right}"
     around = call.statement
-    alone = isinstance(around, (ast.Assign, ast.Return, ast.AnnAssign)) and around.value is node
+    parent = parents_in(call.function or around).get(node)
+    alone = not isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Attribute, ast.Starred, ast.Await)) and not (
+        isinstance(parent, (ast.Subscript, ast.Call))
+        and node in (getattr(parent, "value", None), getattr(parent, "func", None))
+    )
     edit = code.rewriter.replace(node, text if alone else f"({text})")
     if exact:
         return Fix("Write the sum out", (edit,))
@@ -164,8 +170,12 @@ def _fix(code: Code, call: Call) -> Fix | None:
     )
 
 
-def _closed(code: Code, node: ast.expr) -> str:
-    """The text of an expression that may stand beside any operator."""
+_PRODUCTS = (ast.Mult, ast.Div, ast.MatMult, ast.FloorDiv, ast.Mod, ast.Pow)
+
+
+def _closed(code: Code, node: ast.expr, operators: tuple[type[ast.operator], ...] = ()) -> str:
+    """The text of an expression that may stand beside any operator; one of these needs no brackets."""
     text = code.rewriter.of(node)
     plain = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant))
+    plain = plain or (isinstance(node, ast.BinOp) and isinstance(node.op, operators) and "\n" not in text)
     return text if plain else f"({text})"

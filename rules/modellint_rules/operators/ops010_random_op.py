@@ -53,8 +53,8 @@ class RandomOp(Rule):
 
     ## What it does
     Finds operators in the run, and in what `forward` certainly runs in source, in evaluation mode, that draw random numbers
-    (`randn`, `rand_like`, `bernoulli`, `multinomial`, `normal_`, …) on which an output hangs. Dropout that is on in evaluation,
-    and weights of modules that `forward` builds, are other rules' business.
+    (`randn`, `rand_like`, `bernoulli`, `multinomial`, `normal_`, …) on which an output hangs, and branches on Python's
+    `random`. Dropout that is on in evaluation, and weights of modules that `forward` builds, are other rules' business.
 
     ## Why
     Where they convert at all, the program draws numbers of its own: they are not those of `torch.manual_seed`, and no comparison
@@ -119,6 +119,17 @@ class RandomOp(Rule):
             function = call.function
             if function is None or function not in code.in_forward or not all(map(_draws, readings)):
                 continue
+            if call.name.startswith("random.") and _is_asked(call):
+                decided = any(reading.switched or reading.unusual for reading in readings) or _may_leave(call)
+                yield code.finding(
+                    self,
+                    call.node,
+                    f"Python's `{call.method}` decides this once, when the model is captured: the converted model keeps the branch",
+                    severity=Severity.INFO if decided else self.severity,
+                    statement=call.statement,
+                    advice="Make the choice an input, or leave it to training by `if self.training`",
+                )
+                continue
             if (
                 not _is_kept(call)
                 or code.ends_in_python(call.node, function)
@@ -176,6 +187,19 @@ def _draws(call: Call) -> bool:
     if call.name.startswith("torch.Tensor."):
         return call.method in _METHODS
     return call.name in (f"torch.{call.method}", f"random.{call.method}") and call.method in _RANDOM
+
+
+def _is_asked(call: Call) -> bool:
+    """Whether a number is drawn in the condition of an `if`, at the top of `forward`: `if random.random() < 0.5:`."""
+    parents = parents_in(call.function) if call.function is not None else {}
+    part: ast.AST = call.node
+    while isinstance(parent := parents.get(part), (ast.Compare, ast.UnaryOp)):
+        part = parent
+    # A rate that is not written down may be 0.
+    written = isinstance(part, ast.Compare) and any(
+        isinstance(side, ast.Constant) for side in (part.left, *part.comparators)
+    )
+    return written and isinstance(parent, (ast.If, ast.IfExp)) and parent.test is part and parent not in parents
 
 
 def _is_kept(call: Call) -> bool:

@@ -180,6 +180,9 @@ def _stuck(code: Code) -> set[int]:
         if method in _GROWS and all(_grows(call) for call in calls):
             stuck.update(id(_origin(tensor)) for call in calls for tensor in _wide(tensors_in([call.result])))
     for operations in code.operations:
+        if isinstance(operations[0].node, ast.Attribute):
+            # `x.mT` lays out anew.
+            continue
         uses = [_wide(tensors_in(operation.operands)) for operation in operations]
         if all(uses):
             stuck.update(id(_origin(tensor)) for group in uses for tensor in group)

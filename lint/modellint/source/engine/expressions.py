@@ -108,6 +108,10 @@ BUILTINS = frozenset(
 )
 
 
+_TRANSPOSED = frozenset({"mT", "mH"})
+"""Attributes of tensors that are operators."""
+
+
 class Evaluator(ABC):
     """Reads expressions of one class; the state of ``self`` is in ``attributes``."""
 
@@ -236,8 +240,12 @@ class Evaluator(ABC):
         if type(receiver) is Union:
             receiver = without_none(receiver)
         if type(receiver) is Union:
-            return union([self.attribute_of(part, node.attr, frame) for part in receiver.values])
-        return self.attribute_of(receiver, node.attr, frame)
+            value = union([self.attribute_of(part, node.attr, frame) for part in receiver.values])
+        else:
+            value = self.attribute_of(receiver, node.attr, frame)
+        if node.attr in _TRANSPOSED:
+            self.recorder.operated(self, node, (receiver,), value)
+        return value
 
     def attribute_of(self, receiver: Value, name: str, frame: Frame) -> Value:
         """The value of ``receiver.name``."""

@@ -527,12 +527,16 @@ class Interpreter(Caller):
         if decided is not False and self._block(node.body, frame):
             after.append((frame.locals, self.attributes))
         leaves_early = not after and decided is not False
+        reached = len(after)
         self._restore(before, frame)
         modes.narrow(node.test, False, frame)
         modes.turn(condition)
         if decided is not True and self._block(node.orelse, frame):
             after.append((frame.locals, self.attributes))
         modes.leave(condition, early=leaves_early and not node.orelse)
+        if self.reading and condition.captured is not None and 0 < reached < len(after):
+            # What follows runs behind the branch that an export takes: `loss` is None where it is given no targets.
+            after = after[:1] if condition.captured else after[1:]
         return self._join(after, frame)
 
     def _for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> bool:
@@ -670,6 +674,7 @@ class Interpreter(Caller):
 
     def _assert(self, node: ast.Assert, frame: Frame) -> None:
         self.value(node.test, frame)
+        self.modes.narrow(node.test, True, frame)
 
 
 def _followed(value: Value) -> bool:

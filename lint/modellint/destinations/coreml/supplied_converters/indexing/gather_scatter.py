@@ -167,6 +167,19 @@ def full_like(
     return torch.full(x.shape, fill_value, dtype=dtype)
 
 
+def _is_known(arguments: dict[str, Any]) -> bool:
+    """Whether the value is a number before a run, of the tensor's own type."""
+    value = arguments["value"]
+    known = getattr(value, "val", value)
+    return known is not None and operator_tables.torch_type(arguments["x"]).is_floating_point
+
+
+@expresses("fill", ".tensor", unless=_is_known)
+def fill(x: Tensor, value: Tensor) -> Any:
+    """A tensor full of an element of another tensor, which coremltools takes for 0, or of a number in the tensor's own type."""
+    return value.to(x.dtype).reshape([1] * x.dim()).expand(x.shape) + 0
+
+
 @expresses("tril_indices")
 def tril_indices(
     row: int,
