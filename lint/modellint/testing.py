@@ -57,8 +57,9 @@ def rule_codes(plugin: str | Path) -> list[str]:
 def assert_page(plugin: str | Path, code: str) -> None:
     """Fail unless the page of a plug-in's rule is complete and true, as those of modellint's own rules are.
 
-    Its sections are there and in order; Bad gives exactly this code, Good nothing; the fix of Bad, if there is one, makes Good of
-    it. Of a rule with a live side the examples are executed, which takes PyTorch.
+    Its sections are there and in order; Bad gives exactly this code, also beside the other rules of the plug-in, and Good
+    nothing; the fix of Bad, if there is one, makes Good of it. Of a rule with a live side the examples are executed, which
+    takes PyTorch.
     """
     __tracebackhide__ = True
     rules = _rules(plugin)
@@ -116,8 +117,7 @@ def _assert_source_examples(rule: Rule, page: Page, rules: Mapping[str, Rule]) -
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         resolver = Resolver(folder, None, True, {"extend-select": ((rule.code,), "the test")}, None)
-        others = {code: each for code, each in rules.items() if each is rule or not each.plugin}
-        checker = Checker(Job(folder, resolver, others, None, folder))
+        checker = Checker(Job(folder, resolver, dict(rules), None, folder))
         path = folder / "model.py"
         enabled = checker.job.rules_for(path, resolver.top)
 

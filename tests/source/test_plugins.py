@@ -424,6 +424,10 @@ def test_page_of_a_rule_by_others_is_tested(project: Path, old: str, new: str, s
     assert rule_codes("rules") == ["XYZ001"]
     if not said:
         assert_page("rules", "XYZ001")
+        (project / "rules" / "named.py").write_text(rule("XYZ002"), "utf-8")
+        with pytest.raises(AssertionError, match="Bad must give XYZ001 alone, and gives XYZ001, XYZ002"):
+            assert_page("rules", "XYZ001")
+        (project / "rules" / "named.py").unlink()
         assert_page(project / "rules", "XYZ001")
         return
     with pytest.raises(AssertionError, match=re.escape(said)):
