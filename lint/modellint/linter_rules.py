@@ -327,7 +327,7 @@ def rule_failed(rule: Rule, shown: str | None, error: BaseException, span: Span 
     """LNT004: the rule raised ``error`` when asked about what is at ``span``."""
     origin = f" of the plug-in {rule.plugin!r}" if rule.plugin else ""
     message = f"rule {rule.code}{origin} failed here: {described(error)}"
-    if where := _innermost(error, rule.code):
+    if where := getattr(error, "place", "") or _innermost(error, rule.code):
         message += f" ({where})"
     return _finding(RuleFailed, message, shown, span)
 

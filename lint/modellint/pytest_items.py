@@ -32,6 +32,11 @@ class Failure(Exception):
     """What a check found; the message is what ``modellint check`` prints."""
 
 
+def _spelled(text: str) -> str:
+    """What the user is told, with the option as pytest has it."""
+    return text.replace("--trust-plugins", "--modellint-trust-plugins")
+
+
 class Checks:
     """The checks of one pytest run: the job that they share, and what of it pytest has collected."""
 
@@ -44,10 +49,11 @@ class Checks:
             self.job = job_for(
                 resolver,
                 lambda text: (
-                    config.issue_config_time_warning(pytest.PytestConfigWarning(f"modellint: {text}"), 2)
+                    config.issue_config_time_warning(pytest.PytestConfigWarning(f"modellint: {_spelled(text)}"), 2)
                     if is_first
                     else None
                 ),
+                named=config.getoption("modellint_plugin"),
                 trusts=config.getoption("modellint_trust_plugins"),
             )
             resolver.use_codes(self.job.rules)

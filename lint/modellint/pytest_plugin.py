@@ -15,6 +15,13 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
         help="Check the project's files, and the models that its settings list, as a test each.",
     )
     group.addoption(
+        "--modellint-plugin",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Take rules from this plug-in too: an installed one, a folder or a file.",
+    )
+    group.addoption(
         "--modellint-trust-plugins",
         action="store_true",
         help="Load the plug-ins that the settings of the project name.",

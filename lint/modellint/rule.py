@@ -222,14 +222,28 @@ class Rule:
         return self.needs
 
 
+class NoFinding(TypeError):
+    """A rule answers with something else than findings; ``place`` is the file and line of the method that does."""
+
+    def __init__(self, message: str, method: Callable[..., object]) -> None:
+        super().__init__(message)
+        code = getattr(method, "__code__", None)
+        file = "" if code is None else code.co_filename.replace("\\", "/")
+        # The folder and the name, as of places in tracebacks: the same on every machine.
+        self.place = "" if code is None else f"{'/'.join(file.split('/')[-2:])}:{code.co_firstlineno}"
+
+
 def answers(ask: Callable[..., Iterable[Diagnostic]], *about: object) -> Iterator[Diagnostic]:
     """What a rule by others says when it is asked: findings, or an exception; it cannot end the program."""
     try:
-        for finding in ask(*about):
+        told = ask(*about)
+        if isinstance(told, Diagnostic) or not isinstance(told, Iterable):
+            kind = "a finding" if isinstance(told, Diagnostic) else type(told).__name__
+            raise NoFinding(f"`{ask.__name__}` returns {kind}; a rule yields its findings", ask)
+        for finding in told:
             if not isinstance(finding, Diagnostic):
-                raise TypeError(
-                    f"a rule yields findings, made by what it is asked about, and not {type(finding).__name__}"
-                )
+                kind = type(finding).__name__
+                raise NoFinding(f"a rule yields findings, made by what it is asked about, and not {kind}", ask)
             yield finding
     except SystemExit as error:
         # So a signal ends the program.
@@ -364,8 +378,18 @@ def _is_mixed(need: Set[str]) -> bool:
     return any(word.startswith("<") and word not in _AMONG_WORDS for word in need)
 
 
-def _file_of(rule: type[Rule]) -> str:
-    return getattr(sys.modules.get(rule.__module__), "__file__", None) or rule.__module__
+def _file_of(rule: type[Rule], method: str = "") -> str:
+    """The file that defines a rule, and the line of its class or of one of its methods."""
+    file: str | None = getattr(sys.modules.get(rule.__module__), "__file__", None)
+    if file is None:
+        return rule.__module__
+    function = vars(rule).get(method)
+    if (code := getattr(function, "__code__", None)) is not None:
+        return f"{file}:{code.co_firstlineno}"
+    try:
+        return f"{file}:{inspect.getsourcelines(rule)[1]}"
+    except (OSError, TypeError, SyntaxError):
+        return file
 
 
 def _misread(rule: type[Rule], method: str, facts: tuple[str, ...], said: str) -> RuleError:
@@ -373,7 +397,7 @@ def _misread(rule: type[Rule], method: str, facts: tuple[str, ...], said: str) -
     if method == "source":
         allowed += ", a node of libcst (`cst.Call`), or a union of such nodes"
     return RuleError(
-        f"{_file_of(rule)}: {rule.code} ({rule.__name__}) would never be asked: the argument of `{method}` must be annotated "
+        f"{_file_of(rule, method)}: {rule.code} ({rule.__name__}) would never be asked: the argument of `{method}` must be annotated "
         f"with {allowed}; {said}"
     )
 
@@ -491,17 +515,21 @@ def clash(kind: type[Rule], other: Rule, attribute: str) -> RuleError:
 
 def admit(kind: type[Rule], rules: dict[str, Rule]) -> Rule:
     """Put a rule among others. Raises ``RuleError`` for one that cannot be used, and for a code that another has."""
-    where = f"{_file_of(kind)}: {kind.__name__}"
+
+    def where() -> str:
+        # To look for the line takes reading the file, which only an error is worth.
+        return f"{_file_of(kind)}: {kind.__name__}"
+
     if not isinstance(kind.code, str) or not _CODE.match(kind.code):
-        raise RuleError(f"{where}: {kind.code!r} is no code: three capitals and three digits")
+        raise RuleError(f"{where()}: {kind.code!r} is no code: three capitals and three digits")
     for attribute, needed in (("name", str), ("severity", Severity)):
         if not isinstance(getattr(kind, attribute, None), needed):
-            raise RuleError(f"{where} ({kind.code}): it needs a `{attribute}`, a {needed.__name__}")
+            raise RuleError(f"{where()} ({kind.code}): it needs a `{attribute}`, a {needed.__name__}")
     if not (hasattr(kind, "source") or hasattr(kind, "live")):
-        raise RuleError(f"{where} ({kind.code}) would never be asked: it has neither `source` nor `live`")
+        raise RuleError(f"{where()} ({kind.code}) would never be asked: it has neither `source` nor `live`")
     if unknown := {*kind.live_needs.split()} - _LIVE_NEEDS:
         raise RuleError(
-            f"{where} ({kind.code}): `live_needs`: {', '.join(sorted(unknown))} is none of {', '.join(sorted(_LIVE_NEEDS))}"
+            f"{where()} ({kind.code}): `live_needs`: {', '.join(sorted(unknown))} is none of {', '.join(sorted(_LIVE_NEEDS))}"
         )
     if kind.code in rules:
         raise clash(kind, rules[kind.code], "code")

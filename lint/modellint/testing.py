@@ -18,6 +18,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -56,8 +57,9 @@ def rule_codes(plugin: str | Path) -> list[str]:
 def assert_page(plugin: str | Path, code: str) -> None:
     """Fail unless the page of a plug-in's rule is complete and true, as those of modellint's own rules are.
 
-    Its sections are there and in order; Bad gives exactly this code, Good nothing; the fix of Bad, if there is one, makes Good of
-    it. Of a rule with a live side the examples are executed, which takes PyTorch.
+    Its sections are there and in order; Bad gives exactly this code, also beside the other rules of the plug-in, and Good
+    nothing; the fix of Bad, if there is one, makes Good of it. Of a rule with a live side the examples are executed, which
+    takes PyTorch.
     """
     __tracebackhide__ = True
     rules = _rules(plugin)
@@ -72,6 +74,9 @@ def assert_page(plugin: str | Path, code: str) -> None:
     if registration_of(rule).fact:
         _assert_source_examples(rule, page, rules)
     if hasattr(rule, "live"):
+        _expect(
+            find_spec("torch"), f"{code}: the examples of a live rule are run, which takes PyTorch: pip install torch"
+        )
         codes = _of_requirements if rule.live_needs == "environment" else _of_model
         _assert_codes(rule, page, lambda title: codes(rule, page, title, rules))
 
@@ -112,8 +117,7 @@ def _assert_source_examples(rule: Rule, page: Page, rules: Mapping[str, Rule]) -
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         resolver = Resolver(folder, None, True, {"extend-select": ((rule.code,), "the test")}, None)
-        others = {code: each for code, each in rules.items() if each is rule or not each.plugin}
-        checker = Checker(Job(folder, resolver, others, None, folder))
+        checker = Checker(Job(folder, resolver, dict(rules), None, folder))
         path = folder / "model.py"
         enabled = checker.job.rules_for(path, resolver.top)
 
@@ -123,6 +127,8 @@ def _assert_source_examples(rule: Rule, page: Page, rules: Mapping[str, Rule]) -
 
         bad, good = (SourceText(page.example(title)) for title in ("Bad", "Good"))
         findings = check(bad)
+        for finding in findings:
+            _expect(finding.code != "LNT004" or rule.code == "LNT004", f"{rule.code}: Bad: {finding.message}")
         _assert_codes(rule, page, lambda title: {each.code for each in (findings if title == "Bad" else check(good))})
         has_fix = any(finding.fix is not None for finding in findings)
         _expect(

@@ -146,6 +146,7 @@ def test_plugins_of_the_project_wait_for_trust(project: Path) -> None:
     )
     (project / "modellint.toml").write_text('plugins = ["own.py"]\nexclude = ["own.py"]\n', "utf-8")
     left_out = run("--modellint")
-    assert "left out: own.py" in left_out.stdout
+    assert "left out: own.py; --modellint-trust-plugins loads them" in left_out.stdout
+    assert "XYZ001" in run("--modellint", "--modellint-plugin", "own.py").stdout
     assert "XYZ001" not in left_out.stdout
     assert "XYZ001" in run("--modellint", "--modellint-trust-plugins").stdout

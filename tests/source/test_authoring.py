@@ -80,3 +80,9 @@ def test_rules_import_nothing_else_of_the_machine() -> None:
             if module.startswith("modellint") and module != "modellint.authoring" and not module.startswith(family):
                 others.append(f"{path.name}: {module}")
     assert others == []
+
+
+def test_values_print_what_is_known_of_them() -> None:
+    assert repr(authoring.UNKNOWN) == "UNKNOWN"
+    assert repr(authoring.Const(0.5)) == "Const(value=0.5)"
+    assert repr(authoring.Instance("module", None, "torch.nn.ReLU")) == "Instance(kind='module', name='torch.nn.ReLU')"

@@ -126,13 +126,62 @@ def f(x):
 
 def test_statement_is_removed() -> None:
     write_rule(STATEMENTS.format(replacement="cst.RemoveFromParent()"), "cst.SimpleStatementLine", '("say",)')
-    assert fixed(NESTED) == NESTED.replace("        # why\n        say(x)\n", "")
+    assert fixed(NESTED) == NESTED.replace("        say(x)\n", "")
+
+
+CALLED = """\
+        if m.matches(node, m.Call(func=m.Name("say"))):
+            yield file.finding(self, node, "said", replacement=cst.RemoveFromParent(), applicability=Applicability.SAFE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a = 1\n\n# why\nsay(a)\n", "a = 1\n\n# why\n"),
+        ("if a:\n    b()\n    say(a)  # tail\nc()\n", "if a:\n    b()\n    # tail\nc()\n"),
+        ("a = b; say(a)  # tail\n", "a = b  # tail\n"),
+        ("say(a); b()  # tail\n", "b()  # tail\n"),
+        ("say(a);  # tail\nb()\n", "# tail\nb()\n"),
+        ("if a:\n    # why\n    say(a)  # tail\n", "if a:\n    # why\n    pass  # tail\n"),
+        ("if a: say(a)  # tail\n", "if a: pass  # tail\n"),
+        ("b()\nsay(a)", "b()\n"),
+        ("if a:\n    say(a)\n    say(b)\n", "if a:\n    pass\n"),
+        ("say(a); say(b)\n", ""),
+    ],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_removal_of_a_statement_keeps_what_stands_around_it(before: str, after: str, newline: str) -> None:
+    write_rule(CALLED, needs='("say",)')
+    assert fixed(before.replace("\n", newline)) == after.replace("\n", newline)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CALLED,
+        CALLED.replace("cst.RemoveFromParent()", "cst.parse_expression('other()')"),
+    ],
+)
+def test_a_fix_that_deletes_a_comment_waits_for_leave(body: str) -> None:
+    write_rule(body, needs='("say",)')
+    text = "b()\nsay(\n    a,  # why\n)\n"
+    assert fixed(text) == text
+    assert "#" not in fixed(text, "--unsafe-fixes")
+
+
+def test_removal_of_what_something_needs_says_what_to_do() -> None:
+    write_rule(CALLED, needs='("say",)')
+    said = check("a = say(1)\n").output
+    assert "a Call cannot be left out of a Assign; hand `finding` the statement that is to go" in said
 
 
 def test_statement_is_replaced_with_its_indentation() -> None:
     several = "cst.FlattenSentinel([cst.parse_statement('one()'), cst.parse_statement('two()')])"
     write_rule(STATEMENTS.format(replacement=several), "cst.SimpleStatementLine", '("say",)')
-    assert fixed(NESTED) == NESTED.replace("        # why\n        say(x)\n", "        one()\n        two()\n")
+    assert fixed(NESTED) == NESTED.replace("        say(x)\n", "        one()\n        two()\n")
+    tail = "say(x)  # tail\n"
+    assert fixed(tail) == "one()\ntwo()  # tail\n"
 
 
 def test_several_kinds_of_node() -> None:
@@ -175,5 +224,5 @@ def test_what_could_not_wake_it_is_refused(needs: str, said: str) -> None:
     Path("spelled.py").write_text(text, "utf-8")
     done = check("x.clip\n")
     assert done.exit_code == 2
-    assert "spelled.py: XYZ001 (Spelled): " in done.output
+    assert "spelled.py:14: XYZ001 (Spelled): " in done.output
     assert said in done.output

@@ -105,7 +105,10 @@ def test_codes_that_nobody_can_know_are_told_all_the_same(project: Path) -> None
     (project / "modellint.toml").write_text('plugins = ["rules"]\nselect = ["XYZ", "REG0001"]\n', "utf-8")
     assert "did you mean 'REG001'?" in run("check").stderr
     (project / "modellint.toml").write_text('plugins = ["rules"]\n', "utf-8")
-    assert "unknown rule code 'XYZ'" in run("check", "--select", "XYZ").stderr
+    said = run("check", "--select", "XYZ").stderr
+    assert "unknown rule code 'XYZ'" in said
+    assert "plug-ins that are left out: rules (--plugin or --trust-plugins loads them)" in said
+    assert "--plugin NAME loads it" in run("rule", "XYZ001").stderr
 
 
 def test_plugins_of_the_user(project: Path, home: Path) -> None:
@@ -235,9 +238,9 @@ def test_two_packages_that_offer_one_name(site: Path) -> None:
         (rule("REG001"), "the code REG001 is that of another rule, in "),
         (rule("LNT001"), "the code LNT001 is that of another rule, in "),
         (rule(name="module-in-list"), "the name module-in-list is that of another rule, in "),
-        (rule("XY1"), "'XY1' is no code"),
+        (rule("XY1"), "odd.py:4: Named: 'XY1' is no code"),
         (rule().replace(", Severity.WARNING", ", 'warning'"), "it needs a `severity`"),
-        (rule().replace("cls: ModuleClass", "cls: 'ModuleClas'"), "would never be asked"),
+        (rule().replace("cls: ModuleClass", "cls: 'ModuleClas'"), "odd.py:9: XYZ001 (Named) would never be asked"),
         (rule().replace("def source", "def sauce"), "it has neither `source` nor `live`"),
         (
             rule().replace("    def source", "    live_needs = 'value'\n\n    def source"),
@@ -281,8 +284,15 @@ def test_rule_that_raises_is_told_with_its_plugin(project: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("return 5", "TypeError: 'int' object is not iterable"),
-        ("yield 5", "TypeError: a rule yields findings, made by what it is asked about, and not int"),
+        ("return 5", "NoFinding: `source` returns int; a rule yields its findings (project/odd.py:9)"),
+        (
+            "return cls.finding(self, cls.node, 'x')",
+            "NoFinding: `source` returns a finding; a rule yields its findings (pro",
+        ),
+        (
+            "yield 5",
+            "NoFinding: a rule yields findings, made by what it is asked about, and not int (project/odd.py:9)",
+        ),
         ("exit(0)", "RuntimeError: SystemExit (project/odd.py:"),
     ],
 )
@@ -398,6 +408,11 @@ class Marked(Rule):
             "        x = 1  # noqa: REG001\n    ```\n\n    ## Good",
             "gives LNT001, XYZ001",
         ),
+        (
+            "cls.rewriter.of",
+            "cls.rewriter.off",
+            "XYZ001: Bad: rule XYZ001 of the plug-in 'rules' failed here: AttributeError",
+        ),
         ("'`Plain`'", "''", "`fixable` must say"),
         ('"Plain")', '"Other")', "the fix makes something else of Bad than Good"),
     ],
@@ -409,6 +424,10 @@ def test_page_of_a_rule_by_others_is_tested(project: Path, old: str, new: str, s
     assert rule_codes("rules") == ["XYZ001"]
     if not said:
         assert_page("rules", "XYZ001")
+        (project / "rules" / "named.py").write_text(rule("XYZ002"), "utf-8")
+        with pytest.raises(AssertionError, match="Bad must give XYZ001 alone, and gives XYZ001, XYZ002"):
+            assert_page("rules", "XYZ001")
+        (project / "rules" / "named.py").unlink()
         assert_page(project / "rules", "XYZ001")
         return
     with pytest.raises(AssertionError, match=re.escape(said)):
@@ -465,7 +484,7 @@ def test_rules_of_the_guide_work(project: Path) -> None:
     assert_page("own", "ABC001")
     text = (
         "import torch\nimport torch.nn.functional as F\n\nP = 0.95\n\n\ndef f(x):\n    x = F.dropout(F.dropout(x))\n"
-        "    x = F.dropout(x, p=P)\n    return torch.concat([x])\n"
+        "    x = F.dropout(x, p=P)\n    F.dropout(x, None)\n    return torch.concat([x])\n"
     )
     (project / "net.py").write_text(text, "utf-8")
     done = run("check", "--no-cache", "--plugin", "own", "--fix", "--output-format", "concise")

@@ -89,6 +89,8 @@ def _named_rule(word: str, rules: Mapping[str, Rule]) -> Rule:
     nearest = get_close_matches(asked, by_word, 1, 0.5)
     rule = by_word[nearest[0]] if nearest else None
     hint = f"did you mean {rule.code} ({rule.name})?" if rule else "modellint rule lists all"
+    if len(asked) == 6 and not any(code.lower().startswith(asked[:3]) for code in rules):
+        hint = "the code may be of a plug-in: --plugin NAME loads it"
     return fail(f"rule: there is no rule {word!r}; {hint}")
 
 

@@ -307,7 +307,13 @@ def resolve(target: Path, options: Mapping[str, Any]) -> Job:
     )
     for key in ("select", "ignore", "extend-select"):
         if key in overrides:
-            check_codes(overrides[key][0], job.rules, overrides[key][1])
+            try:
+                check_codes(overrides[key][0], job.rules, overrides[key][1])
+            except SettingsError as error:
+                loaded = {plugin.name for plugin in job.plugins}
+                left_out = [name for name in resolver.top.plugins if name not in loaded]
+                hint = f"; plug-ins that are left out: {', '.join(left_out)} (--plugin or --trust-plugins loads them)"
+                raise SettingsError(f"{error}{hint if left_out else ''}") from None
     resolver.use_codes(job.rules)
     return job
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -33,14 +34,7 @@ class CstFile:
 
     def nodes(self) -> Iterator[cst.CSTNode]:
         """Every node of the file, whitespace and comments among them."""
-        pending: list[cst.CSTNode] = [self.module]
-        while pending:
-            node = pending.pop()
-            yield node
-            for name in node.__dataclass_fields__:
-                value = getattr(node, name)
-                parts = value if isinstance(value, (list, tuple)) else (value,)
-                pending.extend(part for part in parts if isinstance(part, cst.CSTNode))
+        return _nodes_in(self.module)
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where a node stands, without the whitespace and comments around it."""
@@ -75,12 +69,17 @@ class CstFile:
         """A finding of ``rule`` at a node of the file, and the fix that puts ``replacement`` in its place.
 
         ``replacement`` is what libcst's transformers return: another node, ``cst.RemoveFromParent()``, or several nodes in a
-        ``cst.FlattenSentinel``. ``title`` says what the fix does, by default what is written instead.
+        ``cst.FlattenSentinel``. ``title`` says what the fix does, by default what is written instead. Comments and blank lines
+        above a statement, and the comment behind it, stay. A fix that deletes a comment all the same is unsafe at most.
         """
         span = self.span(node)
         fix = None
-        if replacement is not None and (edit := self._edit(node, replacement)) is not None:
-            fix = Fix(title or self._title(replacement), (edit,), applicability)
+        if replacement is not None:
+            edit, deletes_comment = self._edit(node, replacement)
+            if deletes_comment and applicability is Applicability.SAFE:
+                applicability = Applicability.UNSAFE
+            if edit is not None:
+                fix = Fix(title or self._title(replacement), (edit,), applicability)
         row = span.end_row
         statement: cst.CSTNode | None = node
         while statement is not None and not isinstance(statement, cst.BaseCompoundStatement):
@@ -96,16 +95,32 @@ class CstFile:
         text = self.text(replacement).strip()
         return f"Replace by `{text}`" if len(text) < 60 and "\n" not in text else "Replace it"
 
-    def _edit(self, node: cst.CSTNode, replacement: Replacement) -> Edit | None:
-        """The smallest edit of the text that puts something in the place of a node; None where it is the same."""
+    def _edit(self, node: cst.CSTNode, replacement: Replacement) -> tuple[Edit | None, bool]:
+        """The smallest edit of the text that puts something in the place of a node, None where it is the same; does it delete a comment?"""
         before, start = self._source.text, 0
-        span = self.span(node)
-        first, last = self._source.offset(span.row, span.column), self._source.offset(span.end_row, span.end_column)
-        if isinstance(replacement, cst.CSTNode) and self.text(node) == before[first:last]:
+        first, last = self._offsets(node)
+        if isinstance(replacement, cst.RemovalSentinel):
+            removal = self._removal(node)
+            if removal is not None:
+                first, last, after = removal
+                return self._minimal(first, before[first:last], after), self._holds_comment(first, last)
+            lost = _comments([node])
+            after = self._code_without(node)
+        elif isinstance(replacement, cst.CSTNode) and self.text(node) == before[first:last]:
+            lost = _comments([node]) - _comments([replacement])
             before, after, start = before[first:last], self.text(replacement), first
         else:
+            nodes = _with_surroundings(node, replacement)
+            lost = _comments([node]) - _comments(nodes)
             # What stands around a statement, such as its indentation, is written by what it stands in.
-            after = self._code_with(node, replacement)
+            several: Any = nodes[0] if len(nodes) == 1 else cst.FlattenSentinel(nodes)
+            module = self.module.deep_replace(node, several)
+            assert isinstance(module, cst.Module)
+            after = module.code
+        return self._minimal(start, before, after), bool(lost) and not isinstance(replacement, cst.Comment)
+
+    def _minimal(self, start: int, before: str, after: str) -> Edit | None:
+        """The edit that makes one text of another that stands at an offset, without what both begin and end with."""
         if before == after:
             return None
         same = _shared(before, after)
@@ -115,9 +130,55 @@ class CstFile:
         edit = self._source.replace(start + same, start + same + len(left) - behind, content)
         return edit._replace(content=content.replace("\n", self._newline))
 
-    def _code_with(self, node: cst.CSTNode, replacement: Any) -> str:
-        removed = isinstance(replacement, cst.RemovalSentinel)
-        module = self.module.deep_remove(node) if removed else self.module.deep_replace(node, replacement)
+    def _offsets(self, node: cst.CSTNode) -> tuple[int, int]:
+        span = self.span(node)
+        return self._source.offset(span.row, span.column), self._source.offset(span.end_row, span.end_column)
+
+    def _holds_comment(self, first: int, last: int) -> bool:
+        """Whether a comment begins between two offsets."""
+        comments = (node for node in self.nodes() if isinstance(node, cst.Comment))
+        return any(first <= self._offsets(comment)[0] < last for comment in comments)
+
+    def _removal(self, node: cst.CSTNode) -> tuple[int, int, str] | None:
+        """From where to where text is replaced, and by what, to remove a statement and nothing around it; None for other nodes."""
+        around = self.parent(node)
+        if isinstance(around, cst.Expr) and around.value is node:
+            # The whole of a statement, which is nothing without it.
+            node, around = around, self.parent(around)
+        text = self._source.text
+        first, last = self._offsets(node)
+        if isinstance(node, cst.BaseSmallStatement):
+            if not isinstance(around, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+                return None
+            at = next(at for at, statement in enumerate(around.body) if statement is node)
+            if at + 1 < len(around.body):
+                return first, self._offsets(around.body[at + 1])[0], ""
+            if at:
+                return self._offsets(around.body[at - 1])[1], last, ""
+            if isinstance(around, cst.SimpleStatementSuite):
+                return first, last, "pass"
+            node, around = around, self.parent(around)
+        if not isinstance(node, cst.BaseStatement) or not isinstance(around, (cst.Module, cst.IndentedBlock)):
+            return None
+        if isinstance(around, cst.IndentedBlock) and len(around.body) == 1:
+            return first, last, "pass"
+        begin = text.rfind("\n", 0, first) + 1
+        end = (text.find("\n", last) + 1) or len(text)
+        # A statement may end with `;`, which is none of its own.
+        behind = text[last:end].lstrip(" \t\f;")
+        if text[begin:first].strip(" \t\f") or behind[:1] not in ("", "\n", "#"):
+            return None
+        return (first, end - len(behind), "") if behind.startswith("#") else (begin, end, "")
+
+    def _code_without(self, node: cst.CSTNode) -> str:
+        try:
+            module = self.module.deep_remove(node)
+        except Exception as error:
+            kind, around = type(node).__name__, type(self.parent(node)).__name__
+            raise ValueError(
+                f"cst.RemoveFromParent(): a {kind} cannot be left out of a {around}; "
+                "hand `finding` the statement that is to go, such as file.parent(node)"
+            ) from error
         assert isinstance(module, cst.Module)
         return module.code
 
@@ -140,7 +201,42 @@ def _value(metadata: Mapping[cst.CSTNode, Any], node: cst.CSTNode) -> Any:
     return value() if callable(value) else value
 
 
-def _shared(one: str, other: str) -> int:
+def _nodes_in(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and all that it holds, whitespace and comments among them."""
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        yield node
+        for name in node.__dataclass_fields__:
+            value = getattr(node, name)
+            parts = value if isinstance(value, (list, tuple)) else (value,)
+            pending.extend(part for part in parts if isinstance(part, cst.CSTNode))
+
+
+def _comments(nodes: Iterable[cst.CSTNode]) -> Counter[str]:
+    """The comments that nodes hold, and how often."""
+    return Counter(part.value for node in nodes for part in _nodes_in(node) if isinstance(part, cst.Comment))
+
+
+def _with_surroundings(
+    node: cst.CSTNode, replacement: cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]
+) -> list[cst.CSTNode]:
+    """What is put in the place of a statement, with the lines above it and the comment behind it, where it has none of its own."""
+    nodes = [replacement] if isinstance(replacement, cst.CSTNode) else [*replacement]
+    above = getattr(node, "leading_lines", ())
+    if nodes and above and not getattr(nodes[0], "leading_lines", above):
+        nodes[0] = nodes[0].with_changes(leading_lines=above)
+    last = nodes[-1] if nodes else None
+    if (
+        isinstance(node, cst.SimpleStatementLine)
+        and isinstance(last, cst.SimpleStatementLine)
+        and last.trailing_whitespace.comment is None
+    ):
+        nodes[-1] = last.with_changes(trailing_whitespace=node.trailing_whitespace)
+    return nodes
+
+
+def _shared(text: str, other: str) -> int:
     """How many characters two texts begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(text), len(other)))

@@ -23,6 +23,14 @@ class Value:
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        """What it is, with what is simple of what is known of it, for those who print it."""
+        if type(self) is Value:
+            return "UNKNOWN"
+        names = ("kind", "name", "value", "rank")
+        known = [(name, getattr(self, name, None)) for name in names if hasattr(self, name)]
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in known)})"
+
     @property
     def number(self) -> int | float | None:
         """The number that it is, where one is written down or told by a type; a truth is none."""
