@@ -4,8 +4,13 @@ import os
 import sys
 
 if __name__ == "__main__":
+    try:
+        here = os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        # It is gone, and so is what it held.
+        here = ""
     # `python -m` puts the folder there, unless `-P` or `-I` says no.
-    if sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109
+    if sys.path[:1] in ([""], [here]):
         del sys.path[0]
     from modellint.cli import main
 
