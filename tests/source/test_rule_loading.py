@@ -56,7 +56,7 @@ def check(signature: str, imports: str = FUTURE) -> Result:
 def test_misread_annotation_is_an_error(signature: str, said: str) -> None:
     done = check(signature)
     assert done.exit_code == 2
-    assert "odd.py: XYZ001 (Odd) would never be asked" in done.output
+    assert "odd.py:10: XYZ001 (Odd) would never be asked" in done.output
     assert said in done.output
     method, fact = (
         ("`live`", "`LiveModel`") if signature.startswith("live") else ("`source`", "`ModuleClass` or `Code`")
@@ -89,5 +89,5 @@ def test_words_say_nothing_of_module_classes() -> None:
     Path("odd.py").write_text(rule.replace("    code, name", "    needs = ('x',)\n    code, name"), "utf-8")
     done = CliRunner().invoke(cli, ["check", "--plugin", "odd.py", "--select", "XYZ", "--no-cache", "net.py"])
     assert done.exit_code == 2
-    assert "odd.py: XYZ001 (Odd)" in done.output
+    assert "odd.py:7: XYZ001 (Odd)" in done.output
     assert "`wakes_on` does" in done.output
