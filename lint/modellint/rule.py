@@ -161,6 +161,9 @@ class Rule:
     """Whether a rule about ``Code`` asks for nothing but what ``forward`` runs; other methods are then not read for it."""
     only_inference: ClassVar[bool] = False
     """Whether it is about what an exported model runs: of what only training, evaluation or tests run it is worth knowing then."""
+    answered_by: ClassVar[str] = ""
+    """The class of the converter's that is what a finding asks for: where the project names the finding's attribute to it,
+    as in ``ct.StateType(…, name="cache")``, the finding is worth knowing only."""
     default: ClassVar[bool] = True
     """Whether the rule runs when the user selects nothing."""
     live_needs: ClassVar[str] = "structure"

@@ -278,3 +278,28 @@ def test_loads_in_tests_are_information(tmp_path: Path, monkeypatch: pytest.Monk
     project(tmp_path, tests__test_it=LOADS["plain"][0], it=LOADS["plain"][0])
     assert severities(tmp_path, monkeypatch, "tests", "DEV002") == ["info"]
     assert severities(tmp_path, monkeypatch, "it.py", "DEV002") == ["warning"]
+
+
+CACHE = """
+class Cache(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(4, 3))
+
+    def forward(self, x):
+        self.keys[:1] = x
+        self.keys[1:2] = x * 2
+        return self.keys.sum(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"), [('"keys"', "info"), ('"model.keys"', "info"), ('"values"', "error"), ("", "error")]
+)
+def test_a_buffer_that_the_project_names_to_a_state_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, severity: str
+) -> None:
+    convert = f"import coremltools as ct\n\n\ndef states(keys):\n    return [ct.StateType(keys, name={name})]\n"
+    project(tmp_path, cache=CACHE, convert=convert if name else "# keys StateType\n")
+    assert severities(tmp_path, monkeypatch, "cache.py", "MUT005") == [severity]
+    assert severities(tmp_path, monkeypatch, ".", "MUT005") == [severity]

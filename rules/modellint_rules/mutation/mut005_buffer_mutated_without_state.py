@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, alternatives, operators, tensors_in, walk
-from modellint_rules.mutation.running_statistics import buffers, named, written_buffer
+from modellint_rules.mutation.running_statistics import buffers, named, updates, written_buffer
 from modellint_rules.mutation.shared_memory import changes, is_filled_once
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ class BufferMutatedWithoutState(Rule):
     ## What it does
     Finds buffers that `forward` writes to, or puts another tensor in the place of, without asking `self.training`. Where
     the new value depends on neither the old one nor the data, as in a table that is made anew for another size, it is a
-    warning; where the buffer is filled at the first call only, where it keeps a loss, and in what is trained as a rule, it is
-    for information.
+    warning; where the buffer is filled at the first call only, where it keeps a loss, in what is trained as a rule, and where
+    the project gives its name to a `ct.StateType`, it is for information. A buffer is reported once for a class.
 
     ## Why
     A converted model without states has nothing that changes: the buffer becomes a constant, with the value that it has
@@ -81,6 +81,7 @@ class BufferMutatedWithoutState(Rule):
     name = "buffer-mutated-without-state"
     severity = Severity.ERROR
     only_inference = True
+    answered_by = "StateType"
     silent = ("trace",)
     live_needs = "run"
     withdraws = True
@@ -95,27 +96,29 @@ class BufferMutatedWithoutState(Rule):
         if code.is_never_exported:
             return
         names: dict[int, str] | None = None
-        reported: set[tuple[str, ast.stmt]] = set()
+        statistics = {id(update.write.statement) for update in updates(code)}
+        heaviest: dict[tuple[str | None, bool], Diagnostic] = {}
         for readings in code.writes:
             write = readings[0]
             if write.function not in code.in_forward:
                 continue
             if names is None:
                 names = buffers(code)
-            attributes = {_attribute(reading, names) for reading in readings}
-            if len(attributes) > 1 and None not in attributes:
-                # A function that is handed one buffer and then another: its calls say which.
-                for buffer, call in _handed(code, write, names):
-                    if (buffer, call.statement) not in reported:
-                        reported.add((buffer, call.statement))
-                        yield self._said(
-                            code, buffer, call.statement, code.severity_at(self.severity, call.node, call.function)
-                        )
-                continue
-            name = attributes.pop() if len(attributes) == 1 else None
-            if name is None or (name, write.statement) in reported:
-                continue
-            reported.add((name, write.statement))
+            for finding in self._of_write(code, readings, names):
+                key = (finding.attribute, id(write.statement) in statistics)
+                if key not in heaviest or _WEIGHTS[finding.severity] > _WEIGHTS[heaviest[key].severity]:
+                    heaviest[key] = finding
+        yield from heaviest.values()
+
+    def _of_write(self, code: Code, readings: Sequence[Write], names: dict[int, str]) -> Iterator[Diagnostic]:
+        write = readings[0]
+        attributes = {_attribute(reading, names) for reading in readings}
+        if len(attributes) > 1 and None not in attributes:
+            # A function that is handed one buffer and then another: its calls say which.
+            for buffer, call in _handed(code, write, names):
+                severity = code.severity_at(self.severity, call.node, call.function)
+                yield self._said(code, buffer, call.statement, severity)
+        elif len(attributes) == 1 and (name := attributes.pop()) is not None:
             lasting = all(_depends(reading, name) for reading in readings)
             usual = Severity.ERROR if lasting else Severity.WARNING
             if is_filled_once(code, write, name) or re.search(_LOGGED, name):
@@ -150,6 +153,7 @@ class BufferMutatedWithoutState(Rule):
             )
 
 
+_WEIGHTS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 _LOGGED = r"loss|perplex|metric|accura|(?:^|_)(?:num_batches|global_step)"
 """Names of buffers that no output hangs on."""
 

@@ -105,6 +105,12 @@ class _Paths:
         """Whether a finding is about what an exported model does not run."""
         if rule is None:
             return False
+        if (
+            rule.answered_by
+            and finding.attribute is not None
+            and self._is_named_to(rule.answered_by, finding.attribute)
+        ):
+            return True
         if not rule.only_inference:
             return ref is not None and rule.code.startswith("REG") and _optimizes_by_hand(ref.node)
         if is_in_tests(self.project, file) or _is_about_a_loss(finding, file):
@@ -142,6 +148,21 @@ class _Paths:
         else:
             self._touch(ref.node)
         return known
+
+    def _is_named_to(self, converter: str, attribute: str) -> bool:
+        """Whether the project names an attribute to a class of the converter's: ``ct.StateType(…, name="model.cache")``."""
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        both = set(mentions.naming(converter)) & set(mentions.naming(attribute))
+        files = (self.project.file(path) for path in sorted(both) if not path.endswith(".ipynb"))
+        return any(
+            isinstance(part, ast.Constant) and str(part.value).rpartition(".")[2] == attribute
+            for file in files
+            if file is not None
+            for call in ast.walk(file.tree)
+            if isinstance(call, ast.Call) and called_name(call) == converter
+            for part in given_to(call)
+        )
 
     def _touch(self, node: ast.AST) -> None:
         if vars(node).get("_by_users"):
