@@ -78,8 +78,10 @@ def converts_traced(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> bool:
     return converts(program, types)
 
 
-def converts_exported(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> bool:
-    for table in ({}, None):
+def converts_exported(
+    model: nn.Module, inputs: tuple[torch.Tensor, ...], tables: tuple[dict[Any, Any] | None, ...] = ({}, None)
+) -> bool:
+    for table in tables:
         with contextlib.suppress(Exception), torch.no_grad():
             if converts(torch.export.export(model, inputs).run_decompositions(table), None):
                 return True
@@ -93,6 +95,7 @@ def test_refused(use: Refusal) -> None:
     model, inputs = built(text, use.shown), tuple(map(tensor, shapes.split()))
     assert converts_traced(model, inputs) == use.trace
     assert converts_exported(model, inputs) == use.export
+    assert (use.export and not converts_exported(model, inputs, ({},))) == use.core_only
     (finding,) = [one for one in modellint.check_source(text).diagnostics if one.code == "OPS002"]
     assert finding.severity.label == ("warning" if use.trace or use.export else "error")
     assert finding.span is not None

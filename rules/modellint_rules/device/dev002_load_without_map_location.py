@@ -85,7 +85,7 @@ class LoadWithoutMapLocation(Rule):
 
 
 def _is_own_file(call: Call) -> bool:
-    """Whether the function writes what it loads, or deletes it: it was saved in the same run."""
+    """Whether the function writes what it loads, deletes it, or has trained before: it was saved in the same run."""
     loaded = ast.dump(call.node.args[0]) if isinstance(call.node, ast.Call) and call.node.args else ""
     for part in walk(call.function) if call.function is not None else ():
         match part:
@@ -95,6 +95,8 @@ def _is_own_file(call: Call) -> bool:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="remove" | "unlink"), args=[path]):
                 if ast.dump(path) == loaded:
                     return True
+            case ast.Call(func=ast.Attribute(attr="backward")) if part.lineno < call.node.lineno:
+                return True
             case _:
                 pass
     return False

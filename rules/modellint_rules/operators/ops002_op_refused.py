@@ -100,7 +100,7 @@ class OpRefused(Rule):
 
         for use in REFUSALS:
             if operator in use.kinds or operator in use.names:
-                yield Hint("refused", f"`{use.shown}` does not convert{_from(use)}: {use.why}", use.url)
+                yield Hint("refused", f"`{use.shown}` {_where(use)}: {use.why}", use.url)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
@@ -115,7 +115,7 @@ class OpRefused(Rule):
             yield code.finding(
                 self,
                 call.node,
-                f"`{use.shown}` does not convert{_from(use)}: {use.why}",
+                f"`{use.shown}` {_where(use)}: {use.why}",
                 severity=Severity.INFO if aside else severity,
                 statement=call.statement,
                 advice=use.advice or advice(use.kind),
@@ -162,11 +162,13 @@ _HIDDEN = {"module": ("REG001", "REG002"), "parameter": ("REG004", "REG005"), "t
 """Codes of the rules that report what hides something, by position and by name."""
 
 
-def _from(use: Refusal) -> str:
-    """The route by which it does not, where the other converts it."""
+def _where(use: Refusal) -> str:
+    """From which route it converts, or does not."""
+    if use.core_only:
+        return "converts only from `torch.export` with core ATen decompositions"
     if use.export:
-        return " from `torch.jit.trace`"
-    return " from `torch.export`" if use.trace else ""
+        return "does not convert from `torch.jit.trace`"
+    return "does not convert from `torch.export`" if use.trace else "does not convert"
 
 
 def _said(blocker: Blocker, capture: str) -> str:

@@ -53,6 +53,8 @@ class Refusal(NamedTuple):
     """The iOS for which it converts."""
     of_input: bool = False
     """Whether it is refused only where its tensor hangs on what the model is given."""
+    core_only: bool = False
+    """Whether it converts with core ATen decompositions (``run_decompositions()``) only, and not with none (``run_decompositions({})``)."""
 
     @property
     def kinds(self) -> frozenset[str]:

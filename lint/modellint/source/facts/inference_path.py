@@ -38,6 +38,20 @@ _NO_WEIGHTS = re.compile(
 )
 _DICT = re.compile(r"(?:\w+\.)*(?:[Dd]ict|Mapping|MutableMapping)\b")
 _MODULE = re.compile(r"\bModule\b")
+_RUNTIMES = frozenset(
+    {
+        "coremltools",
+        "ncnn",
+        "onnxruntime",
+        "openvino",
+        "paddle",
+        "tensorflow",
+        "tensorrt",
+        "tflite_runtime",
+        "tritonclient",
+    }
+)
+"""Packages that run models themselves."""
 _PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
 """What spreads the training of a model over devices."""
 
@@ -174,6 +188,10 @@ class _Paths:
             return True
         forward = cls.method("forward")
         if forward is not None and _takes_module(forward):
+            return True
+        if any(
+            _imports_a_runtime(method.node) for method in cls.methods if method.node.name in ("__init__", "forward")
+        ):
             return True
         if (forward is None or _only_raises(forward)) and any(_trains(method.node) for method in cls.methods):
             return cls.project.is_module(cls.ref) is True
@@ -380,6 +398,13 @@ def _takes_module(forward: _Function) -> bool:
     return annotated or any(
         isinstance(call.func, ast.Name) and call.func.id in named for call in of_kind(forward, ast.Call)
     )
+
+
+def _imports_a_runtime(function: _Function) -> bool:
+    """Whether a method imports what runs models that were exported before: its class is a wrapper around them."""
+    imported = [alias.name for part in of_kind(function, ast.Import) for alias in part.names]
+    imported += [part.module or "" for part in of_kind(function, ast.ImportFrom) if not part.level]
+    return any(name.partition(".")[0] in _RUNTIMES for name in imported)
 
 
 def _only_raises(function: _Function) -> bool:
