@@ -303,3 +303,27 @@ def test_a_buffer_that_the_project_names_to_a_state_is_known(
     project(tmp_path, cache=CACHE, convert=convert if name else "# keys StateType\n")
     assert severities(tmp_path, monkeypatch, "cache.py", "MUT005") == [severity]
     assert severities(tmp_path, monkeypatch, ".", "MUT005") == [severity]
+
+
+@pytest.mark.parametrize(("package", "severity"), [("onnxruntime", "info"), ("scipy", "error")])
+def test_a_wrapper_of_another_runtime_is_not_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, severity: str
+) -> None:
+    wrapper = f"""
+    class Backend(nn.Module):
+        def __init__(self, path):
+            super().__init__()
+            import {package}
+            self.session = {package}.load(path)
+
+        def forward(self, x):
+            return self.session.run(torch.cdist(x, x))
+    """
+    project(tmp_path, wrapper=wrapper)
+    assert severities(tmp_path, monkeypatch, "wrapper.py") == [severity]
+
+
+def test_what_training_has_saved_is_loaded_on_the_same_device() -> None:
+    text = "import torch\n\n\ndef run(net, batches, path):\n    for loss in batches:\n{loop}    net.load_state_dict(torch.load(path))\n"
+    for body, codes in (("        loss.backward()\n", []), ("        print(loss)\n", ["DEV002"])):
+        assert [finding.code for finding in modellint.check_source(text.format(loop=body)).diagnostics] == codes
