@@ -158,6 +158,9 @@ def _first(value: ast.expr) -> Iterator[ast.expr]:
         case ast.Call(func=ast.Attribute(value=owner)):
             # `loss.mean()`, `F.mse_loss(x, y)`
             yield from (value.func, owner)
+        case ast.Call(func=ast.Name() as called):
+            # `Losses(total, parts)`, `compute_loss(x, y)`
+            yield called
         case ast.BinOp(left=left):
             yield from _first(left)
         case _:
