@@ -327,3 +327,62 @@ def test_what_training_has_saved_is_loaded_on_the_same_device() -> None:
     text = "import torch\n\n\ndef run(net, batches, path):\n    for loss in batches:\n{loop}    net.load_state_dict(torch.load(path))\n"
     for body, codes in (("        loss.backward()\n", []), ("        print(loss)\n", ["DEV002"])):
         assert [finding.code for finding in modellint.check_source(text.format(loop=body)).diagnostics] == codes
+
+
+FLAGGED = """
+class Head(nn.Module):
+    deploy_mode = False
+
+    def forward(self, x):
+        if self.{flag}:
+            return x
+        return [float(row.sum()) for row in x], x.max().item()
+"""
+
+
+@pytest.mark.parametrize(("flag", "severity"), [("deploy_mode", "info"), ("ready", "error")])
+def test_what_stands_behind_a_flag_for_deployment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str, severity: str
+) -> None:
+    project(tmp_path, head=FLAGGED.format(flag=flag))
+    assert set(severities(tmp_path, monkeypatch, "head.py", "FLW002")) == {severity}
+
+
+KEPT = """
+class Layer(nn.Module):
+    def forward(self, x):
+        self.stats = {{}}
+        self.stats["mean"] = float(x.mean())
+        return {returned}
+"""
+
+
+@pytest.mark.parametrize(("returned", "severity"), [("x * 2", "info"), ('x * self.stats["mean"]', "error")])
+def test_a_number_that_is_only_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str, severity: str
+) -> None:
+    project(tmp_path, layer=KEPT.format(returned=returned))
+    assert severities(tmp_path, monkeypatch, "layer.py", "FLW002") == [severity]
+
+
+METER = """
+class Meter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("running", torch.zeros(()))
+
+    def forward(self, x):
+        self.running += x.mean()
+        return self.running
+
+    def {method}(self):
+        self.running.zero_()
+"""
+
+
+@pytest.mark.parametrize(("method", "severity"), [("clear", "info"), ("start", "warning")])
+def test_a_buffer_that_is_set_to_zero_by_reset_is_a_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, severity: str
+) -> None:
+    project(tmp_path, meter=METER.format(method=method))
+    assert severities(tmp_path, monkeypatch, "meter.py", "MUT008") == [severity]

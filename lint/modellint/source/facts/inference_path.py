@@ -126,7 +126,11 @@ class _Paths:
         ):
             return True
         if not rule.only_inference:
-            return ref is not None and rule.code.startswith("REG") and _optimizes_by_hand(ref.node)
+            if ref is None:
+                return False
+            return (rule.code.startswith("REG") and _optimizes_by_hand(ref.node)) or (
+                rule.code == "MUT008" and _counts_up(_Class(self.project, ref))
+            )
         if is_in_tests(self.project, file) or _is_about_a_loss(finding, file):
             return True
         around = _around(file.tree, finding.span.row) if finding.span is not None else []
@@ -142,8 +146,10 @@ class _Paths:
             return False
         if isinstance(around[0], ast.ClassDef):
             return self._place_is_off(ClassRef(file, around[0]), functions[0] if functions else None, 0)
-        # A script that loads a checkpoint is run wherever it is called from.
-        return not rule.code.startswith("DEV") and self._function_is_off(file, around[0], 0)
+        # A script that loads a checkpoint is run wherever it is called from, unless it trains.
+        if rule.code.startswith("DEV"):
+            return any(map(_trains, functions))
+        return self._function_is_off(file, around[0], 0)
 
     def _place_is_off(self, ref: ClassRef, function: _Function | None, depth: int) -> bool:
         """Whether a place in a class is: the `forward` of some gives a loss, and another method, without gradients, what they are for."""
@@ -397,6 +403,24 @@ def _takes_module(forward: _Function) -> bool:
     named = {one.arg for one in arguments} & {"model", "network"}
     return annotated or any(
         isinstance(call.func, ast.Name) and call.func.id in named for call in of_kind(forward, ast.Call)
+    )
+
+
+def _counts_up(cls: _Class) -> bool:
+    """Whether a class is a metric: a buffer that `forward` adds to is set to zero by a method that is called `clear` or `reset`."""
+    methods = {method.node.name: method.node for method in reversed(cls.methods)}
+    forward = methods.get("forward")
+    cleared = {
+        call.func.value.attr
+        for name in ("clear", "reset")
+        for call in (of_kind(methods[name], ast.Call) if name in methods else ())
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("zero_", "fill_")
+        and isinstance(call.func.value, ast.Attribute)
+    }
+    return forward is not None and any(
+        isinstance(part.op, ast.Add) and isinstance(part.target, ast.Attribute) and part.target.attr in cleared
+        for part in of_kind(forward, ast.AugAssign)
     )
 
 

@@ -66,6 +66,8 @@ _ASIDE = (
     r"(?:^|_)(?:plot|log|beam|search|generate|init)(?:_|$)|initiali[sz]e"
 )
 """Names of functions that `forward` runs for training, once, or to search with the model."""
+_DEPLOYED = re.compile(r"self\.(?:\w+_)?(?:deploy|export|onnx)(?:_?mode|_?ing|ed)?")
+"""Flags of a module that is made ready to be exported."""
 _SAYING = r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|epoch"
 """What conditions ask that let a model say something, search, or go by the epoch."""
 
@@ -176,7 +178,21 @@ def _is_aside(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
         return False
     if re.search(_ASIDE, getattr(function, "name", "")) or _searches(function):
         return True
-    return any(once(test, "_says", _is_about_saying) for test in code.conditions(node, function))
+    if any(once(test, "_says", _is_about_saying) for test in code.conditions(node, function)):
+        return True
+    return _is_behind_deployment(node, function)
+
+
+def _is_behind_deployment(node: ast.AST, function: ast.AST) -> bool:
+    """Whether a flag for deployment ends the function before a place: `if self.deploy: return x`."""
+    row = getattr(node, "lineno", 0)
+    return any(
+        (part.end_lineno or 0) < row
+        and _DEPLOYED.fullmatch(ast.unparse(part.test)) is not None
+        and isinstance(part.body[-1], ast.Return)
+        for part in getattr(function, "body", ())
+        if isinstance(part, ast.If)
+    )
 
 
 def _is_about_saying(test: ast.expr) -> bool:
