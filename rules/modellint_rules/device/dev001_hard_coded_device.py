@@ -83,6 +83,7 @@ class HardCodedDevice(Rule):
     needs = ("forward", frozenset({"cuda", "mps", "xpu"}))
     only_modules = True
     fixable = "the device of an input"
+    advice = "Take the device of an input, or register constants as buffers"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call that `forward` runs for a device that is written down."""
@@ -109,7 +110,7 @@ class HardCodedDevice(Rule):
                 yield code.finding(
                     self,
                     call.node,
-                    f"`{call.method}` puts a part of the model on {device}: it cannot be built on a machine without",
+                    f"`{call.method}` puts a part of the model on {device}: it cannot be built where there is none",
                     statement=call.statement,
                     advice="Move the whole model, where it is used",
                 )
@@ -117,7 +118,7 @@ class HardCodedDevice(Rule):
             yield code.finding(
                 self,
                 call.node,
-                f"`{call.method}` puts a tensor on {device}, wherever inputs and model are",
+                f"`{call.method}` puts a tensor on {device}, wherever inputs and model are: it cannot be captured where there is none",
                 statement=call.statement,
                 fix=_fix(code, call, function),
                 advice="Take the device of an input, or register constants as buffers",

@@ -78,7 +78,7 @@ class LoadWithoutMapLocation(Rule):
                 yield code.finding(
                     self,
                     call.node,
-                    "`torch.load` without `map_location` needs the device that the checkpoint was saved from",
+                    "`torch.load` without `map_location` fails on a machine without the device that the checkpoint was saved from",
                     fix=Fix("Load onto the CPU", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )

@@ -82,6 +82,7 @@ class LoopOverTensorLength(Rule):
     code = "FLW004"
     name = "loop-over-tensor-length"
     severity = Severity.WARNING
+    advice = "Compute all rows at once, or give the input one size"
     only_inference = True
     live_needs = "run"
     needs = (frozenset({"for", "while"}), "forward", Trigger.LOOPS_OVER_DATA)
@@ -101,7 +102,7 @@ class LoopOverTensorLength(Rule):
                 yield code.finding(
                     self,
                     turns.node,
-                    "This loop is as long as a tensor: it is unrolled for the sample input's size",
+                    "This loop runs over a dimension of a tensor: it is unrolled for the sample input, whatever size others have",
                     severity=code.severity_at(
                         Severity.INFO if _is_of_the_architecture(turns) else self.severity,
                         turns.node,
@@ -115,7 +116,7 @@ class LoopOverTensorLength(Rule):
                 yield code.finding(
                     self,
                     question.test,
-                    "This loop runs up to a size of a tensor: it is unrolled for the sample input's size",
+                    "This loop runs up to a size of a tensor: it is unrolled for the sample input, whatever size others have",
                     severity=code.severity_at(self.severity, question.test, question.function),
                     statement=question.statement,
                 )
@@ -125,7 +126,7 @@ class LoopOverTensorLength(Rule):
         for loop in subject.long_loops:
             yield subject.finding(
                 self,
-                "This loop is as long as a tensor: it is unrolled for the sample input's size",
+                "This loop runs over a dimension of a tensor: it is unrolled for the sample input, whatever size others have",
                 at=loop.place,
                 modules=loop.modules,
             )

@@ -95,7 +95,7 @@ class DirectForwardCall(Rule):
                 yield code.finding(
                     self,
                     call.node,
-                    "`forward` is called by name: hooks do not run",
+                    "`forward` is called by name: hooks do not run, those of the old `weight_norm` and `spectral_norm` among them",
                     fix=Fix("Call the module; outputs change where a hook changes them", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )

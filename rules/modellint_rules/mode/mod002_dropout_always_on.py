@@ -87,6 +87,7 @@ class DropoutAlwaysOn(Rule):
     live_needs = "run"
     needs = (frozenset("~" + name for name in _PLACES),)
     fixable = "`training=self.training`"
+    advice = "Give it `training=self.training`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every functional dropout for its mode."""

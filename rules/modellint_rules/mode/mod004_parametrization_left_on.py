@@ -91,11 +91,13 @@ class ParametrizationLeftOn(Rule):
                 continue
             outside = call.function in code.top_functions().values()
             if not outside and not any(True for _ in code.conditions(call.node, call.function)):
+                folded = "weight_norm" in call.name or call.name in _FOLDED
+                there = "converted in evaluation mode it is a constant" if folded else "so does the converted model"
                 yield code.finding(
                     self,
                     call.node,
-                    f"`{call.method}` computes the weight anew in every call",
-                    severity=Severity.INFO if "weight_norm" in call.name or call.name in _FOLDED else Severity.WARNING,
+                    f"`{call.method}` computes the weight anew in every call: {there}",
+                    severity=Severity.INFO if folded else Severity.WARNING,
                     statement=call.statement,
                     fix=_fix(code, call),
                     advice=f"Take it off before the export with `{_PUT_ON[call.name]}`",

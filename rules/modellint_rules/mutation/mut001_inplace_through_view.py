@@ -98,6 +98,7 @@ class InplaceThroughView(Rule):
     only_modules = True
     only_forward = True
     fixable = "assign to the part"
+    advice = "Assign to the part itself, `y[0] = y[0] * 3`, and not through another name"
     supersedes = ("MUT003", "MUT007")
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

@@ -93,6 +93,7 @@ class InputMutated(Rule):
     only_modules = True
     only_forward = True
     fixable = "`x = x.clone()`"
+    advice = "Copy the input first: `x = x.clone()`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write whether it is to an argument of ``forward``."""

@@ -88,6 +88,7 @@ class Fp16EpsTooSmall(Rule):
     only_modules = True
     only_forward = True
     fixable = "`1e-07`"
+    advice = "Write 1e-7, or more"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every number that is added, or is called an epsilon, for its size."""

@@ -107,6 +107,7 @@ class UnsupportedWeightDtype(Rule):
     needs = (frozenset({"Parameter", "Buffer", "register_buffer", "register_parameter"}), _WORDS)
     only_modules = True
     fixable = "`.float()`"
+    advice = "Make it float32 before the export: `model.float()`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every registered tensor that `forward` reads for the type that is written down."""

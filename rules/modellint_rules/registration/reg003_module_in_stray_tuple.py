@@ -68,6 +68,7 @@ class ModuleInStrayTuple(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "drop the comma"
+    advice = "Drop the trailing comma"
     supersedes = ("REG001",)
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:

@@ -79,6 +79,7 @@ class ParameterLostByCast(Rule):
     name = "parameter-lost-by-cast"
     severity = Severity.WARNING
     fixable = "move the cast inside"
+    advice = "Move the operation inside: `nn.Parameter(t.to(d))`"
     needs = ("Parameter", Trigger.CASTS_PARAMETER)
     supersedes = ("REG006", "REG015")
     only_modules = True

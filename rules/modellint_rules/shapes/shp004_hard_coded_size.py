@@ -82,6 +82,7 @@ class HardCodedSize(Rule):
     only_modules = True
     only_forward = True
     fixable = "`-1`"
+    advice = "Leave one size open with -1, or take sizes from `x.shape`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every reshaping that `forward` runs for its sizes."""
@@ -98,7 +99,7 @@ class HardCodedSize(Rule):
             yield code.finding(
                 self,
                 call.node,
-                f"`{call.method}` to sizes that are all written down: other sizes of the input fail",
+                f"`{call.method}` to sizes that are all written down: a model converted with a flexible input fails for other sizes",
                 statement=call.statement,
                 fix=Fix("Leave the first size open", (edit,), Applicability.UNSAFE),
             )
@@ -116,7 +117,7 @@ class HardCodedSize(Rule):
             said.add(failure.place)
             yield subject.finding(
                 self,
-                f"`{method}` to sizes that are all written down: other sizes of the input fail",
+                f"`{method}` to sizes that are all written down: a model converted with a flexible input fails for other sizes",
                 at=failure.place,
                 modules=[failure.module],
             )

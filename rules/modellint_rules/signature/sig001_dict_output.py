@@ -77,6 +77,7 @@ class DictOutput(Rule):
     code = "SIG001"
     name = "dict-output"
     severity = Severity.WARNING
+    advice = "Return a tuple, or wrap the model for the export in a module that does"
     only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.RETURNS_DICT)

@@ -77,6 +77,7 @@ class NonTensorOutput(Rule):
     code = "SIG002"
     name = "non-tensor-output"
     severity = Severity.ERROR
+    advice = "Return the tensors alone, or wrap the model for the export in a module that does"
     only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.RETURNS_NON_TENSOR)
