@@ -226,7 +226,7 @@ def _fix(code: Code, call: Call, function: ast.AST) -> Fix | None:
     """The device of the first argument that is a tensor in the place of the one that is named."""
     source = code.tensor_argument(function)
     node = call.node
-    if source is None or not isinstance(node.func, ast.Attribute):
+    if source is None or not isinstance(node.func, ast.Attribute) or _does_nothing_else(function):
         return None
     rewriter = code.rewriter
     if call.method in ("cuda", "xpu"):
@@ -247,6 +247,14 @@ def _fix(code: Code, call: Call, function: ast.AST) -> Fix | None:
             return None
         edit = rewriter.replace(named, f"{source}.device")
     return Fix(f"Use the device of `{source}`", (edit,), Applicability.UNSAFE)
+
+
+def _does_nothing_else(function: ast.AST) -> bool:
+    """Whether a function hands its arguments to another module at once: to move them is what it is for."""
+    match getattr(function, "body", []):
+        case [ast.Return(value=ast.Call(func=ast.Attribute(value=ast.Name(id="self"))))]:
+            return True
+    return False
 
 
 def _rebinds(statement: ast.stmt, name: str, value: ast.expr) -> bool:

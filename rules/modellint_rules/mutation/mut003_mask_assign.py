@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import (
+    UNKNOWN,
     Applicability,
     Const,
     Diagnostic,
@@ -87,8 +88,9 @@ class MaskAssign(Rule):
 
     ## Fix safety
     The fix is safe for a number that is assigned to a tensor which the function has just made, which no other variable
-    shares, and which the mask is computed from. Elsewhere it is unsafe: the mask may have fewer dimensions than the tensor,
-    which `masked_fill` and `torch.where` align at the other end, and others that share the memory keep the old values.
+    shares. Elsewhere it is unsafe: others that share the memory keep the old values. There is none where the mask may have fewer
+    dimensions than the tensor, which `masked_fill` and `torch.where` align at the other end: where it neither compares the tensor
+    itself nor is known to have its rank.
 
     ## Known limits
     A tensor of which is not known whether it holds truths is left alone. Writes to buffers are MUT005's.
@@ -188,6 +190,8 @@ def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(place.value, ast.Name):
         return None
     name = place.value.id
+    if not (_is_of(place.slice, name) or all(_is_as_wide(reading) for reading in readings)):
+        return None
     mask, value = code.rewriter.of(place.slice), code.rewriter.of(statement.value)
     if _is_number(statement.value):
         fresh = all(_is_fresh(reading, name) for reading in readings) and _is_of(place.slice, name)
@@ -215,11 +219,23 @@ def _is_fresh(write: Write, name: str) -> bool:
     )
 
 
+def _is_as_wide(write: Write) -> bool:
+    """Whether a mask certainly has as many dimensions as the tensor: `masked_fill` and `where` align fewer at the other end."""
+    ranks = {
+        part.rank if isinstance(part, Tensor) else None
+        for value in (write.target, *write.index)
+        for part in (alternatives(value) if value is not None else (UNKNOWN,))
+    }
+    return len(ranks) == 1 and None not in ranks
+
+
 def _is_of(mask: ast.expr, name: str) -> bool:
-    """Whether a mask compares the tensor of that name with a number: it has as many dimensions."""
+    """Whether a mask compares the tensor of that name, so that it has as many dimensions: more cannot index it."""
     match mask:
-        case ast.Compare(left=ast.Name(id=tensor), ops=[_], comparators=[other]):
-            return tensor == name and _is_number(other)
+        case ast.Compare(left=ast.Name(id=tensor), ops=[_], comparators=[_]):
+            return tensor == name
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr(), left=left, right=right):
+            return _is_of(left, name) or _is_of(right, name)
         case ast.Call(
             func=ast.Attribute(value=ast.Name(id="torch"), attr="isnan" | "isinf"), args=[ast.Name(id=tensor)]
         ):
