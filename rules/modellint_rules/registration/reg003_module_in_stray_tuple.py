@@ -46,7 +46,7 @@ class ModuleInStrayTuple(Rule):
     class Explain(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv = (nn.Conv1d(4, 8, 3))
+            self.conv = nn.Conv1d(4, 8, 3)
 
         def forward(self, x):
             return self.conv(x)
@@ -93,8 +93,8 @@ class ModuleInStrayTuple(Rule):
         node = hidden.container.node
         if not isinstance(node, ast.Tuple) or node is not hidden.binding.expression:
             return None
-        comma = cls.rewriter.comma_behind(node.elts[0], node)
-        return Fix("Drop the trailing comma; adds `state_dict` keys", (comma,)) if comma is not None else None
+        edits = cls.rewriter.without_tuple(node.elts[0], node)
+        return Fix("Drop the trailing comma; adds `state_dict` keys", edits) if edits else None
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the tuples of one module that the class calls."""

@@ -111,8 +111,11 @@ class SuperInit(Rule):
             match statement:
                 case ast.Expr(value=ast.Call(func=ast.Attribute(attr="__init__"), args=[], keywords=[])):
                     lines = cls.rewriter.alone_on_its_lines(statement)
-                    first = cls.rewriter.first_in_body(init, cls.rewriter.of(statement))
-                    if lines is None or first is None:
+                    if lines is None:
+                        return None
+                    # With the comment behind it.
+                    first = cls.rewriter.first_in_body(init, cls.rewriter.text[slice(*lines)].strip())
+                    if first is None:
                         return None
                     removed: Edit = cls.rewriter.remove(*lines)
                     return Fix("Move `super().__init__()` to the top", (first, removed))

@@ -464,7 +464,7 @@ class Code:
             message,
             span,
             severity=severity,
-            fix=fix,
+            fix=self.rewriter.keeping_comments(fix),
             class_name=self.name,
             attribute=attribute,
             noqa_row=last,
