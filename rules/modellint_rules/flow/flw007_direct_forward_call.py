@@ -90,7 +90,8 @@ class DirectForwardCall(Rule):
             if call.method != "forward" or not all(_of_a_module(code, reading) for reading in readings):
                 continue
             function = call.node.func
-            if isinstance(function, ast.Attribute):
+            # A bound method under another name, `self.encode = Encoder().forward`, is no call by name.
+            if isinstance(function, ast.Attribute) and function.attr == "forward":
                 edit = code.rewriter.cut_attribute(function)
                 yield code.finding(
                     self,

@@ -70,8 +70,8 @@ class InputMutated(Rule):
 
     ## Fix safety
     The fix copies the argument at the start of `forward`, or writes `x = x.clamp(0, 1)` for `x.clamp_(0, 1)`. It is unsafe: the
-    caller may wait for the change. There is none for an argument that may be None, a tuple or a dictionary, by its annotation,
-    its default or what `forward` does with it.
+    caller may wait for the change. There is none for a cache or a state by its name, whose caller does wait, nor for an argument
+    that may be None, a tuple or a dictionary, by its annotation, its default or what `forward` does with it.
 
     ## Known limits
     Of a module inside a model the argument is an intermediate result, and the change is harmless; source does not tell
@@ -139,6 +139,8 @@ _FUNCTIONAL = frozenset(
     | {"sqrt_", "rsqrt_", "square_", "round_", "floor_", "ceil_", "masked_fill_"}
 )
 """Methods whose results have the type of their tensor, in place or not."""
+_STATES = r"(?i)cache|state|buffer|memory|(?:^|_)(?:kv|mems?|hx|cx)(?:_|$)"
+"""Names of arguments in which the caller keeps what the next call needs: it waits for the change."""
 _OUTPUTS = r"out|output|write_to"
 """Names of arguments that a caller gives to be written to."""
 
@@ -223,7 +225,7 @@ def _takes_apart(node: ast.AST, name: str) -> bool:
 
 
 def _fix(code: Code, forward: ast.FunctionDef, name: str, write: Write) -> Fix | None:
-    if not _is_tensor_alone(forward, name):
+    if not _is_tensor_alone(forward, name) or re.search(_STATES, name):
         return None
     match write.statement:
         # `x.clamp_(0, 1)`: no copy is needed.

@@ -129,10 +129,11 @@ def _fix(code: Code, write: Write) -> Fix | None:
         return None
     if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)) or _binds_a_variable(statement):
         return None
-    deeper = indent + ("\t" if indent.endswith("\t") else "    ")
-    edit = code.rewriter.insert(code.rewriter.start(statement), f"if {module}.training:\n{deeper}")
+    step = "\t" if indent.endswith("\t") else "    "
+    start = code.rewriter.insert(code.rewriter.start(statement), f"if {module}.training:\n{indent}{step}")
+    edits = (start, *code.rewriter.indented(statement, step))
     title = f"Update it under `if {module}.training:`; outputs in evaluation change, as it stays as training left it"
-    return Fix(title, (edit,))
+    return Fix(title, edits)
 
 
 def _binds_a_variable(statement: ast.stmt) -> bool:

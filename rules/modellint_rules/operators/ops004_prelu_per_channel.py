@@ -101,9 +101,9 @@ class PReLUPerChannel(Rule):
     their sum), has the same arguments and the same `state_dict`, and is an `nn.PReLU`. Its class is written below the
     file's imports, or imported from where the setting `prelu-import` says. It is unsafe where the rank is not known: it may
     not be needed; `check --fix` on a live target applies it where the slopes of the model are refused. There is no fix where
-    the rank is 4, or where the other layers of the class all take rank 4, nor where the file uses the name `CustomPReLU` for
-    something else, or imports torch only on some condition. Under autocast an input that is not yet of the lower precision is
-    not cast to it, as `nn.PReLU` does.
+    the rank is 4, or where the other layers of the class, or else of the file, all take rank 4, nor where the file uses the
+    name `CustomPReLU` for something else, or imports torch only on some condition. Under autocast an input that is not yet of
+    the lower precision is not cast to it, as `nn.PReLU` does.
 
     ## Known limits
     In source, calls by another name (`activation = nn.PReLU`), `F.prelu` and layers that the top of a file builds are not seen.
@@ -224,6 +224,7 @@ def _layers_at(subject: LiveModel, path: str) -> tuple[str, ...]:
 
 
 _PRELU = frozenset({"torch.nn.PReLU", "torch.nn.modules.PReLU", "torch.nn.modules.activation.PReLU"})
+_OF_DIMENSIONS = r"(?:Conv|ConvTranspose|Norm|Pool)([123])d\b"
 _RANKED = r"(?:Lazy)?(Conv|ConvTranspose|BatchNorm|InstanceNorm|(?:Adaptive)?(?:Max|Avg)Pool|LPPool|MaxUnpool)([123])d"
 _KEEPING: frozenset[str] = operators.activations | {
     "Identity",
@@ -286,10 +287,10 @@ def _rank_of(name: str) -> frozenset[int] | None:
 
 
 def _is_of_images(code: Code) -> bool:
-    """Whether all layers of a rank that a class makes, one at least, take inputs of rank 4."""
+    """Whether all layers of a rank that a class makes take inputs of rank 4; where it makes none, all that the file names."""
     names = {readings[0].name for readings in code.calls}
-    ranks = {_rank_of(name.rpartition(".")[2]) for name in names if name.startswith("torch.nn.")}
-    return ranks - {None} == {frozenset({4})}
+    ranks = {_rank_of(name.rpartition(".")[2]) for name in names if name.startswith("torch.nn.")} - {None}
+    return ranks == {frozenset({4})} or (not ranks and set(re.findall(_OF_DIMENSIONS, code.file.source.text)) == {"2"})
 
 
 def _layer(node: ast.expr, code: Code) -> str:

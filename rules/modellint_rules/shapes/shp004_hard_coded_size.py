@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,10 @@ class HardCodedSize(Rule):
         for readings in code.calls:
             call = readings[0]
             sizes = call.literal_sizes
-            if not sizes or call.function is None or call.function not in code.in_forward:
+            # `p.view(1, 1, 1, 1)`: what has one element keeps it.
+            if not sizes or all(isinstance(size, ast.Constant) and size.value == 1 for size in sizes):
+                continue
+            if call.function is None or call.function not in code.in_forward:
                 continue
             if not all(map(_pins_batch, readings)) or code.is_for_loss_only(call.node, call.function):
                 continue

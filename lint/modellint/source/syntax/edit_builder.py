@@ -166,6 +166,16 @@ class Rewriter:
         joint = "; " if indent is None else "\n" + indent
         return self.insert(self.start(node), content + joint)
 
+    def indented(self, statement: ast.stmt, step: str) -> tuple[Edit, ...]:
+        """Indent the further lines of a statement, but for those that begin in a string."""
+        first, last = self.start(statement), self.end(statement)
+        strings = comments_and_strings(self.text[first:last])[1]
+        rows = range(self.source.place(first)[0] + 1, self.source.place(last)[0] + 1)
+        starts = (self.source.line_starts[row - 1] for row in rows if self.source.line(row).strip())
+        return tuple(
+            self.insert(at, step) for at in starts if not any(begin < at - first < end for begin, end in strings)
+        )
+
     def of(self, node: ast.expr | ast.stmt) -> str:
         """The text of a node."""
         return self.text[self.start(node) : self.end(node)]
