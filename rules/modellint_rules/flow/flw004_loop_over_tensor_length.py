@@ -178,10 +178,10 @@ def _is_over(code: Code, turns: Loop) -> bool:
         return not all(isinstance(part, Tensor) and part.has_fixed_size(0) for part in parts)
     match turns.node:
         case ast.Call(func=ast.Name(id=name)) if name in _PASSING:
-            calls = code.flow.calls.get(turns.node, ())
+            calls = code.readings(turns.node)
             return bool(calls) and all(_goes_through_tensors(call, name) for call in calls)
         case ast.Call(func=ast.Attribute(attr="unbind")):
-            calls = code.flow.calls.get(turns.node, ())
+            calls = code.readings(turns.node)
             return bool(calls) and not any(map(_is_unbound_by_the_code, calls))
     return False
 

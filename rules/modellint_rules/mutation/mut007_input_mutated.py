@@ -160,7 +160,7 @@ def _on_demand(function: ast.AST) -> frozenset[ast.AST]:
 
 def _is_called_on_tensors(code: Code, write: Write) -> bool:
     """Whether a method that writes in place is called on tensors that are known, whichever branch was taken."""
-    calls = code.flow.calls.get(write.node, ()) if isinstance(write.node, ast.Call) else ()
+    calls = code.readings(write.node)
     return all(
         not isinstance(part, Method) or isinstance(part.receiver, (Tensor, Const))
         for call in calls

@@ -119,7 +119,7 @@ class Fp16EpsTooSmall(Rule):
             if call.name not in _LARGER or not all(_runs(code, reading) for reading in readings):
                 continue
             for node in call.node.args:
-                makers = code.flow.calls.get(node, []) if isinstance(node, ast.Call) else []
+                makers = code.readings(node)
                 values = [part.arguments.get(0, "data") for part in makers if part.name == "torch.tensor"]
                 numbers = [value.number if value is not None else None for value in values]
                 known = [number for number in numbers if number is not None]

@@ -297,7 +297,7 @@ def _layer(node: ast.expr, code: Code) -> str:
     """The name of the layer of torch that a call makes, in every reading of it; empty for anything else."""
     layers = {
         part.name if isinstance(part, Instance) and part.kind == "module" else ""
-        for reading in code.flow.calls.get(node, ())
+        for reading in code.readings(node)
         for part in alternatives(reading.result)
     }
     name = layers.pop() if len(layers) == 1 else ""

@@ -158,7 +158,7 @@ def _lost(code: Code, expression: ast.expr) -> ast.Call | None:
 
 
 def _is_parameter(code: Code, node: ast.expr) -> bool:
-    readings = code.flow.calls.get(node, ())
+    readings = code.readings(node)
     return bool(readings) and all(reading.name in operators.parameter_classes for reading in readings)
 
 
