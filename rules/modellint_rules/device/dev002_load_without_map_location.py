@@ -66,6 +66,7 @@ class LoadWithoutMapLocation(Rule):
     only_inference = True
     needs = ("~load",)
     fixable = '`map_location="cpu"`'
+    advice = 'Load it onto the CPU: `map_location="cpu"`'
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every `torch.load`."""

@@ -80,6 +80,7 @@ class DirectForwardCall(Rule):
     needs = (".forward",)
     only_modules = True
     fixable = "call the module"
+    advice = "Call the module itself"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call of a method named `forward`."""

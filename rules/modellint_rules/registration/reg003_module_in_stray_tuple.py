@@ -84,7 +84,7 @@ class ModuleInStrayTuple(Rule):
             yield cls.finding(
                 self,
                 place,
-                f"`self.{attribute.name}` is a tuple because of the trailing comma, and it is called as a module",
+                f"`self.{attribute.name}` is a tuple because of the trailing comma, and it is called as a module: that raises",
                 attribute=attribute.name,
                 fix=self._fix(cls, hidden),
             )
@@ -105,7 +105,7 @@ class ModuleInStrayTuple(Rule):
             if group.attribute in uses.called and group.attribute not in uses.indexed | uses.otherwise:
                 yield subject.finding(
                     self,
-                    f"`self.{group.attribute}` is a tuple because of the trailing comma, and it is called as a module",
+                    f"`self.{group.attribute}` is a tuple because of the trailing comma, and it is called as a module: that raises",
                     at=group.place,
                     modules=group.paths,
                     class_name=group.class_name,

@@ -97,7 +97,8 @@ class ParameterLostByCast(Rule):
                     yield code.finding(
                         self,
                         binding.statement,
-                        f"`self.{binding.attribute}` is a plain tensor: the operation behind `Parameter(...)` gives a new one",
+                        f"`self.{binding.attribute}` is a plain tensor, which nothing trains or saves: "
+                        "the operation behind `Parameter(...)` gives a new one",
                         attribute=binding.attribute,
                         fix=_fix(code, binding, expression, parameter),
                     )
