@@ -35,7 +35,7 @@ class ParametrizationLeftOn(Rule):
     class Encoder(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4))
+            self.conv = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))
 
         def forward(self, x):
             return self.conv(x)
