@@ -145,6 +145,8 @@ class Rule:
     severity: ClassVar[Severity]
     fixable: ClassVar[str] = ""
     """What its fix puts in, for the list of rules; empty when it has none."""
+    advice: ClassVar[str] = ""
+    """What to write instead: the help of findings that have neither a fix nor advice of their own."""
     supersedes: ClassVar[tuple[str, ...]] = ()
     """Codes of more general rules whose finding for the same attribute or statement gives way."""
     at_statements: ClassVar[bool] = False
@@ -208,9 +210,15 @@ class Rule:
             class_name=class_name,
             attribute=attribute,
             noqa_row=span.end_row if noqa_row is None and span is not None else noqa_row,
-            help=advice,
+            help=advice or (self.advice if fix is None else "") or None,
             operator=operator,
         )
+
+    def with_fix(self, finding: Diagnostic, fix: Fix | None) -> Diagnostic:
+        """A finding with another fix: where that has edits, its title says what to write, and not ``advice``."""
+        lines = (finding.help or "").split("\n")
+        told = "\n".join(line for line in lines if line != self.advice)
+        return finding._replace(fix=fix, help=(told if fix is not None and fix.edits else finding.help) or None)
 
     def silent_by(self, finding: Diagnostic) -> tuple[str, ...]:
         """The routes by which the model converts without a word into something else, if a finding of this rule is an error."""

@@ -42,6 +42,10 @@ def before_slice(net: Net, y: Tensor) -> None:
     y[net.j, 1:3] = 1.0
 
 
+def by_single_index(net: Net, y: Tensor) -> None:
+    y[:, [3]] = 1.0
+
+
 def by_ellipsis(net: Net, y: Tensor) -> None:
     y[..., net.i] = 1.0
 
@@ -74,6 +78,8 @@ def outcome(net: Net, route: str) -> str:
     [
         (by_slice, True, "refused", "refused"),
         (by_slice, False, "dropped", "refused"),
+        (by_single_index, True, "dropped", "kept"),
+        (by_single_index, False, "dropped", "kept"),
         (by_ellipsis, True, "refused", "refused"),
         (by_ellipsis, False, "refused", "refused"),
         (by_number, True, "dropped", "kept"),

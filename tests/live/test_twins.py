@@ -189,7 +189,7 @@ def test_a_diff_shows_what_a_run_proves_and_writes_nothing() -> None:
         'self.table = nn.ModuleDict(dict(zip("ab", globals()["made"](2))))',
         'self.register_buffer("scale", getattr(torch, "ones")(4), persistent=False)',
     ]
-    assert "Would fix 3 findings in 1 files." in done.stderr
+    assert "Would fix 3 findings in 1 file." in done.stderr
 
 
 def test_a_diff_holds_what_source_shows_too() -> None:

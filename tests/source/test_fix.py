@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import modellint
 from modellint.results.diagnostic import Applicability, Diagnostic, Edit, Fix, Severity, Span
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.syntax.text import SourceText
@@ -311,3 +312,31 @@ def test_fixing_keeps_every_other_byte(file: tuple[SourceText, bytes]) -> None:
     new = source.encode(result.text)
     assert new in (data, data.replace(b"BAD", b"good"))
     assert (new == data) == (not result.applied)
+
+
+NET = "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("x = torch.add(x, y, alpha=2)  # sum", "x = x + 2 * y  # sum"),
+        ("x = torch.add(  # sum\n            x, y, alpha=2)", None),
+        ("x = torch.add(\n            x, y, alpha=2\n        )", "x = x + 2 * y"),
+        ("x = x.cuda()  # fast", None),
+    ],
+)
+def test_a_fix_deletes_no_comment(line: str, after: str | None) -> None:
+    text = f"{NET}    def forward(self, x, y):\n        {line}\n        return x\n"
+    done = fix_text(SourceText(text), lambda source: modellint.check_source(source.text).diagnostics, unsafe=True)
+    assert done.text == (text if after is None else text.replace(line, after))
+    assert all(finding.fix is None for finding in done.remaining)
+
+
+@pytest.mark.parametrize("start", ["", '        """Add."""\n'])
+def test_a_first_statement_stands_above_the_comments_on_the_next(start: str) -> None:
+    text = (
+        f"{NET}    def forward(self, x):\n{start}        # One\n        # more\n        x.add_(1)\n        return x\n"
+    )
+    done = fix_text(SourceText(text), lambda source: modellint.check_source(source.text).diagnostics, unsafe=True)
+    assert done.text == text.replace("        # One", "        x = x.clone()\n        # One")

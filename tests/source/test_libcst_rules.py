@@ -173,7 +173,7 @@ def test_a_fix_that_deletes_a_comment_waits_for_leave(body: str) -> None:
 def test_removal_of_what_something_needs_says_what_to_do() -> None:
     write_rule(CALLED, needs='("say",)')
     said = check("a = say(1)\n").output
-    assert "a Call cannot be left out of a Assign; hand `finding` the statement that is to go" in said
+    assert "`say(1)` cannot be taken out of `a = say(1)`; hand `finding` the statement that is to go" in said
 
 
 def test_statement_is_replaced_with_its_indentation() -> None:

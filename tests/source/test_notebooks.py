@@ -170,7 +170,7 @@ def test_diff_is_by_cell(project: Path) -> None:
     assert done.exit_code == 1
     assert "--- nb.ipynb:cell 2" in done.stdout and "+++ nb.ipynb:cell 3" in done.stdout
     assert " %matplotlib inline\n" in done.stdout or "from torch import nn" in done.stdout
-    assert "Would fix 1 findings in 1 files" in done.stderr
+    assert "Would fix 1 finding in 1 file." in done.stderr
     assert path.read_bytes() == before
 
 

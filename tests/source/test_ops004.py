@@ -302,3 +302,11 @@ def test_no_fix_where_the_rank_always_is_four() -> None:
     assert [one.fix for one in modellint.check_source(net(init, forward)).diagnostics if one.code == "OPS004"] == [None]
     init, forward = REMARKS["not known"]
     assert all(one.fix for one in modellint.check_source(net(init, forward)).diagnostics if one.code == "OPS004")
+
+
+def test_no_fix_in_a_class_of_images() -> None:
+    init = "self.body = nn.ModuleList([nn.Conv2d(3, 8, 3)])\nif n > 3:\n    activation = nn.PReLU(8)\nself.body.append(activation)"
+    findings = [
+        part for part in modellint.check_source(net(init, arguments=", n=4")).diagnostics if part.code == "OPS004"
+    ]
+    assert [(part.severity, part.fix) for part in findings] == [(Severity.INFO, None)]

@@ -193,8 +193,8 @@ def test_batch_norm_without_statistics(made: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("made", "after"),
     [
-        ("self.c = nn.utils.weight_norm(nn.Conv1d(4, 4, 3))", "self.c = nn.Conv1d(4, 4, 3)\n"),
-        ("self.c = nn.utils.spectral_norm(nn.Linear(4, 4), n_power_iterations=2)", "self.c = nn.Linear(4, 4)\n"),
+        ("self.c = nn.utils.weight_norm(nn.Conv1d(4, 4, 3))", "weight_norm(nn.Conv1d(4, 4, 3))\n"),
+        ("self.c = nn.utils.spectral_norm(nn.Linear(4, 4), n_power_iterations=2)", "n_power_iterations=2)\n"),
         ("self.c = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4))", "self.c = nn.Linear(4, 4)\n"),
         ("c = nn.Linear(4, 4)\nself.c = nn.utils.parametrizations.weight_norm(c)", "weight_norm(c)"),
     ],
@@ -206,7 +206,10 @@ def test_parametrization(made: str, after: str) -> None:
 
 
 def test_what_uses_the_norm_of_a_weight_gets_no_fix() -> None:
-    text = net("return self.c(x)", "self.c = nn.utils.weight_norm(nn.Conv1d(4, 4, 3))\nself.c.weight_g.data.fill_(1)")
+    text = net(
+        "return self.c(x)",
+        "self.c = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4))\nself.c.parametrizations.weight",
+    )
     assert len(said(text, "MOD004")) == 1
     assert fixed(text, "MOD004") == text
 

@@ -77,6 +77,16 @@ def test_page_is_complete(rule: Rule) -> None:
     assert re.search(r"https://", page.sections["References"])
 
 
+def test_a_finding_says_what_to_write_and_fills_no_more_than_two_lines(source_rule: Rule) -> None:
+    bad = Page.of(type(source_rule)).example("Bad")
+    findings = [part for part in modellint.check_source(bad).diagnostics if part.code == source_rule.code]
+    assert findings
+    for finding in findings:
+        assert finding.fix is not None or finding.help
+        assert "\n" not in finding.message + (finding.help or "")
+        assert not finding.message.endswith(".")
+
+
 def test_bad_gives_exactly_its_code(source_rule: Rule) -> None:
     found = codes(Page.of(type(source_rule)).example("Bad"))
     assert source_rule.code in found, (

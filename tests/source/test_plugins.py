@@ -480,16 +480,23 @@ def test_rules_of_the_guide_work(project: Path) -> None:
     wholes = re.findall(r"(?ms)^```python\n(from __future__.*?)^```$", GUIDE)
     for number, text in enumerate(wholes):
         (project / "own" / f"rule{number}.py").write_text(text, "utf-8")
-    assert rule_codes("own") == ["ABC001", "ABC002", "ABC003"]
+    assert rule_codes("own") == ["ABC001", "ABC002", "ABC003", "ABC004"]
     assert_page("own", "ABC001")
     text = (
         "import torch\nimport torch.nn.functional as F\n\nP = 0.95\n\n\ndef f(x):\n    x = F.dropout(F.dropout(x))\n"
         "    x = F.dropout(x, p=P)\n    F.dropout(x, None)\n    return torch.concat([x])\n"
     )
     (project / "net.py").write_text(text, "utf-8")
+    layers = (
+        "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.low = nn.Dropout(0.1)\n        self.high = nn.Dropout(p=0.95)\n\n"
+        "    def forward(self, x):\n        x = self.low(x)\n        return self.high(x)\n"
+    )
+    (project / "layers.py").write_text(layers, "utf-8")
     done = run("check", "--no-cache", "--plugin", "own", "--fix", "--output-format", "concise")
-    assert [line for line in done.stdout.splitlines() if line.startswith("net.py:")] == [
-        "net.py:9:9: ABC003 drops nearly everything"
+    assert [line for line in done.stdout.splitlines() if line.startswith(("net.py:", "layers.py:"))] == [
+        "layers.py:12:16: ABC004 drops nearly everything",
+        "net.py:9:9: ABC003 drops nearly everything",
     ]
     assert (project / "net.py").read_text("utf-8") == text.replace("concat", "cat")
 

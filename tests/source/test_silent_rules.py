@@ -230,6 +230,12 @@ def test_device_that_is_written_down(body: str, after: str) -> None:
     assert after in fixed(text, "DEV001")
 
 
+def test_a_wrapper_that_moves_its_inputs_is_not_robbed_of_that() -> None:
+    text = net("return self.module(x.cuda(non_blocking=True))", "self.module = n")
+    assert len(said(text, "DEV001")) == 1
+    assert fixed(text, "DEV001") == text
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -397,13 +397,14 @@ def _finish(
     changes = [change for change in outcome.changes if change.before != change.after]
     status = _status(job, outcome, options, bool(changes))
     if options["show_diff"]:
-        from modellint.report import diff
+        from modellint.report import diff, summary
 
         color = options["output_file"] is None and colored(sys.stderr if err else sys.stdout)
         write("".join(diff.render(*change[:3], color, cell=change.cell) for change in changes), options, err)
         if changes and not options["quiet"] and not options["add_ignore"]:
             number = len({change.shown for change in changes})
-            click.echo(f"Would fix {sum(outcome.fixed.values())} findings in {number} files.", err=True)
+            fixed = summary.counted(sum(outcome.fixed.values()), "finding")
+            click.echo(f"Would fix {fixed} in {summary.counted(number, 'file')}.", err=True)
     else:
         _write_outputs(job, outcome, options, texts, files, live, status, err)
     for line in outcome.unread:

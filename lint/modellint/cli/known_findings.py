@@ -99,9 +99,11 @@ def _write(old: Baseline, new: Baseline, job: Job) -> None:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"{old.file}: cannot be written: {error.strerror}") from None
+    from modellint.report.summary import counted
+
     total = sum(now.values())
     click.echo(
-        f"{job.shown(old.file)}: {total} finding{'' if total == 1 else 's'}, {added} new, {gone} no longer there",
+        f"{job.shown(old.file)}: {counted(total, 'finding')}, {added} new, {gone} no longer there",
         err=True,
     )
 
@@ -122,9 +124,10 @@ def add_ignores(job: Job, outcome: Outcome, options: Mapping[str, Any]) -> None:
         left.extend(finding for finding in findings if finding not in suppressed)
     outcome.diagnostics = left
     if not options["quiet"]:
+        from modellint.report.summary import counted
+
         told = "Would suppress" if options["show_diff"] else "Suppressed"
-        numbers = f"{written} finding{'' if written == 1 else 's'} in {files} file{'' if files == 1 else 's'}"
-        click.echo(f"{told} {numbers}.", err=True)
+        click.echo(f"{told} {counted(written, 'finding')} in {counted(files, 'file')}.", err=True)
 
 
 def _comment(

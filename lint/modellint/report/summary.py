@@ -35,12 +35,12 @@ def render(diagnostics: Sequence[Diagnostic], color: bool = False, unsafe: bool 
     if fixed:
         total = len(diagnostics) + fixed
         rest = f"{len(diagnostics)} remaining" + (f": {counts}" if counts else "")
-        lines = [f"Found {_count(total, 'problem', 'problems')} ({fixed} fixed, {rest})."]
+        lines = [f"Found {counted(total, 'problem')} ({fixed} fixed, {rest})."]
     else:
         lines = [f"Found {counts}."]
     now = sum(applicable(diagnostic, unsafe) for diagnostic in diagnostics)
     hidden = sum(applicable(diagnostic, True) for diagnostic in diagnostics) - now
-    fixes = _count(hidden, "hidden fix", "hidden fixes")
+    fixes = counted(hidden, "hidden fix", "hidden fixes")
     if now:
         more = f" ({fixes} can be enabled with `--unsafe-fixes`)" if hidden else ""
         lines.append(f"[{paint('*', 'mark', color)}] {now} fixable with the `--fix` option{more}.")
@@ -53,9 +53,10 @@ def _counts(diagnostics: Sequence[Diagnostic]) -> str:
     parts = []
     for severity, nouns in _NOUNS.items():
         if number := sum(diagnostic.severity is severity for diagnostic in diagnostics):
-            parts.append(_count(number, *nouns))
+            parts.append(counted(number, *nouns))
     return ", ".join(parts)
 
 
-def _count(number: int, singular: str, plural: str) -> str:
-    return f"{number} {singular if number == 1 else plural}"
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """A number with its noun, in the plural but for 1; without ``plural`` that is the noun with an `s`."""
+    return f"{number} {singular if number == 1 else plural or f'{singular}s'}"

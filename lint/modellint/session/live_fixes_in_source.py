@@ -52,7 +52,7 @@ def with_proven_fixes(
                 yield finding
                 continue
             fix = (_written(file, finding, container) if file is not None else None) or fix
-        yield finding.with_fix(fix)
+        yield rules[finding.code].with_fix(finding, fix) if finding.code in rules else finding.with_fix(fix)
 
 
 def _is_answered(finding: Diagnostic, applied: Sequence[Applied]) -> bool:

@@ -129,8 +129,7 @@ def _both(guess: Diagnostic, seen: Sequence[Diagnostic], rules: Mapping[str, Rul
     worst = max(seen, key=lambda finding: finding.severity)
     exact = guess.code in rules and rules[guess.code].withdraws
     severity = worst.severity if exact and worst.code == guess.code else max(guess.severity, worst.severity)
-    return guess._replace(
-        fix=_proven(guess, seen),
+    finding = guess._replace(
         severity=severity,
         # What a severity rests on is said with it.
         message=guess.message if severity == guess.severity else worst.message,
@@ -139,6 +138,8 @@ def _both(guess: Diagnostic, seen: Sequence[Diagnostic], rules: Mapping[str, Rul
         modules=tuple(dict.fromkeys(path for finding in seen for path in finding.modules)),
         operator=guess.operator or worst.operator,
     )
+    fix = _proven(guess, seen)
+    return rules[guess.code].with_fix(finding, fix) if guess.code in rules else finding.with_fix(fix)
 
 
 def _proven(guess: Diagnostic, seen: Sequence[Diagnostic]) -> Fix | None:

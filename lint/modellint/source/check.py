@@ -213,7 +213,7 @@ def _read(
     of_code = _code_findings(file, ref, project, about_code, shown, goal, reading) if about_code else []
     reading.close()
     findings = of_code + of_class
-    if any(finding.severity is not Severity.INFO for finding in findings):
+    if any(finding.severity is not Severity.INFO or finding.fix is not None for finding in findings):
         from modellint.source.facts.inference_path import weighed
 
         return weighed(findings, file, ref, project, {rule.code: rule for rule in (*about_code, *about_class)})

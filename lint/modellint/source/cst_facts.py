@@ -174,13 +174,17 @@ class CstFile:
         try:
             module = self.module.deep_remove(node)
         except Exception as error:
-            kind, around = type(node).__name__, type(self.parent(node)).__name__
             raise ValueError(
-                f"cst.RemoveFromParent(): a {kind} cannot be left out of a {around}; "
+                f"cst.RemoveFromParent(): `{self._shown(node)}` cannot be taken out of `{self._shown(self.parent(node))}`; "
                 "hand `finding` the statement that is to go, such as file.parent(node)"
             ) from error
         assert isinstance(module, cst.Module)
         return module.code
+
+    def _shown(self, node: cst.CSTNode | None) -> str:
+        """The text of a node in a line, cut where it is long."""
+        text = " ".join(self.module.code_for_node(node).split()) if node is not None else "the file"
+        return text if len(text) <= 60 else text[:60] + "…"
 
     @cached_property
     def _positions(self) -> Mapping[cst.CSTNode, cst.metadata.CodeRange]:

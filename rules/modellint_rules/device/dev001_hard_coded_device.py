@@ -83,6 +83,7 @@ class HardCodedDevice(Rule):
     needs = ("forward", frozenset({"cuda", "mps", "xpu"}))
     only_modules = True
     fixable = "the device of an input"
+    advice = "Take the device of an input, or register constants as buffers"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call that `forward` runs for a device that is written down."""
@@ -109,7 +110,7 @@ class HardCodedDevice(Rule):
                 yield code.finding(
                     self,
                     call.node,
-                    f"`{call.method}` puts a part of the model on {device}: it cannot be built on a machine without",
+                    f"`{call.method}` puts a part of the model on {device}: it cannot be built where there is none",
                     statement=call.statement,
                     advice="Move the whole model, where it is used",
                 )
@@ -117,7 +118,7 @@ class HardCodedDevice(Rule):
             yield code.finding(
                 self,
                 call.node,
-                f"`{call.method}` puts a tensor on {device}, wherever inputs and model are",
+                f"`{call.method}` puts a tensor on {device}, wherever inputs and model are: it cannot be captured where there is none",
                 statement=call.statement,
                 fix=_fix(code, call, function),
                 advice="Take the device of an input, or register constants as buffers",
@@ -225,7 +226,7 @@ def _fix(code: Code, call: Call, function: ast.AST) -> Fix | None:
     """The device of the first argument that is a tensor in the place of the one that is named."""
     source = code.tensor_argument(function)
     node = call.node
-    if source is None or not isinstance(node.func, ast.Attribute):
+    if source is None or not isinstance(node.func, ast.Attribute) or _does_nothing_else(function):
         return None
     rewriter = code.rewriter
     if call.method in ("cuda", "xpu"):
@@ -246,6 +247,14 @@ def _fix(code: Code, call: Call, function: ast.AST) -> Fix | None:
             return None
         edit = rewriter.replace(named, f"{source}.device")
     return Fix(f"Use the device of `{source}`", (edit,), Applicability.UNSAFE)
+
+
+def _does_nothing_else(function: ast.AST) -> bool:
+    """Whether a function hands its arguments to another module at once: to move them is what it is for."""
+    match getattr(function, "body", []):
+        case [ast.Return(value=ast.Call(func=ast.Attribute(value=ast.Name(id="self"))))]:
+            return True
+    return False
 
 
 def _rebinds(statement: ast.stmt, name: str, value: ast.expr) -> bool:

@@ -66,6 +66,7 @@ class LoadWithoutMapLocation(Rule):
     only_inference = True
     needs = ("~load",)
     fixable = '`map_location="cpu"`'
+    advice = 'Load it onto the CPU: `map_location="cpu"`'
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every `torch.load`."""
@@ -78,7 +79,7 @@ class LoadWithoutMapLocation(Rule):
                 yield code.finding(
                     self,
                     call.node,
-                    "`torch.load` without `map_location` needs the device that the checkpoint was saved from",
+                    "`torch.load` without `map_location` fails on a machine without the device that the checkpoint was saved from",
                     fix=Fix("Load onto the CPU", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )

@@ -67,6 +67,7 @@ class NumpyInForward(Rule):
     code = "FLW003"
     name = "numpy-in-forward"
     severity = Severity.WARNING
+    advice = "Write it with functions of torch"
     only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.USES_NUMPY)
@@ -82,7 +83,7 @@ class NumpyInForward(Rule):
             if call.is_message:
                 continue
             if all(map(_leaves_torch, calls)):
-                message = "NumPy computes this, unseen: tracing keeps the result for the sample input"
+                message = "NumPy computes this, which tracing does not see: the converted model keeps the result for the sample input"
             elif all(map(_draws, calls)):
                 message = "NumPy draws this once, when the model is captured: the converted model keeps the number"
             else:
@@ -96,7 +97,7 @@ class NumpyInForward(Rule):
             if concretization.kind == "array":
                 yield subject.finding(
                     self,
-                    "NumPy computes this, unseen: tracing keeps the result for the sample input",
+                    "NumPy computes this, which tracing does not see: the converted model keeps the result for the sample input",
                     at=concretization.call.place,
                     modules=[concretization.call.module],
                 )

@@ -82,6 +82,7 @@ class LoopOverTensorLength(Rule):
     code = "FLW004"
     name = "loop-over-tensor-length"
     severity = Severity.WARNING
+    advice = "Compute all rows at once, or give the input one size"
     only_inference = True
     live_needs = "run"
     needs = (frozenset({"for", "while"}), "forward", Trigger.LOOPS_OVER_DATA)
@@ -101,7 +102,7 @@ class LoopOverTensorLength(Rule):
                 yield code.finding(
                     self,
                     turns.node,
-                    "This loop is as long as a tensor: it is unrolled for the sample input's size",
+                    "This loop runs over a dimension of a tensor: it is unrolled for the sample input, whatever size others have",
                     severity=code.severity_at(
                         Severity.INFO if _is_of_the_architecture(turns) else self.severity,
                         turns.node,
@@ -115,7 +116,7 @@ class LoopOverTensorLength(Rule):
                 yield code.finding(
                     self,
                     question.test,
-                    "This loop runs up to a size of a tensor: it is unrolled for the sample input's size",
+                    "This loop runs up to a size of a tensor: it is unrolled for the sample input, whatever size others have",
                     severity=code.severity_at(self.severity, question.test, question.function),
                     statement=question.statement,
                 )
@@ -125,7 +126,7 @@ class LoopOverTensorLength(Rule):
         for loop in subject.long_loops:
             yield subject.finding(
                 self,
-                "This loop is as long as a tensor: it is unrolled for the sample input's size",
+                "This loop runs over a dimension of a tensor: it is unrolled for the sample input, whatever size others have",
                 at=loop.place,
                 modules=loop.modules,
             )
@@ -177,10 +178,10 @@ def _is_over(code: Code, turns: Loop) -> bool:
         return not all(isinstance(part, Tensor) and part.has_fixed_size(0) for part in parts)
     match turns.node:
         case ast.Call(func=ast.Name(id=name)) if name in _PASSING:
-            calls = code.flow.calls.get(turns.node, ())
+            calls = code.readings(turns.node)
             return bool(calls) and all(_goes_through_tensors(call, name) for call in calls)
         case ast.Call(func=ast.Attribute(attr="unbind")):
-            calls = code.flow.calls.get(turns.node, ())
+            calls = code.readings(turns.node)
             return bool(calls) and not any(map(_is_unbound_by_the_code, calls))
     return False
 

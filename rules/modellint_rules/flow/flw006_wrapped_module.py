@@ -84,6 +84,7 @@ class WrappedModule(Rule):
     severity = Severity.WARNING
     needs = (frozenset({"~DataParallel", "~DistributedDataParallel", "~compile"}),)
     fixable = "keep the module itself"
+    advice = "Export the module inside: `.module`, or `._orig_mod` of a compiled one"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every wrapper that is bound to an attribute."""

@@ -80,6 +80,7 @@ class DirectForwardCall(Rule):
     needs = (".forward",)
     only_modules = True
     fixable = "call the module"
+    advice = "Call the module itself"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call of a method named `forward`."""
@@ -90,12 +91,13 @@ class DirectForwardCall(Rule):
             if call.method != "forward" or not all(_of_a_module(code, reading) for reading in readings):
                 continue
             function = call.node.func
-            if isinstance(function, ast.Attribute):
+            # A bound method under another name, `self.encode = Encoder().forward`, is no call by name.
+            if isinstance(function, ast.Attribute) and function.attr == "forward":
                 edit = code.rewriter.cut_attribute(function)
                 yield code.finding(
                     self,
                     call.node,
-                    "`forward` is called by name: hooks do not run",
+                    "`forward` is called by name: hooks do not run, those of the old `weight_norm` and `spectral_norm` among them",
                     fix=Fix("Call the module; outputs change where a hook changes them", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )

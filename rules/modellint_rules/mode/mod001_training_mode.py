@@ -79,6 +79,7 @@ class TrainingMode(Rule):
     code = "MOD001"
     name = "training-mode"
     severity = Severity.ERROR
+    advice = "Register it, or call its own `eval()` before the export"
     silent = ("trace", "export")
 
     def silent_by(self, finding: Diagnostic) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Value
 
 
+_SAMPLED = r"(?:^|_)MC(?=[A-Z_]|$)|Monte_?Carlo|Bayes"
+"""Names of classes that drop in evaluation on purpose, for several answers to one input."""
 _PLACES = {**operators.training_by_default, **operators.evaluating_by_default}
 """Functions with an argument ``training``, and its place."""
 
@@ -72,6 +75,7 @@ class DropoutAlwaysOn(Rule):
     its title says so.
 
     ## Known limits
+    Classes called after Monte Carlo or Bayes drop in evaluation on purpose, and are left alone.
     Under `if self.training` the call is left alone, and so is one whose `training` is anything but a literal, or whose rate
     is a local name where `training` is left out: whoever set it may have asked for the mode. Only modules, and the
     functions that they call, are asked.
@@ -87,10 +91,11 @@ class DropoutAlwaysOn(Rule):
     live_needs = "run"
     needs = (frozenset("~" + name for name in _PLACES),)
     fixable = "`training=self.training`"
+    advice = "Give it `training=self.training`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every functional dropout for its mode."""
-        if code.ref is None:
+        if code.ref is None or any(re.search(_SAMPLED, ref.node.name) for ref in code.lineage):
             return
         for readings in code.calls:
             call = readings[0]

@@ -67,6 +67,7 @@ class BatchNormWithoutStats(Rule):
     code = "MOD003"
     name = "batchnorm-without-stats"
     severity = Severity.WARNING
+    advice = "Keep running statistics, or normalize each sample by itself: `GroupNorm`, `InstanceNorm`"
     only_inference = True
     needs = (
         frozenset({"BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"}),
@@ -83,7 +84,7 @@ class BatchNormWithoutStats(Rule):
                 yield code.finding(
                     self,
                     call.node,
-                    f"`{call.method}` keeps no running statistics: it uses those of the batch in evaluation too",
+                    f"`{call.method}` keeps no running statistics: outputs depend on the batch in evaluation too",
                     statement=call.statement,
                 )
 
@@ -95,7 +96,7 @@ class BatchNormWithoutStats(Rule):
             if isinstance(entry.module, _BatchNorm) and entry.module.running_mean is None:
                 yield subject.finding(
                     self,
-                    f"`{type(entry.module).__name__}` keeps no running statistics: it uses those of the batch in evaluation too",
+                    f"`{type(entry.module).__name__}` keeps no running statistics: outputs depend on the batch in evaluation too",
                     modules=entry.paths,
                     **subject.binding(entry.path).keywords(),
                 )

@@ -35,7 +35,7 @@ class ParametrizationLeftOn(Rule):
     class Encoder(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 8, 3))
+            self.conv = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))
 
         def forward(self, x):
             return self.conv(x)
@@ -49,7 +49,7 @@ class ParametrizationLeftOn(Rule):
     class Encoder(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv = nn.Conv1d(4, 8, 3)
+            self.conv = nn.Linear(4, 4)
 
         def forward(self, x):
             return self.conv(x)
@@ -58,7 +58,8 @@ class ParametrizationLeftOn(Rule):
     ## Fix safety
     The fix makes the layer without the parametrization. It is unsafe: keys of `state_dict` change, outputs where the
     parametrization changes the weight, as a spectral norm does, and training goes another way.
-    There is none in a file that uses what the parametrization adds, such as `weight_g`.
+    There is none in a file that uses what the parametrization adds, such as `weight_g`, nor where the converted weight is a
+    constant in any case, so that nothing but checkpoints would change.
     Where the model is trained with it, take it off before the export with `remove_parametrizations`, `remove_weight_norm`,
     `remove_spectral_norm` or `prune.remove`, which keep the weight that was learnt.
 
@@ -91,13 +92,15 @@ class ParametrizationLeftOn(Rule):
                 continue
             outside = call.function in code.top_functions().values()
             if not outside and not any(True for _ in code.conditions(call.node, call.function)):
+                folded = "weight_norm" in call.name or call.name in _FOLDED
+                there = "converted in evaluation mode it is a constant" if folded else "so does the converted model"
                 yield code.finding(
                     self,
                     call.node,
-                    f"`{call.method}` computes the weight anew in every call",
-                    severity=Severity.INFO if "weight_norm" in call.name or call.name in _FOLDED else Severity.WARNING,
+                    f"`{call.method}` computes the weight anew in every call: {there}",
+                    severity=Severity.INFO if folded else Severity.WARNING,
                     statement=call.statement,
-                    fix=_fix(code, call),
+                    fix=None if folded else _fix(code, call),
                     advice=f"Take it off before the export with `{_PUT_ON[call.name]}`",
                 )
 

@@ -67,6 +67,7 @@ class HookLeftOn(Rule):
     code = "MOD005"
     name = "hook-left-on"
     severity = Severity.INFO
+    advice = "Remove the hook before the export, unless it is a part of the model"
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every module for its hooks."""

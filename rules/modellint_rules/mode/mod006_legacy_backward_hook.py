@@ -68,6 +68,7 @@ class LegacyBackwardHook(Rule):
     only_inference = True
     needs = ("register_backward_hook",)
     fixable = "`register_full_backward_hook`"
+    advice = "Register it with `register_full_backward_hook`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call for that name."""
@@ -78,7 +79,7 @@ class LegacyBackwardHook(Rule):
                 yield code.finding(
                     self,
                     call.node,
-                    "`register_backward_hook` sees the gradients of the last operation only",
+                    "`register_backward_hook` gets the gradients of the last operation in `forward`, not of the module",
                     fix=Fix("Use `register_full_backward_hook`", (edit,)),
                     statement=call.statement,
                 )
@@ -88,7 +89,9 @@ class LegacyBackwardHook(Rule):
         for entry in subject.modules:
             if not any(hook.is_legacy for hook in subject.hooks(entry.module)):
                 continue
-            message = "`register_backward_hook` sees the gradients of the last operation only"
+            message = (
+                "`register_backward_hook` gets the gradients of the last operation in `forward`, not of the module"
+            )
             at = subject.calling(entry.path, "register_backward_hook")
             if at is not None:
                 yield subject.finding(self, message, at=at, modules=entry.paths)

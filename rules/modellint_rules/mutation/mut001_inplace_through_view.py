@@ -98,6 +98,7 @@ class InplaceThroughView(Rule):
     only_modules = True
     only_forward = True
     fixable = "assign to the part"
+    advice = "Assign to the part itself, `y[0] = y[0] * 3`, and not through another name"
     supersedes = ("MUT003", "MUT007")
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -115,7 +116,7 @@ class InplaceThroughView(Rule):
                 yield code.finding(
                     self,
                     write.statement,
-                    "An assignment behind an ellipsis goes to other dimensions, or is refused, when a traced model is converted",
+                    "An assignment behind an ellipsis goes to other dimensions, or is refused, from a trace; `torch.export` keeps it",
                     severity=severity,
                     statement=write.statement,
                     # Dimensions alone do not help where another name loses the write as well.
@@ -159,7 +160,7 @@ class InplaceThroughView(Rule):
             if item.is_behind_dots and not item.tensors and not item.masks:
                 yield subject.finding(
                     self,
-                    "An assignment behind an ellipsis goes to other dimensions, or is refused, when a traced model is converted",
+                    "An assignment behind an ellipsis goes to other dimensions, or is refused, from a trace; `torch.export` keeps it",
                     at=item.call.place,
                     modules=[item.call.module],
                     advice="Write the dimensions out: `x[:, :, 1] = v`",

@@ -34,16 +34,23 @@ class TensorIndexAssign(Rule):
     or a number.
 
     ## Why
-    What stands before the tensor decides, with coremltools 9.0:
+    What stands before the tensor decides. Measured with coremltools 9.0, by executing what was converted; `i` holds two indices,
+    `v` is a number or a tensor, and from `torch.export` both with and without core ATen decompositions:
 
-    - numbers, or a slice only behind it (`y[0, i] = v`, `y[i, 0] = v`, `y[i, 1:3] = v`): when a traced model is converted the
-      assignment is dropped. `y` stays as it was, and nobody says so. From `torch.export` it converts.
-    - a slice (`y[:, i] = v`): the conversion fails with `Input squeeze_0 has rank 1 != other inputs rank 0`, by both routes.
-      Where a traced model computes nothing behind it, as it returns `y` at once, or `i` holds a single index, it is dropped
-      without a word.
-    - `...` (`y[..., i] = v`): the conversion fails, whatever comes behind it.
+    | form | from `torch.jit.trace` | from `torch.export` |
+    |---|---|---|
+    | `y[0, i] = v`, `y[i, 0] = v`, `y[i, 1:3] = v`, `y[i, :] = v` | dropped, nobody says so | right |
+    | `y[:, i] = v`, `y[:, 0, i] = v`, nothing is computed behind it | dropped, nobody says so | refused |
+    | `y[:, i] = v`, `y[:, 0, i] = v`, something is computed behind it | refused | refused |
+    | `y[:, [3]] = v`, a single index | dropped, nobody says so | right |
+    | `y[..., i] = v` | refused | refused |
+    | `y[i] = v`, `y[i, j] = v`, `y[i, ...] = v`: tensors alone | right | right |
+    | `y[:, k] = v`, `y[0, k] = v`, `k` a number or the variable of a loop over a `range` | right | right |
+    | `y[:, k] = v`, `k` a tensor without dimensions, or the variable of a loop over a tensor | right | refused by PyTorch |
 
-    `y[i] = v` and `y[i, j] = v`, with nothing but tensors in the brackets, are converted as they should be.
+    Dropped, `y` stays as it was. "Refused" is `Input squeeze_0 has rank 1 != other inputs rank 0`. Behind it something is computed
+    where the model goes on in any way, be it with another tensor. An assignment behind an ellipsis by a number or a slice, as in
+    `y[..., 1:3] = v`, is MUT001's: it converts from `torch.export`, and from a trace goes to other dimensions, or is refused.
 
     ## Bad
     ```python
@@ -109,6 +116,7 @@ class TensorIndexAssign(Rule):
     only_modules = True
     only_forward = True
     fixable = "`index_put`"
+    advice = "Index by tensors alone, `y[torch.zeros_like(i), i] = v`, or choose with `torch.where`"
     supersedes = ("MUT003", "MUT007")
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -130,7 +138,7 @@ class TensorIndexAssign(Rule):
             if item.tensors and not item.masks and item.is_mixed:
                 yield subject.finding(
                     self,
-                    told("a tensor of indices", item.is_behind_slice),
+                    told("a tensor of indices", item.stands_behind),
                     at=item.call.place,
                     modules=[item.call.module],
                 )

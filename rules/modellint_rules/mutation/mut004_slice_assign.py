@@ -91,6 +91,7 @@ class SliceAssign(Rule):
     only_modules = True
     only_forward = True
     fixable = "`slice_scatter`"
+    advice = "Put the tensor together with `torch.cat`, or choose with `torch.where`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every assignment to an item for its indices."""

@@ -80,6 +80,7 @@ class BufferMutatedWithoutState(Rule):
     code = "MUT005"
     name = "buffer-mutated-without-state"
     severity = Severity.ERROR
+    advice = "Convert it as a state: `modellint export --state`, from iOS 18 on; or take the value as an input and return the new one"
     only_inference = True
     answered_by = "StateType"
     silent = ("trace",)

@@ -89,6 +89,7 @@ class AttributeAssignedInForward(Rule):
     code = "MUT006"
     name = "attribute-assigned-in-forward"
     severity = Severity.WARNING
+    advice = "Take the value as an argument of `forward`, and return it"
     only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.SETS_ATTRIBUTES)
@@ -112,7 +113,7 @@ class AttributeAssignedInForward(Rule):
             yield code.finding(
                 self,
                 write.statement,
-                f"`self.{name}` is set while the model runs and read in another call: a converted model does not keep it",
+                f"`self.{name}` is read in another call than it is set in: a converted model starts each from the value of the capture",
                 attribute=name,
                 severity=code.severity_at(weight, write.node, write.function),
                 statement=write.statement,

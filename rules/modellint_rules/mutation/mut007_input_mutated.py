@@ -61,8 +61,7 @@ class InputMutated(Rule):
 
     class Net(nn.Module):
         def forward(self, x):
-            x = x.clone()
-            x.clamp_(0, 1)
+            x = x.clamp(0, 1)
             return x * 2
 
 
@@ -70,8 +69,9 @@ class InputMutated(Rule):
     ```
 
     ## Fix safety
-    The fix copies the argument at the start of `forward`. It is unsafe: the caller may wait for the change. There is none for an
-    argument that may be None, a tuple or a dictionary, by its annotation, its default or what `forward` does with it.
+    The fix copies the argument at the start of `forward`, or writes `x = x.clamp(0, 1)` for `x.clamp_(0, 1)`. It is unsafe: the
+    caller may wait for the change. There is none for a cache or a state by its name, whose caller does wait, nor for an argument
+    that may be None, a tuple or a dictionary, by its annotation, its default or what `forward` does with it.
 
     ## Known limits
     Of a module inside a model the argument is an intermediate result, and the change is harmless; source does not tell
@@ -93,6 +93,7 @@ class InputMutated(Rule):
     only_modules = True
     only_forward = True
     fixable = "`x = x.clone()`"
+    advice = "Write to a copy, `x = x.clone()`, or assign a new tensor, `x = x.clamp(0, 1)`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every write whether it is to an argument of ``forward``."""
@@ -118,7 +119,7 @@ class InputMutated(Rule):
                 f"This changes `{name}`, an argument of `forward`, in place: inputs of a Core ML model are immutable",
                 severity=code.severity_at(self.severity, write.node, write.function),
                 statement=write.statement,
-                fix=_fix(code, forward, name),
+                fix=_fix(code, forward, name, write),
             )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
@@ -133,6 +134,13 @@ class InputMutated(Rule):
             )
 
 
+_FUNCTIONAL = frozenset(
+    {"clamp_", "clamp_min_", "clamp_max_", "clip_", "relu_", "sigmoid_", "tanh_", "abs_", "neg_", "exp_", "log_"}
+    | {"sqrt_", "rsqrt_", "square_", "round_", "floor_", "ceil_", "masked_fill_"}
+)
+"""Methods whose results have the type of their tensor, in place or not."""
+_STATES = r"(?i)cache|state|buffer|memory|(?:^|_)(?:kv|mems?|hx|cx)(?:_|$)"
+"""Names of arguments in which the caller keeps what the next call needs: it waits for the change."""
 _OUTPUTS = r"out|output|write_to"
 """Names of arguments that a caller gives to be written to."""
 
@@ -152,7 +160,7 @@ def _on_demand(function: ast.AST) -> frozenset[ast.AST]:
 
 def _is_called_on_tensors(code: Code, write: Write) -> bool:
     """Whether a method that writes in place is called on tensors that are known, whichever branch was taken."""
-    calls = code.flow.calls.get(write.node, ()) if isinstance(write.node, ast.Call) else ()
+    calls = code.readings(write.node)
     return all(
         not isinstance(part, Method) or isinstance(part.receiver, (Tensor, Const))
         for call in calls
@@ -216,9 +224,17 @@ def _takes_apart(node: ast.AST, name: str) -> bool:
     return False
 
 
-def _fix(code: Code, forward: ast.FunctionDef, name: str) -> Fix | None:
-    if not _is_tensor_alone(forward, name):
+def _fix(code: Code, forward: ast.FunctionDef, name: str, write: Write) -> Fix | None:
+    if not _is_tensor_alone(forward, name) or re.search(_STATES, name):
         return None
+    match write.statement:
+        # `x.clamp_(0, 1)`: no copy is needed.
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=written), attr=method)) as call) if (
+            call is write.node and written == name and method in _FUNCTIONAL
+        ):
+            front = code.rewriter.insert(code.rewriter.start(call), f"{name} = ")
+            title = f"Assign the result to `{name}`; the caller's tensor stays as it was"
+            return Fix(title, (front, code.rewriter.rename_method(call, method[:-1])), Applicability.UNSAFE)
     edit = code.rewriter.first_in_body(forward, f"{name} = {name}.clone()")
     title = f"Copy `{name}` first; the caller's tensor stays as it was"
     return Fix(title, (edit,), Applicability.UNSAFE) if edit is not None else None

@@ -85,6 +85,7 @@ class BufferUpdatedInEval(Rule):
     only_modules = True
     only_forward = True
     fixable = "`if self.training:`"
+    advice = "Update it under `if self.training:`"
     supersedes = ("MUT005",)
     at_statements = True
     silent = ("trace",)
@@ -101,7 +102,7 @@ class BufferUpdatedInEval(Rule):
             yield code.finding(
                 self,
                 update.write.statement,
-                f"`self.{update.attribute}` is a running statistic and moves in evaluation too",
+                f"`self.{update.attribute}` is a running statistic and moves in evaluation too: outputs depend on the calls before",
                 attribute=update.attribute,
                 fix=_fix(code, update.write),
             )
@@ -112,7 +113,7 @@ class BufferUpdatedInEval(Rule):
             if change.kind == "buffer" and change.of_data and change.of_old and change.is_statistic:
                 yield subject.finding(
                     self,
-                    f"`self.{change.attribute}` is a running statistic and moves in evaluation too",
+                    f"`self.{change.attribute}` is a running statistic and moves in evaluation too: outputs depend on the calls before",
                     at=change.place,
                     modules=change.paths,
                     class_name=subject.class_of(change.module, change.attribute),
@@ -128,10 +129,11 @@ def _fix(code: Code, write: Write) -> Fix | None:
         return None
     if not isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign)) or _binds_a_variable(statement):
         return None
-    deeper = indent + ("\t" if indent.endswith("\t") else "    ")
-    edit = code.rewriter.insert(code.rewriter.start(statement), f"if {module}.training:\n{deeper}")
+    step = "\t" if indent.endswith("\t") else "    "
+    start = code.rewriter.insert(code.rewriter.start(statement), f"if {module}.training:\n{indent}{step}")
+    edits = (start, *code.rewriter.indented(statement, step))
     title = f"Update it under `if {module}.training:`; outputs in evaluation change, as it stays as training left it"
-    return Fix(title, (edit,))
+    return Fix(title, edits)
 
 
 def _binds_a_variable(statement: ast.stmt) -> bool:

@@ -86,6 +86,7 @@ class BufferKeepsGraph(Rule):
     only_modules = True
     only_forward = True
     fixable = "detach the old value"
+    advice = "Detach the old value on the right-hand side"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every update of a running statistic what its new value hangs on."""
@@ -97,7 +98,7 @@ class BufferKeepsGraph(Rule):
             yield code.finding(
                 self,
                 update.write.statement,
-                f"`self.{update.attribute}` is updated from tensors that need gradients: it keeps the graph of every step",
+                f"`self.{update.attribute}` is updated from tensors that need gradients: it keeps the graph of every step alive",
                 attribute=update.attribute,
                 fix=_fix(code, update),
             )
@@ -107,7 +108,7 @@ class BufferKeepsGraph(Rule):
         for kept in subject.kept_graphs:
             yield subject.finding(
                 self,
-                f"`self.{kept.attribute}` is updated from tensors that need gradients: it keeps the graph of every step",
+                f"`self.{kept.attribute}` is updated from tensors that need gradients: it keeps the graph of every step alive",
                 at=kept.place,
                 modules=kept.entry.paths,
                 class_name=subject.class_of(kept.entry.path, kept.attribute),

@@ -65,6 +65,7 @@ class WriteThroughReshape(Rule):
     code = "MUT010"
     name = "write-through-reshape"
     severity = Severity.WARNING
+    advice = "Write to the tensor itself, or go on with the result that was written to"
     only_inference = True
     needs = (frozenset(mark + name for name in operators.copying for mark in ".~"), Trigger.WRITES_IN_PLACE)
 

@@ -19,6 +19,9 @@ _NAMES = (
 )
 _MAY_COPY = frozenset({"to", "type", "cuda", "cpu", "float", "reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 _DEEPEST = 4
+_CACHES = r"(?i)cache|(?:^|_)(?:kv|queue|history|memory|mems?)(?:_|$)"
+_OF_METRICS = frozenset({"compute", "value", "clear"})
+"""Methods of what counts while it is evaluated."""
 
 
 class Update(NamedTuple):
@@ -39,6 +42,8 @@ class Update(NamedTuple):
 
 def updates(code: Code) -> Iterator[Update]:
     """Every statement that `forward` runs and that updates a registered buffer as a running statistic."""
+    if not _OF_METRICS.isdisjoint(getattr(method.node, "name", "") for method in code.methods):
+        return
     names: dict[int, str] | None = None
     for readings in code.writes:
         write = readings[0]
@@ -174,6 +179,8 @@ def _bound(function: ast.AST) -> dict[str, list[tuple[int, ast.expr]]]:
 
 def _is_statistic(update: Update) -> bool:
     """Whether the form of an update, or the buffer's name, says that it is no cache, no counter and no recurrent state."""
+    if re.search(_CACHES, update.attribute):
+        return False
     everything = _expanded(update.value, update.write)
     calls = {
         part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")

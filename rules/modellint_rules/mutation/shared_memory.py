@@ -152,16 +152,33 @@ def consequence(write: Write, place: ast.Subscript, by: str) -> str:
     """What coremltools 9.0 makes of an assignment by a tensor next to another index, as it was measured."""
     tensors = [at for at, value in enumerate(write.index) if value is not None and _is_many(value)]
     before = write.index[: tensors[-1]] if tensors else ()
-    behind = any(value is None or (isinstance(value, Const) and value.value in (None, ...)) for value in before)
-    return told(by, behind, behind and _is_computed_with(write, place))
+    if any(isinstance(value, Const) and value.value is ... for value in before):
+        return told(by, "an ellipsis")
+    if not any(value is None or (isinstance(value, Const) and value.value is None) for value in before):
+        return told(by)
+    if len(tensors) == 1 and _is_one(indices(place)[tensors[0]]):
+        return told(by)
+    return told(by, "a slice", _is_computed_with(write, place))
 
 
-def told(by: str, behind_slice: bool, used: bool = False) -> str:
-    """What is said of an assignment: ``behind_slice``, it is refused if anything is computed behind it."""
-    if not behind_slice:
-        return f"An assignment by {by} next to another index is dropped when a traced model is converted"
-    rest = "" if used else ", and dropped where a traced model computes nothing behind it"
-    return f"An assignment by {by} behind a slice is refused by coremltools{rest}"
+def told(by: str, behind: str = "", is_computed_with: bool = False) -> str:
+    """What is said of an assignment behind ``a slice``, ``an ellipsis`` or nothing; with the tensor something may be computed."""
+    if not behind:
+        return (
+            f"An assignment by {by} next to another index is dropped without a word when a traced model is converted; "
+            "`torch.export` keeps it"
+        )
+    refused = f"An assignment by {by} behind {behind} is refused by coremltools"
+    if is_computed_with or behind == "an ellipsis":
+        return f"{refused}, on both routes"
+    return f"{refused}; where a traced model computes nothing behind it, it is dropped without a word"
+
+
+def _is_one(index: ast.expr) -> bool:
+    """Whether an index is a list of one number."""
+    return (
+        isinstance(index, ast.List) and len(index.elts) == 1 and isinstance(index.elts[0], (ast.Constant, ast.UnaryOp))
+    )
 
 
 def _is_many(value: Value) -> bool:
@@ -170,7 +187,7 @@ def _is_many(value: Value) -> bool:
 
 
 def _is_computed_with(write: Write, place: ast.Subscript) -> bool:
-    """Whether the function computes with what is written to, behind the assignment, other than by returning it."""
+    """Whether the function computes with what is written to, behind the assignment, other than by returning or renaming it."""
     name, function, end = place.value, write.function, write.statement.end_lineno
     if not isinstance(name, ast.Name) or function is None or end is None or not write.is_read_later(name.id):
         return False
@@ -180,7 +197,7 @@ def _is_computed_with(write: Write, place: ast.Subscript) -> bool:
     above = parents.get(first) if first is not None else None
     while isinstance(above, (ast.Tuple, ast.List)):
         above = parents.get(above)
-    return above is not None and not isinstance(above, ast.Return)
+    return above is not None and not isinstance(above, (ast.Return, ast.Assign, ast.AnnAssign))
 
 
 def is_called_mask(write: Write, value: Value, node: ast.expr) -> bool:

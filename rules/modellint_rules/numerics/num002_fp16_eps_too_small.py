@@ -88,6 +88,7 @@ class Fp16EpsTooSmall(Rule):
     only_modules = True
     only_forward = True
     fixable = "`1e-07`"
+    advice = "Write 1e-7, or more"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every number that is added, or is called an epsilon, for its size."""
@@ -118,7 +119,7 @@ class Fp16EpsTooSmall(Rule):
             if call.name not in _LARGER or not all(_runs(code, reading) for reading in readings):
                 continue
             for node in call.node.args:
-                makers = code.flow.calls.get(node, []) if isinstance(node, ast.Call) else []
+                makers = code.readings(node)
                 values = [part.arguments.get(0, "data") for part in makers if part.name == "torch.tensor"]
                 numbers = [value.number if value is not None else None for value in values]
                 known = [number for number in numbers if number is not None]

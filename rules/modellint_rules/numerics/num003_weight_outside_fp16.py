@@ -80,6 +80,7 @@ class WeightOutsideFp16(Rule):
     code = "NUM003"
     name = "weight-outside-fp16"
     severity = Severity.WARNING
+    advice = "Use a number within ±65504, or convert with `--precision fp32`"
     live_needs = "values"
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:

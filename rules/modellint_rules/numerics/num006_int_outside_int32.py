@@ -66,6 +66,7 @@ class IntOutsideInt32(Rule):
     code = "NUM006"
     name = "int-outside-int32"
     severity = Severity.ERROR
+    advice = "Use a number that int32 holds"
     only_inference = True
     silent = ("trace", "export")
     live_needs = "run"

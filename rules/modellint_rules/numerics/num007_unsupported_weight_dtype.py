@@ -107,6 +107,7 @@ class UnsupportedWeightDtype(Rule):
     needs = (frozenset({"Parameter", "Buffer", "register_buffer", "register_parameter"}), _WORDS)
     only_modules = True
     fixable = "`.float()`"
+    advice = "Make it float32 before the export: `model.float()`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every registered tensor that `forward` reads for the type that is written down."""
@@ -125,7 +126,11 @@ class UnsupportedWeightDtype(Rule):
             what = next(part.kind for part in alternatives(binding.value) if isinstance(part, Tensor))
             fix = None
             if not kind.startswith("complex") and not isinstance(source, ast.Name):
-                edit = code.rewriter.insert(code.rewriter.end(source), ".float()")
+                match source:
+                    case ast.Call(func=ast.Attribute(attr="double" | "bfloat16")) as cast:
+                        edit = code.rewriter.rename_method(cast, "float")
+                    case _:
+                        edit = code.rewriter.insert(code.rewriter.end(source), ".float()")
                 title = f"Make it float32; outputs change, as they are no longer computed from {kind}"
                 fix = Fix(title, (edit,), Applicability.UNSAFE)
             yield code.finding(

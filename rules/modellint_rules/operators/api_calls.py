@@ -189,7 +189,7 @@ def _layers(code: Code, value: Value, ask: Callable[[Use], Known | None]) -> Ite
     own = value.name.rpartition(".")[2] in (getattr(called, "attr", ""), getattr(called, "id", ""))
     if not own or not code.holds(value.node):
         return
-    calls = code.flow.calls.get(value.node, ())
+    calls = code.readings(value.node)
     built = [ask(Use(value.name, call.arguments, call.node)) for call in calls]
     if built and built[0] is not None and None not in built:
         yield built[0]

@@ -79,6 +79,7 @@ class OpNotSupported(Rule):
     code = "OPS001"
     name = "op-not-supported"
     severity = Severity.ERROR
+    advice = "Write it in operators that convert: `modellint ops NAME` tells whether one does"
     only_inference = True
     live_needs = "conversion"
     withdraws = True

@@ -82,6 +82,7 @@ class OpRefused(Rule):
     code = "OPS002"
     name = "op-refused"
     severity = Severity.ERROR
+    advice = "Write it in another form; the page of the rule lists what is refused"
     only_inference = True
     supersedes = ("OPS001",)
     live_needs = "conversion"

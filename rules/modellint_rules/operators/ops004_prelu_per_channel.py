@@ -100,9 +100,10 @@ class PReLUPerChannel(Rule):
     The fix calls `CustomPReLU`, which gives the same bits at every rank, the same gradients (the slopes' to the rounding of
     their sum), has the same arguments and the same `state_dict`, and is an `nn.PReLU`. Its class is written below the
     file's imports, or imported from where the setting `prelu-import` says. It is unsafe where the rank is not known: it may
-    not be needed, and there is none where the rank is 4; `check --fix` on a live target applies it where the slopes of the
-    model are refused. There is no fix where the file uses the name `CustomPReLU` for something else, or imports torch only
-    on some condition. Under autocast an input that is not yet of the lower precision is not cast to it, as `nn.PReLU` does.
+    not be needed; `check --fix` on a live target applies it where the slopes of the model are refused. There is no fix where
+    the rank is 4, or where the other layers of the class, or else of the file, all take rank 4, nor where the file uses the
+    name `CustomPReLU` for something else, or imports torch only on some condition. Under autocast an input that is not yet of
+    the lower precision is not cast to it, as `nn.PReLU` does.
 
     ## Known limits
     In source, calls by another name (`activation = nn.PReLU`), `F.prelu` and layers that the top of a file builds are not seen.
@@ -143,7 +144,8 @@ class PReLUPerChannel(Rule):
                 severity, applicability = Severity.INFO, Applicability.UNSAFE
                 message = f"once the slopes of {shown} differ, coremltools takes an input of rank 4 only"
             # Where the rank always is 4, nothing has to change.
-            fix = None if ranks == frozenset({4}) else custom_prelu(code, call, applicability)
+            is_four = ranks == frozenset({4}) or (ranks is None and _is_of_images(code))
+            fix = None if is_four else custom_prelu(code, call, applicability)
             yield code.finding(self, call.node, message, severity=severity, fix=fix, statement=call.statement)
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
@@ -222,6 +224,7 @@ def _layers_at(subject: LiveModel, path: str) -> tuple[str, ...]:
 
 
 _PRELU = frozenset({"torch.nn.PReLU", "torch.nn.modules.PReLU", "torch.nn.modules.activation.PReLU"})
+_OF_DIMENSIONS = r"(?:Conv|ConvTranspose|Norm|Pool)([123])d\b"
 _RANKED = r"(?:Lazy)?(Conv|ConvTranspose|BatchNorm|InstanceNorm|(?:Adaptive)?(?:Max|Avg)Pool|LPPool|MaxUnpool)([123])d"
 _KEEPING: frozenset[str] = operators.activations | {
     "Identity",
@@ -283,11 +286,18 @@ def _rank_of(name: str) -> frozenset[int] | None:
     return frozenset({2, 3}) if match[1] == "BatchNorm" and rank == 3 else frozenset({rank})
 
 
+def _is_of_images(code: Code) -> bool:
+    """Whether all layers of a rank that a class makes take inputs of rank 4; where it makes none, all that the file names."""
+    names = {readings[0].name for readings in code.calls}
+    ranks = {_rank_of(name.rpartition(".")[2]) for name in names if name.startswith("torch.nn.")} - {None}
+    return ranks == {frozenset({4})} or (not ranks and set(re.findall(_OF_DIMENSIONS, code.file.source.text)) == {"2"})
+
+
 def _layer(node: ast.expr, code: Code) -> str:
     """The name of the layer of torch that a call makes, in every reading of it; empty for anything else."""
     layers = {
         part.name if isinstance(part, Instance) and part.kind == "module" else ""
-        for reading in code.flow.calls.get(node, ())
+        for reading in code.readings(node)
         for part in alternatives(reading.result)
     }
     name = layers.pop() if len(layers) == 1 else ""

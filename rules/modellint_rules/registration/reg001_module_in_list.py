@@ -88,6 +88,7 @@ class ModuleInList(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ModuleList`"
+    advice = "Keep them in an `nn.ModuleList`"
     twin = "ModuleList"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:

@@ -75,6 +75,7 @@ class ModuleInDict(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ModuleDict`"
+    advice = "Keep them in an `nn.ModuleDict`"
     twin = "ModuleDict"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:

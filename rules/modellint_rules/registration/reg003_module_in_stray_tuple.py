@@ -46,7 +46,7 @@ class ModuleInStrayTuple(Rule):
     class Explain(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv = (nn.Conv1d(4, 8, 3))
+            self.conv = nn.Conv1d(4, 8, 3)
 
         def forward(self, x):
             return self.conv(x)
@@ -68,6 +68,7 @@ class ModuleInStrayTuple(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "drop the comma"
+    advice = "Drop the trailing comma"
     supersedes = ("REG001",)
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
@@ -83,7 +84,7 @@ class ModuleInStrayTuple(Rule):
             yield cls.finding(
                 self,
                 place,
-                f"`self.{attribute.name}` is a tuple because of the trailing comma, and it is called as a module",
+                f"`self.{attribute.name}` is a tuple because of the trailing comma, and it is called as a module: that raises",
                 attribute=attribute.name,
                 fix=self._fix(cls, hidden),
             )
@@ -92,8 +93,8 @@ class ModuleInStrayTuple(Rule):
         node = hidden.container.node
         if not isinstance(node, ast.Tuple) or node is not hidden.binding.expression:
             return None
-        comma = cls.rewriter.comma_behind(node.elts[0], node)
-        return Fix("Drop the trailing comma; adds `state_dict` keys", (comma,)) if comma is not None else None
+        edits = cls.rewriter.without_tuple(node.elts[0], node)
+        return Fix("Drop the trailing comma; adds `state_dict` keys", edits) if edits else None
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the tuples of one module that the class calls."""
@@ -104,7 +105,7 @@ class ModuleInStrayTuple(Rule):
             if group.attribute in uses.called and group.attribute not in uses.indexed | uses.otherwise:
                 yield subject.finding(
                     self,
-                    f"`self.{group.attribute}` is a tuple because of the trailing comma, and it is called as a module",
+                    f"`self.{group.attribute}` is a tuple because of the trailing comma, and it is called as a module: that raises",
                     at=group.place,
                     modules=group.paths,
                     class_name=group.class_name,

@@ -76,6 +76,7 @@ class ParameterInList(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ParameterList`"
+    advice = "Keep them in an `nn.ParameterList`"
     twin = "ParameterList"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:

@@ -73,6 +73,7 @@ class ParameterInDict(Rule):
     withdraws = True
     wakes_on = Feature.CONTAINER_ON_SELF
     fixable = "`ParameterDict`"
+    advice = "Keep them in an `nn.ParameterDict`"
     twin = "ParameterDict"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:

@@ -94,6 +94,7 @@ class TensorNotBuffer(Rule):
     needs = (TENSOR_WORDS, Trigger.MAKES_TENSORS)
     only_modules = True
     fixable = "`register_buffer`"
+    advice = "Register it: `self.register_buffer(name, tensor)`"
     twin = "register_buffer"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

@@ -79,6 +79,7 @@ class ParameterLostByCast(Rule):
     name = "parameter-lost-by-cast"
     severity = Severity.WARNING
     fixable = "move the cast inside"
+    advice = "Move the operation inside: `nn.Parameter(t.to(d))`"
     needs = ("Parameter", Trigger.CASTS_PARAMETER)
     supersedes = ("REG006", "REG015")
     only_modules = True
@@ -96,7 +97,8 @@ class ParameterLostByCast(Rule):
                     yield code.finding(
                         self,
                         binding.statement,
-                        f"`self.{binding.attribute}` is a plain tensor: the operation behind `Parameter(...)` gives a new one",
+                        f"`self.{binding.attribute}` is a plain tensor, which nothing trains or saves: "
+                        "the operation behind `Parameter(...)` gives a new one",
                         attribute=binding.attribute,
                         fix=_fix(code, binding, expression, parameter),
                     )
@@ -157,7 +159,7 @@ def _lost(code: Code, expression: ast.expr) -> ast.Call | None:
 
 
 def _is_parameter(code: Code, node: ast.expr) -> bool:
-    readings = code.flow.calls.get(node, ())
+    readings = code.readings(node)
     return bool(readings) and all(reading.name in operators.parameter_classes for reading in readings)
 
 

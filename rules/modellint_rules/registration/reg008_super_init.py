@@ -70,6 +70,7 @@ class SuperInit(Rule):
     severity = Severity.ERROR
     wakes_on = Feature.INIT_WITHOUT_BASE
     fixable = "insert or move `super().__init__()`"
+    advice = "Call `super().__init__()` first"
 
     def source(self, cls: ModuleClass) -> Iterator[Diagnostic]:
         """Ask how `__init__` goes about calling the base's."""
@@ -84,7 +85,7 @@ class SuperInit(Rule):
             yield cls.finding(
                 self,
                 place or init,
-                f"`{cls.name}.__init__` never calls `super().__init__()`",
+                f"`{cls.name}.__init__` never calls `super().__init__()`: modules, parameters and buffers cannot be registered",
                 attribute="__init__",
                 fix=self._insert(cls, init),
             )
@@ -92,7 +93,7 @@ class SuperInit(Rule):
             yield cls.finding(
                 self,
                 state.first_state,
-                "a module, parameter or buffer is set before `super().__init__()` has run",
+                "a module, parameter or buffer is set before `super().__init__()` has run: that raises",
                 attribute="__init__",
                 fix=self._move(cls, init, state.first_state),
             )
@@ -110,8 +111,11 @@ class SuperInit(Rule):
             match statement:
                 case ast.Expr(value=ast.Call(func=ast.Attribute(attr="__init__"), args=[], keywords=[])):
                     lines = cls.rewriter.alone_on_its_lines(statement)
-                    first = cls.rewriter.first_in_body(init, cls.rewriter.of(statement))
-                    if lines is None or first is None:
+                    if lines is None:
+                        return None
+                    # With the comment behind it.
+                    first = cls.rewriter.first_in_body(init, cls.rewriter.text[slice(*lines)].strip())
+                    if first is None:
                         return None
                     removed: Edit = cls.rewriter.remove(*lines)
                     return Fix("Move `super().__init__()` to the top", (first, removed))

@@ -72,6 +72,7 @@ class StaleBufferAlias(Rule):
     code = "REG009"
     name = "stale-buffer-alias"
     severity = Severity.WARNING
+    advice = "Look the buffers up when they are used: `getattr(self, name)`"
     withdraws = True
     needs = (frozenset({"register_buffer", "Buffer"}),)
     supersedes = ("REG006",)
@@ -95,7 +96,7 @@ class StaleBufferAlias(Rule):
             yield code.finding(
                 self,
                 binding.statement,
-                f"`self.{name}` holds registered buffers, and goes on holding the old ones after `.to()` or `.half()`",
+                f"`self.{name}` holds registered buffers: after `.to()` or `.half()` the model computes with the old ones",
                 attribute=name,
             )
 
@@ -107,7 +108,7 @@ class StaleBufferAlias(Rule):
             if group.attribute in group.usage.forward.reads:
                 yield subject.finding(
                     self,
-                    f"`self.{group.attribute}` holds registered buffers, and goes on holding the old ones after `.to()` or `.half()`",
+                    f"`self.{group.attribute}` holds registered buffers: after `.to()` or `.half()` the model computes with the old ones",
                     at=group.place,
                     modules=group.paths,
                     class_name=group.class_name,

@@ -113,6 +113,7 @@ class ModuleBuiltInForward(Rule):
     code = "REG010"
     name = "module-built-in-forward"
     severity = Severity.ERROR
+    advice = "Build it in `__init__`, and call it in `forward`"
     supersedes = ("OPS001",)
     withdraws = True
     live_needs = "run"
@@ -144,7 +145,7 @@ class ModuleBuiltInForward(Rule):
                     yield code.finding(
                         self,
                         build.node,
-                        "this module is built anew each time `forward` runs: nothing trains, saves or moves its weights",
+                        "this module is built anew in each call: its weights are never trained or saved, and an export freezes random ones",
                         statement=build.statement,
                     )
 
@@ -156,7 +157,7 @@ class ModuleBuiltInForward(Rule):
                 place = call.built_at or call.place
                 yield subject.finding(
                     self,
-                    "this module is built anew each time `forward` runs: nothing trains, saves or moves its weights",
+                    "this module is built anew in each call: its weights are never trained or saved, and an export freezes random ones",
                     at=place,
                     modules=(call.path.rpartition(".<")[0] if "<" in call.path else call.path,),
                 )

@@ -75,6 +75,7 @@ class NonContiguousState(Rule):
     code = "REG011"
     name = "non-contiguous-state"
     severity = Severity.WARNING
+    advice = "Make it anew with `.contiguous()`"
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at the strides of everything that is saved."""

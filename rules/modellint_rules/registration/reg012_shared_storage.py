@@ -102,6 +102,7 @@ class SharedStorage(Rule):
             modules=[name.rpartition(".")[0] for name in (*second.names, *first.names)],
             class_name=class_name,
             attribute=attribute,
+            advice="Clone one of the two, or register one `nn.Parameter` under both names",
         )
 
     def _tied(self, subject: LiveModel, state: State) -> Iterator[Diagnostic]:

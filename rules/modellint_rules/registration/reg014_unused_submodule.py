@@ -77,6 +77,7 @@ class UnusedSubmodule(Rule):
     code = "REG014"
     name = "unused-submodule"
     severity = Severity.WARNING
+    advice = "Call it in `forward`, or leave it out"
     live_needs = "run"
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:

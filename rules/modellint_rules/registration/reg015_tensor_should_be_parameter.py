@@ -72,6 +72,7 @@ class TensorShouldBeParameter(Rule):
     withdraws = True
     needs = (TENSOR_WORDS, Trigger.MAKES_TENSORS, frozenset({"requires_grad", "requires_grad_", "Variable"}))
     fixable = "`nn.Parameter`"
+    advice = "Make it an `nn.Parameter`"
     supersedes = ("REG006",)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:

@@ -91,6 +91,7 @@ class RankAboveFive(Rule):
     code = "SHP001"
     name = "rank-above-five"
     severity = Severity.ERROR
+    advice = "Merge dimensions by `reshape` before, and part them behind"
     only_inference = True
     live_needs = "conversion"
     withdraws = True
@@ -134,7 +135,7 @@ class RankAboveFive(Rule):
             yield code.finding(
                 self,
                 node,
-                f"the result has {rank} dimensions; {rest}",
+                f"the result has {rank} dimensions: {rest}",
                 severity=severity,
                 statement=statements.get(node),
             )

@@ -89,6 +89,7 @@ class ViewAfterPermute(Rule):
         ),
     )
     fixable = "`reshape`"
+    advice = "Use `reshape`, which copies where it has to"
     live_needs = "run"
     withdraws = True
     supersedes = ("LNT003", "SHP008")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,7 @@ class HardCodedSize(Rule):
     only_modules = True
     only_forward = True
     fixable = "`-1`"
+    advice = "Leave one size open with -1, or take sizes from `x.shape`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every reshaping that `forward` runs for its sizes."""
@@ -90,7 +92,10 @@ class HardCodedSize(Rule):
         for readings in code.calls:
             call = readings[0]
             sizes = call.literal_sizes
-            if not sizes or call.function is None or call.function not in code.in_forward:
+            # `p.view(1, 1, 1, 1)`: what has one element keeps it.
+            if not sizes or all(isinstance(size, ast.Constant) and size.value == 1 for size in sizes):
+                continue
+            if call.function is None or call.function not in code.in_forward:
                 continue
             if not all(map(_pins_batch, readings)) or code.is_for_loss_only(call.node, call.function):
                 continue
@@ -98,7 +103,7 @@ class HardCodedSize(Rule):
             yield code.finding(
                 self,
                 call.node,
-                f"`{call.method}` to sizes that are all written down: other sizes of the input fail",
+                f"`{call.method}` to sizes that are all written down: a model converted with a flexible input fails for other sizes",
                 statement=call.statement,
                 fix=Fix("Leave the first size open", (edit,), Applicability.UNSAFE),
             )
@@ -116,7 +121,7 @@ class HardCodedSize(Rule):
             said.add(failure.place)
             yield subject.finding(
                 self,
-                f"`{method}` to sizes that are all written down: other sizes of the input fail",
+                f"`{method}` to sizes that are all written down: a model converted with a flexible input fails for other sizes",
                 at=failure.place,
                 modules=[failure.module],
             )

@@ -73,6 +73,7 @@ class AdaptivePoolFlexible(Rule):
     code = "SHP005"
     name = "adaptive-pool-flexible"
     severity = Severity.ERROR
+    advice = "Pool to one element, or give the input one size"
     live_needs = "run"
     supersedes = ("OPS002",)
 
@@ -84,7 +85,7 @@ class AdaptivePoolFlexible(Rule):
                 name = call.name.rpartition(".")[2]
                 yield subject.finding(
                     self,
-                    f"`{name}` of a tensor whose size is flexible: only to one element does it convert",
+                    f"`{name}` of a tensor whose size is flexible does not convert, but for an output of one element",
                     at=call.place,
                     modules=[call.module],
                     operator=f"aten::{name}",

@@ -110,6 +110,7 @@ class RankPinnedBroadcast(Rule):
     only_forward = True
     needs = (frozenset({".view", ".reshape", "~reshape"}), frozenset({"Parameter", "register_parameter"}))
     fixable = "a shape of any rank"
+    advice = "Give the parameter as many dimensions as the tensor that it meets"
     live_needs = "run"
     withdraws = True
 

@@ -88,6 +88,7 @@ class SqueezeWithoutDim(Rule):
     only_forward = True
     needs = (frozenset({".squeeze", "~squeeze"}),)
     fixable = "name the dimension"
+    advice = "Name the dimension: `squeeze(-1)`"
     live_needs = "run"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
@@ -105,7 +106,7 @@ class SqueezeWithoutDim(Rule):
                 yield code.finding(
                     self,
                     call.node,
-                    "`squeeze()` drops the batch too when it holds one sample",
+                    "`squeeze()` drops the batch, too, when it holds one sample: what follows gets a tensor of another rank",
                     fix=_fix(code, readings),
                     statement=call.statement,
                 )
@@ -128,7 +129,7 @@ class SqueezeWithoutDim(Rule):
             dropped = [dim for dim, size in enumerate(tensor.shape) if size == 1]
             message = None
             if single and dropped[:1] == [0] and tensor.rank > 1:
-                message = "`squeeze()` drops the batch too when it holds one sample"
+                message = "`squeeze()` drops the batch, too, when it holds one sample: what follows gets a tensor of another rank"
             elif len(dropped) > 1:
                 message = f"`squeeze()` drops {len(dropped)} dimensions at once: whichever has size 1"
             if message is not None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
 
 
+_BY_ROUTE = "which `torch.jit.trace` refuses; from `torch.export` it converts without its keys"
+
+
 class DictOutput(Rule):
     """A model that returns a dict, or something like it.
 
@@ -77,6 +80,7 @@ class DictOutput(Rule):
     code = "SIG001"
     name = "dict-output"
     severity = Severity.WARNING
+    advice = "Return a tuple, or wrap the model for the export in a module that does"
     only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.RETURNS_DICT)
@@ -92,7 +96,7 @@ class DictOutput(Rule):
                 yield code.finding(
                     self,
                     statement,
-                    "the model returns a `dict`, which `torch.jit.trace` refuses",
+                    f"the model returns a `dict`, {_BY_ROUTE}",
                     statement=statement,
                     advice="Return a tuple, or wrap the model for the export in a module that does",
                 )
@@ -106,7 +110,7 @@ class DictOutput(Rule):
         if kinds:
             yield subject.finding(
                 self,
-                f"the model returns a {', '.join(f'`{kind}`' for kind in kinds)}, which `torch.jit.trace` refuses",
+                f"the model returns a {', '.join(f'`{kind}`' for kind in kinds)}, {_BY_ROUTE}",
                 at=subject.returning(_is_dict),
             )
 

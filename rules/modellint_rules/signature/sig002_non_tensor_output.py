@@ -77,6 +77,7 @@ class NonTensorOutput(Rule):
     code = "SIG002"
     name = "non-tensor-output"
     severity = Severity.ERROR
+    advice = "Return the tensors alone, or wrap the model for the export in a module that does"
     only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.RETURNS_NON_TENSOR)
@@ -95,7 +96,7 @@ class NonTensorOutput(Rule):
                 yield code.finding(
                     self,
                     statement,
-                    f"the model returns {kinds[0]}{beside}; only tensors can be outputs",
+                    f"the model returns {kinds[0]}{beside}: neither route converts it, as only tensors can be outputs",
                     statement=statement,
                     advice="Return the tensors alone, or wrap the model for the export in a module that does",
                 )
@@ -112,7 +113,7 @@ class NonTensorOutput(Rule):
             beside = " beside tensors" if any(part.kind == "tensor" for part in parts) else ""
             yield subject.finding(
                 self,
-                f"the model returns {named}{beside}; only tensors can be outputs",
+                f"the model returns {named}{beside}: neither route converts it, as only tensors can be outputs",
                 at=subject.returning(_is_constant),
             )
         elif not parts:

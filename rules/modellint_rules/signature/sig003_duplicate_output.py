@@ -74,6 +74,7 @@ class DuplicateOutput(Rule):
     code = "SIG003"
     name = "duplicate-output"
     severity = Severity.ERROR
+    advice = "Return each tensor once, and inputs not at all"
     live_needs = "run"
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
@@ -85,15 +86,19 @@ class DuplicateOutput(Rule):
         returned = list(dict.fromkeys(fact.name for fact in tensors if fact.is_input))
         if returned:
             named = ", ".join(_argument(name) for name in returned)
-            yield subject.finding(self, f"the model returns {named} as it came", at=subject.returning(_is_tuple))
+            yield subject.finding(
+                self,
+                f"the model returns {named} as it came: input and output get one name, and the program cannot be loaded",
+                at=subject.returning(_is_tuple),
+            )
         computed = [fact.tensor for fact in tensors if not fact.is_input]
         if len(computed) > len(set(computed)):
             positions = [index for index, fact in enumerate(tensors) if computed.count(fact.tensor) > 1]
             yield subject.finding(
                 self,
-                f"the outputs {', '.join(map(str, positions))} are the same tensor"
+                f"the outputs {', '.join(map(str, positions))} are the same tensor: they get one name, and the program cannot be loaded"
                 if len(set(computed)) == len(computed) - len(positions) + 1
-                else "several outputs are the same tensor",
+                else "several outputs are the same tensor: they get one name, and the program cannot be loaded",
                 at=subject.returning(_is_tuple),
             )
 

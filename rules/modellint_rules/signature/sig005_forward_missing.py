@@ -98,6 +98,7 @@ class ForwardMissing(Rule):
     code = "SIG005"
     name = "forward-missing"
     severity = Severity.ERROR
+    advice = "Define `forward`"
     only_inference = True
     supersedes = ("LNT003", "SHP008")
     needs = (Trigger.NO_FORWARD,)

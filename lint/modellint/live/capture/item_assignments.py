@@ -41,11 +41,13 @@ class ItemAssignment(NamedTuple):
         return any(part is not ... or self.dots > 0 for part in others)
 
     @property
-    def is_behind_slice(self) -> bool:
-        """Whether a slice, an ellipsis that stands for something, or `None` stands before the last tensor or list."""
+    def stands_behind(self) -> str:
+        """What stands before the last tensor or list: `an ellipsis` that stands for something, `a slice` (or `None`), or nothing."""
         many = [at for at, part in enumerate(self.indices) if part in self.masks or part in self.tensors]
         before = self.indices[: many[-1]] if many else ()
-        return any(part is None or isinstance(part, slice) or (part is ... and self.dots > 0) for part in before)
+        if self.dots > 0 and any(part is ... for part in before):
+            return "an ellipsis"
+        return "a slice" if any(part is None or isinstance(part, slice) for part in before) else ""
 
     @property
     def dots(self) -> int:

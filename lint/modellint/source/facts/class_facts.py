@@ -210,7 +210,7 @@ class ModuleClass:
         fix: Fix | None = None,
     ) -> Diagnostic:
         """A finding of ``rule`` at a statement of the class's file."""
-        span = self.rewriter.span(statement)
+        span, fix = self.rewriter.span(statement), self.rewriter.keeping_comments(fix)
         return rule.found(message, span, severity=severity, fix=fix, class_name=self.name, attribute=attribute)
 
     def place(self, hidden: Hidden) -> ast.stmt | None:

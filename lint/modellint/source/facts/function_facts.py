@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -103,6 +103,10 @@ class Code:
     def calls(self) -> Iterator[list[Call]]:
         """Every call of the file that was read, with all its readings."""
         yield from self.flow.calls.values()
+
+    def readings(self, node: ast.AST | None) -> Sequence[Call]:
+        """The readings of one call, such as the `node` of an `Instance`, whose arguments they have; none for anything else."""
+        return self.flow.calls.get(node, ()) if isinstance(node, ast.Call) else ()
 
     @property
     def writes(self) -> Iterator[list[Write]]:
@@ -464,7 +468,7 @@ class Code:
             message,
             span,
             severity=severity,
-            fix=fix,
+            fix=self.rewriter.keeping_comments(fix),
             class_name=self.name,
             attribute=attribute,
             noqa_row=last,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from modellint.results.diagnostic import Diagnostic, Severity
+from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 from modellint.source.facts.roles import gives_a_loss, is_in_tests, is_never_exported
 from modellint.source.facts.training_parts import attributes_of_training, is_training_hook, runs_without_gradients
 from modellint.source.project.mentions import Mention, mentions_in
@@ -62,14 +62,29 @@ _Counts: TypeAlias = Callable[[Mention], bool]
 def weighed(
     findings: list[Diagnostic], file: IndexedFile, ref: ClassRef | None, project: Project, rules: Mapping[str, Rule]
 ) -> list[Diagnostic]:
-    """Findings of one reading, with those off the path of inference made information."""
+    """Findings of one reading, with those off the path of inference made information; of their fixes safe ones stay."""
     paths = _Paths(project)
     return [
-        finding._replace(severity=Severity.INFO)
-        if finding.severity is not Severity.INFO and paths.is_off(finding, rules.get(finding.code), file, ref)
+        _as_information(finding, rules[finding.code])
+        if _may_weigh_less(finding) and paths.is_off(finding, rules.get(finding.code), file, ref)
         else finding
         for finding in findings
     ]
+
+
+def _may_weigh_less(finding: Diagnostic) -> bool:
+    """Whether a finding is more than information, or has a fix that only the path of inference asks for."""
+    return finding.severity is not Severity.INFO or _is_unsafe(finding)
+
+
+def _is_unsafe(finding: Diagnostic) -> bool:
+    return finding.fix is not None and finding.fix.applicability is Applicability.UNSAFE
+
+
+def _as_information(finding: Diagnostic, rule: Rule) -> Diagnostic:
+    if _is_unsafe(finding):
+        finding = finding._replace(fix=None, help=finding.help or rule.advice or None)
+    return finding._replace(severity=Severity.INFO)
 
 
 class _Class:

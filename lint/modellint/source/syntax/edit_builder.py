@@ -8,12 +8,16 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.syntax.ast_walk import of_kind, once, walk
+from modellint.source.syntax.comments import comments_and_strings
 
 if TYPE_CHECKING:
-    from modellint.results.diagnostic import Edit, Span
+    from collections.abc import Iterator
+
+    from modellint.results.diagnostic import Edit, Fix, Span
     from modellint.source.project.symbols import IndexedFile
 
 _INDENT = re.compile(r"[ \t\f]*")
@@ -24,6 +28,11 @@ class Spelling(NamedTuple):
 
     text: str
     imports: tuple[Edit, ...]
+
+
+def _comments(text: str) -> Iterator[str]:
+    for start, end in comments_and_strings(text)[0] if "#" in text else ():
+        yield text[start:end].rstrip()
 
 
 class Rewriter:
@@ -157,6 +166,16 @@ class Rewriter:
         joint = "; " if indent is None else "\n" + indent
         return self.insert(self.start(node), content + joint)
 
+    def indented(self, statement: ast.stmt, step: str) -> tuple[Edit, ...]:
+        """Indent the further lines of a statement, but for those that begin in a string."""
+        first, last = self.start(statement), self.end(statement)
+        strings = comments_and_strings(self.text[first:last])[1]
+        rows = range(self.source.place(first)[0] + 1, self.source.place(last)[0] + 1)
+        starts = (self.source.line_starts[row - 1] for row in rows if self.source.line(row).strip())
+        return tuple(
+            self.insert(at, step) for at in starts if not any(begin < at - first < end for begin, end in strings)
+        )
+
     def of(self, node: ast.expr | ast.stmt) -> str:
         """The text of a node."""
         return self.text[self.start(node) : self.end(node)]
@@ -166,14 +185,25 @@ class Rewriter:
         return self.source.replace(start, end, "")
 
     def first_in_body(self, function: ast.FunctionDef, content: str) -> Edit | None:
-        """Put a statement at the top of a function, behind its docstring."""
+        """Put a statement at the top of a function, behind its docstring, and above comments on the first statement."""
         first = function.body[0]
         if not _is_docstring(first):
-            return self.before_statement(first, content)
+            return self._above_comments(first, content)
         if len(function.body) > 1:
-            return self.before_statement(function.body[1], content)
+            return self._above_comments(function.body[1], content)
         indent = self.indentation(first)
         return self.insert(self.end(first), "; " + content if indent is None else "\n" + indent + content)
+
+    def _above_comments(self, node: ast.stmt, content: str) -> Edit:
+        """Put a statement before another, and before the comments that stand right above that."""
+        indent = self.indentation(node)
+        row, _ = self.source.place(self.start(node))
+        top = row
+        while indent is not None and top > 1 and self.source.line(top - 1).startswith(f"{indent}#"):
+            top -= 1
+        if indent is None or top == row:
+            return self.before_statement(node, content)
+        return self.insert(self.source.line_starts[top - 1] + len(indent), f"{content}\n{indent}")
 
     def comma_behind(self, element: ast.expr, container: ast.Tuple) -> Edit | None:
         """Take out the comma behind the one element of a tuple."""
@@ -187,6 +217,27 @@ class Rewriter:
             else:
                 at += 1
         return None
+
+    def without_tuple(self, element: ast.expr, container: ast.Tuple) -> tuple[Edit, ...]:
+        """Leave the one element of a tuple: with neither comma nor, where that goes on over no lines, brackets."""
+        start, first, last, end = self.start(container), self.start(element), self.end(element), self.end(container)
+        behind = re.fullmatch(r"[ \t]*,[ \t]*\)", self.text[last:end])
+        if self.text[start:first] == "(" and behind and "\n" not in self.text[first:last]:
+            return self.remove(start, first), self.remove(last, end)
+        comma = self.comma_behind(element, container)
+        return () if comma is None else (comma,)
+
+    # Comments
+
+    def keeping_comments(self, fix: Fix | None) -> Fix | None:
+        """The fix, if all comments that stand in what it replaces stand in what it writes; else None."""
+        before: Counter[str] = Counter()
+        after: Counter[str] = Counter()
+        for edit in fix.edits if fix is not None else ():
+            start = self.source.offset(edit.span.row, edit.span.column)
+            before.update(_comments(self.text[start : self.source.offset(edit.span.end_row, edit.span.end_column)]))
+            after.update(_comments(edit.content))
+        return None if before - after else fix
 
     # Names
 
