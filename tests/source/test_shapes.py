@@ -165,3 +165,16 @@ def test_squeeze_drops_the_batch(body: str, after: str) -> None:
 )
 def test_squeeze_without_a_batch_is_clean(body: str) -> None:
     assert said(net(body, LAYERS), "SHP009") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "severities"),
+    [
+        ('return torch.einsum("abcd,aefg->abcdefg", x, y).reshape(2, -1)', ["I1"]),
+        ('return torch.einsum("n c h w, n k i j -> n c h w k i", x, y).sum(-1)', ["E1"]),
+        ('z = torch.einsum("nchw,nkij->nchwki", x, y)\nreturn (z * 0.5).reshape(2, -1)', ["E1"]),
+        ('return torch.einsum("abcdef,abcdeg->abfg", x, y)', []),
+    ],
+)
+def test_einsum_of_many_letters(body: str, severities: list[str]) -> None:
+    assert said(net(body, arguments="x, y"), "SHP001") == severities

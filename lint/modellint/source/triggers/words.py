@@ -33,6 +33,7 @@ _SHAPES = {
         r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|torch\.[A-Z]|[\"'A-Z]))"
         r"|\^(?<!is None\) \^)|<<|>>(?<!>>>)(?!>)|&="
     ),
+    Trigger.ITEM_WRITE: re.compile(r"\]\s*=(?!=)"),
     # Sizes may be held by a variable, too.
     Trigger.VIEW_AS_DTYPE: re.compile(
         r"view\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"
