@@ -178,3 +178,27 @@ def test_squeeze_without_a_batch_is_clean(body: str) -> None:
 )
 def test_einsum_of_many_letters(body: str, severities: list[str]) -> None:
     assert said(net(body, arguments="x, y"), "SHP001") == severities
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        (
+            'y = torch.einsum("bhqk,bhkc->bhqc", [x, x])\nb, h, q, c = y.shape\nreturn y.permute(0, 2, 1, 3).view(b, q, h * c)',
+            ["W3"],
+        ),
+        (
+            "b, n, t, c = x.shape\ny = torch.cat([x, x], 3)\nfor layer in self.layers:\n    z = y.view(b * n, t, -1)\n"
+            "    y = layer(z).view(b, t, n, -1).permute(0, 2, 1, 3)\nreturn y",
+            ["W4"],
+        ),
+        (
+            "b, n, t, c = x.shape\ny = torch.cat([x, x], 3)\nfor layer in self.layers:\n    z = y.view(b * n, t, -1)\n"
+            "    y = layer(z).view(b, n, t, -1)\nreturn y",
+            [],
+        ),
+    ],
+)
+def test_a_view_of_what_was_permuted(body: str, rows: list[str]) -> None:
+    init = "self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])"
+    assert said(net(body, init), "SHP002") == rows

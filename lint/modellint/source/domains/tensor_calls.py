@@ -113,6 +113,9 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
         layout = None
         if last == "einsum" and isinstance(first, Const) and isinstance(first.value, str):
             operands = arguments.positional[1:]
+            if len(operands) == 1 and isinstance(operands[0], Container) and operands[0].exact:
+                # `torch.einsum("ij,jk->ik", [x, y])`
+                operands = operands[0].items
             known = [part.layout if isinstance(part, Tensor) else None for part in operands]
             layout = tensors.contracted(first.value, known)
         made = derived(node, layout, last, parts, quiet)
