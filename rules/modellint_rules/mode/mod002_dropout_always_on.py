@@ -13,6 +13,7 @@ from modellint.authoring import (
     Instance,
     Rule,
     Severity,
+    Trigger,
     alternatives,
     called_name,
     operators,
@@ -98,7 +99,7 @@ class DropoutAlwaysOn(Rule):
     severity = Severity.ERROR
     silent = ("trace", "export")
     live_needs = "run"
-    needs = (frozenset("~" + name for name in (*_PLACES, *_LAYERS)),)
+    needs = (frozenset({*("~" + name for name in _PLACES), Trigger.LOCAL_DROPOUT}),)
     fixable = "`training=self.training`"
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
