@@ -114,13 +114,17 @@ class Trigger:
     """There is an operator on bits or truth values, but for `&` between two."""
     VIEW_AS_DTYPE = "<view as a type>"
     """A `view` may be told a type."""
+    ITEM_WRITE = "<item = >"
+    """Something is assigned to an item, `x[i] = v`, by the look of the text."""
+    LOCAL_DROPOUT = "<dropout in passing>"
+    """A dropout layer is called where it is built, or bound to a variable, by the look of the text."""
     NO_FORWARD = "<no forward>"
     """There is a module class at its top that derives from ``Module`` itself and has no ``forward``."""
 
 
 _AMONG_WORDS = frozenset(
     {Trigger.SLICE_STEP, Trigger.PARTIAL_INDEX, Trigger.NONE_INDEX, Trigger.BIT_OPERATOR, Trigger.VIEW_AS_DTYPE}
-    | {Trigger.NO_FORWARD}
+    | {Trigger.ITEM_WRITE, Trigger.LOCAL_DROPOUT, Trigger.NO_FORWARD}
 )
 """Those that may stand in a set with words, any of which will do."""
 

@@ -108,6 +108,7 @@ def test_nothing_is_wrong(forward: str, tmp_path: Path) -> None:
         ("return (x + 1e-10).log()", ("NUM002", 1)),
         ("return F.normalize(x, eps=1e-9)", ("NUM002", 1)),
         ("return F.dropout(x)", ("MOD002", 1)),
+        ("return nn.Dropout(0.5)(x) * 2", ("MOD002", 1)),
     ],
 )
 def test_one_thing_is_wrong(forward: str, expected: tuple[str, int], tmp_path: Path) -> None:
@@ -125,6 +126,11 @@ def test_one_thing_is_wrong(forward: str, expected: tuple[str, int], tmp_path: P
             'self.register_buffer("m", torch.zeros(4))',
             "self.m.mul_(0.9).add_(0.1 * x.detach().mean(0))\nreturn x - self.m",
             [("MUT008", 1)],
+        ),
+        (
+            'self.register_buffer("k", torch.zeros(2, 4))\nself.lin = nn.Linear(4, 4)',
+            "self.k.copy_(torch.cat([self.k[1:], self.lin(x)[:1]]))\nreturn x * self.k",
+            [("MUT005", 1)],
         ),
         ('self.register_buffer("big", torch.tensor([2**40]))', "return x.long() * self.big", [("NUM006", -2)]),
     ],

@@ -236,3 +236,20 @@ def test_a_dropout_that_is_told_to_be_on(forward: str, severities: list[str]) ->
 def test_a_branch_on_chance(forward: str, severities: list[str]) -> None:
     text = nets.net(forward, head="import random")
     assert [f.severity.name for f in modellint.check_source(text).diagnostics if f.code == "OPS010"] == severities
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("return nn.Dropout(0.3)(x)", 1),
+        ("drop = nn.Dropout2d(0.3)\nreturn drop(x)", 1),
+        ("return nn.Dropout(0.3).eval()(x)", 0),
+        ("drop = nn.Dropout(0.3)\ndrop.train(self.training)\nreturn drop(x)", 0),
+        ("return nn.Dropout(0.3 if self.training else 0.0)(x)", 0),
+        ("return nn.Dropout(0)(x)", 0),
+        ("if self.training:\n    x = nn.Dropout(0.3)(x)\nreturn x", 0),
+        ("return self.drop(x)", 0),
+    ],
+)
+def test_a_dropout_that_forward_builds_is_always_on(body: str, count: int) -> None:
+    assert len(nets.said(nets.net(body, "self.drop = nn.Dropout(0.3)"), "MOD002")) == count

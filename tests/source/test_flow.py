@@ -218,6 +218,7 @@ def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
         "for t in x.unbind(0):\n    x = x + 1\nreturn x.abs()",
         "i = 0\nwhile i < x.size(0):\n    i = i + 1\nreturn x",
         "for i in range(len(x.abs())):\n    x = x + i\nreturn x",
+        "y = x.max(dim=-1).values\nfor i in range(y.shape[0]):\n    x = x + i\nreturn x",
         "parts = [t.split(2) for t in (x.abs(), x * 2)]\nfor left, right in zip(*parts):\n    x = x + 1\nreturn x",
     ],
 )

@@ -473,3 +473,19 @@ def test_what_only_one_branch_leaves_the_argument_is_not_certainly_changed() -> 
 def test_what_may_be_no_tensor_is_not_copied(arguments: str, start: str) -> None:
     text = net(f"{start}x.clamp_(0, 1)\nreturn x * 2", arguments)
     assert ("x = x.clamp(0, 1)" in fixed(text)) == (arguments == "x" and not start)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("y = self.layer(x.clone())\ny[..., 2:, :] = x[..., 2:, :]\nreturn y", ["MUT001"]),
+        ("y = make()\ny[..., 2:, :] = x[..., 2:, :]\nreturn y", []),
+        (
+            "for i in range(4):\n    at = y[i, :2, 0].to(torch.int64)\n    x = x * 1\n    x[i, at, torch.arange(2)] = 1.0\nreturn x",
+            ["MUT002"],
+        ),
+    ],
+)
+def test_several_indices_show_a_tensor(body: str, found: list[str]) -> None:
+    init = "self.layer = nn.Linear(4, 4)"
+    assert codes(net(body, "x, y", init), "MUT001", "MUT002") == found

@@ -38,6 +38,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("y = x * 1\ny[m] = -1e9\nreturn y", "y[m] = -1e4"),
         ("return (x @ x.T).masked_fill(m, -1000000)", "masked_fill(m, -1e4)"),
         ("return x - 1e9 * m", "x - 1e9 * m"),
+        ("low = -9e15 * torch.ones_like(x)\nreturn torch.where(m > 0, x, low)", "-1e4 * torch.ones_like(x)"),
+        ("return x + torch.triu(torch.ones(4, 4) * -1e9, 1)", "torch.ones(4, 4) * -1e4"),
+        ("return torch.maximum(x, torch.zeros_like(x) - 1e9)", "torch.zeros_like(x) - 1e9"),
     ],
 )
 def test_number_beyond_float16(body: str, after: str) -> None:
@@ -64,6 +67,9 @@ def test_number_beyond_float16(body: str, after: str) -> None:
         "if torch.jit.is_scripting():\n    return x * 1e9\nreturn x",
         "base = 1e6 ** 2\nreturn x",
         "return x + 1e5 * 1e-5",
+        "return x.long() + torch.ones(4, dtype=torch.long) * 100000",
+        "return x + torch.eye(4) * -1e9",
+        'return x + torch.ones(4, 4) * float("-inf")',
     ],
 )
 def test_number_that_float16_holds_or_never_meets(body: str) -> None:

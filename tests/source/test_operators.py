@@ -322,3 +322,56 @@ def test_a_name_of_the_module_that_stands_for_an_operator_wakes_the_rule() -> No
 def test_transposed_matrices_are_operators_of_their_own_to_a_trace(body: str, findings: list[str]) -> None:
     said = modellint.check_source(nets.net(body, init="self.names = n")).diagnostics
     assert [finding.severity.name for finding in said if finding.code == "OPS001"] == findings
+
+
+@pytest.mark.parametrize(
+    ("body", "findings"),
+    [
+        ("if not torch.jit.is_tracing():\n    x = torch.special.i0(x)\nreturn x", []),
+        ("if not torch.jit.is_tracing():\n    x |= y\nreturn x", []),
+        ("if torch.jit.is_scripting():\n    x = x.mT\nreturn x", []),
+        ("if torch.jit.is_tracing():\n    x = torch.special.i0(x)\nreturn x", [("OPS001", "error", "aten::i0")]),
+    ],
+)
+def test_what_no_capture_runs_is_clean(body: str, findings: list[tuple[str, str, str]]) -> None:
+    assert found(net(body)) == findings
+
+
+@pytest.mark.parametrize(
+    ("init", "body", "kind"),
+    [
+        ("pass", "return torchvision.ops.deform_conv2d(x, y, w)", "torchvision::deform_conv2d"),
+        ("self.roi = torchvision.ops.RoIAlign(7, 1.0, 2)", "return self.roi(x, y)", "torchvision::roi_align"),
+        ("self.conv = DeformConv2d(3, 3, 3)", "return self.conv(x, y)", "torchvision::deform_conv2d"),
+        ("pass", "return torchvision.ops.nms(x, y, 0.5)", None),
+    ],
+)
+def test_operators_of_torchvision(init: str, body: str, kind: str | None) -> None:
+    head = "import torchvision\nfrom torchvision.ops.deform_conv import DeformConv2d\n"
+    assert found(head + net(body, init)) == ([("OPS001", "error", kind)] if kind else [])
+
+
+def test_a_function_is_shown_with_its_whole_name() -> None:
+    (finding,) = modellint.check_source(net("return x + torch.special.i0(x)")).diagnostics
+    assert finding.span is not None and finding.span.column == 20
+
+
+@pytest.mark.parametrize(
+    ("body", "severities"),
+    [
+        ("m = x > 0\nm[:, :2] = False\nm[:, 2:] = True\nreturn m", ["error"]),
+        ("m = torch.isnan(x)\nm[0] = True\nreturn m", ["warning"]),
+        ("m = torch.zeros(4, 4, dtype=torch.bool)\nm[1:] = x[1:] > 1\nreturn m", ["warning"]),
+        ("border(x > 0, 2)\nreturn x", ["error"]),
+        ("m = einops.rearrange(x > 0, 'b (h w) -> b h w', h=2)\nborder(m, 2)\nreturn m", ["error"]),
+        ("m = x * 1\nm[:, :2] = 0\nreturn m", []),
+        ("m = (x > 0).float()\nm[:, :2] = 0\nreturn m", []),
+        ("m = y & w\nm[:, :2] = 0\nreturn m", []),
+        ("m = x > 0\nm[y] = False\nreturn m", []),
+        ("m = x > 0\nif torch.jit.is_scripting():\n    m[:, :2] = False\nreturn m", []),
+        ("m = x > 0\nif self.training:\n    m[:, :2] = False\nreturn m", ["info"]),
+    ],
+)
+def test_slices_of_truth_values_are_assigned_to(body: str, severities: list[str]) -> None:
+    text = "import einops\n" + net(body, extra="\n\ndef border(m, width):\n    m[:, :width] = False\n")
+    assert [d.severity.label for d in modellint.check_source(text).diagnostics if d.code == "OPS002"] == severities

@@ -187,6 +187,22 @@ def test_batch_norm_without_statistics(made: str, count: int) -> None:
     assert len(said(net("return self.norm(x)", made), "MOD003")) == count
 
 
+@pytest.mark.parametrize(
+    ("forward", "count"),
+    [
+        ("return F.batch_norm(x, None, None, training=True)", 1),
+        ("return F.batch_norm(self.conv(x), None, None, self.weight, None, True)", 1),
+        ("return F.batch_norm(x, None, None, training=self.training)", 0),
+        ("return F.batch_norm(x.view(1, -1, 4, 4), None, None, training=True)", 0),
+        ("return F.batch_norm(x, self.mean, self.var, training=True)", 0),
+        ("w = F.batch_norm(self.weight.reshape(1, 4, -1), None, None, training=True)\nreturn x * w", 0),
+    ],
+)
+def test_batch_norm_as_a_function_without_statistics(forward: str, count: int) -> None:
+    init = "self.conv = nn.Conv2d(4, 4, 3)\nself.weight = nn.Parameter(torch.ones(4))"
+    assert len(said(net(forward, init), "MOD003")) == count
+
+
 # MOD004
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import nets
 import pytest
 from click.testing import CliRunner
 
@@ -189,3 +190,19 @@ def test_module_three_files_away(tmp_path: Path) -> None:
     model.write_text(text, "utf-8")
     report = modellint.check_source(text, filename=str(model))
     assert [(d.code, d.attribute) for d in report.diagnostics] == [("REG001", "parts")]
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("layer = nn.Linear(2, 2)", 1),
+        ("layer = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU())", 1),
+        ("layer: nn.Module = nn.Dropout(0.5)", 1),
+        ("layer = nn.ReLU()", 0),
+        ("layer = nn.Linear", 0),
+        ("other = nn.Linear(2, 2)", 0),
+    ],
+)
+def test_a_module_that_the_body_of_a_class_makes(body: str, count: int) -> None:
+    text = f"from torch import nn\n\n\nclass Net(nn.Module):\n    {body}\n\n    def forward(self, x):\n        return self.layer(x)\n"
+    assert nets.codes(text, "REG001") == ["REG001"] * count

@@ -165,3 +165,40 @@ def test_squeeze_drops_the_batch(body: str, after: str) -> None:
 )
 def test_squeeze_without_a_batch_is_clean(body: str) -> None:
     assert said(net(body, LAYERS), "SHP009") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "severities"),
+    [
+        ('return torch.einsum("abcd,aefg->abcdefg", x, y).reshape(2, -1)', ["I1"]),
+        ('return torch.einsum("n c h w, n k i j -> n c h w k i", x, y).sum(-1)', ["E1"]),
+        ('z = torch.einsum("nchw,nkij->nchwki", x, y)\nreturn (z * 0.5).reshape(2, -1)', ["E1"]),
+        ('return torch.einsum("abcdef,abcdeg->abfg", x, y)', []),
+    ],
+)
+def test_einsum_of_many_letters(body: str, severities: list[str]) -> None:
+    assert said(net(body, arguments="x, y"), "SHP001") == severities
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        (
+            'y = torch.einsum("bhqk,bhkc->bhqc", [x, x])\nb, h, q, c = y.shape\nreturn y.permute(0, 2, 1, 3).view(b, q, h * c)',
+            ["W3"],
+        ),
+        (
+            "b, n, t, c = x.shape\ny = torch.cat([x, x], 3)\nfor layer in self.layers:\n    z = y.view(b * n, t, -1)\n"
+            "    y = layer(z).view(b, t, n, -1).permute(0, 2, 1, 3)\nreturn y",
+            ["W4"],
+        ),
+        (
+            "b, n, t, c = x.shape\ny = torch.cat([x, x], 3)\nfor layer in self.layers:\n    z = y.view(b * n, t, -1)\n"
+            "    y = layer(z).view(b, n, t, -1)\nreturn y",
+            [],
+        ),
+    ],
+)
+def test_a_view_of_what_was_permuted(body: str, rows: list[str]) -> None:
+    init = "self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])"
+    assert said(net(body, init), "SHP002") == rows

@@ -303,3 +303,19 @@ def test_both_are_fixed_in_one_statement() -> None:
 def test_fix_leaves_one_line_bodies_alone() -> None:
     text = net(MEAN, "if x.size(0) > 1: self.mean.lerp_(x.detach().mean(0), 0.1)\nreturn x - self.mean")
     assert [f.fix for f in modellint.check_source(text).diagnostics if f.code == "MUT008"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("value", "is_lost"),
+    [
+        ("nn.Parameter(torch.ones(3)).float()", False),
+        ("nn.Parameter(torch.ones(3)).to(torch.float32)", False),
+        ("nn.Parameter(torch.ones(3)).cpu()", False),
+        ("nn.Parameter(torch.ones(3).half()).float()", True),
+        ("nn.Parameter(torch.ones(3, dtype=d)).float()", True),
+        ("nn.Parameter(torch.ones(3)).float() * 2", True),
+        ("nn.Parameter(torch.ones(3)).to(d)", True),
+    ],
+)
+def test_a_cast_with_nothing_to_do_gives_the_parameter(value: str, is_lost: bool) -> None:
+    assert codes(net("self.w = " + value, "return x * self.w", ", d"), "REG007") == ["REG007"] * is_lost

@@ -7,7 +7,19 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Diagnostic, Fix, Rule, Severity, operators
+from modellint.authoring import (
+    Const,
+    Diagnostic,
+    Fix,
+    Instance,
+    Rule,
+    Severity,
+    Trigger,
+    alternatives,
+    called_name,
+    operators,
+    walk,
+)
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Value
@@ -17,6 +29,7 @@ _SAMPLED = r"(?:^|_)MC(?=[A-Z_]|$)|Monte_?Carlo|Bayes"
 """Names of classes that drop in evaluation on purpose, for several answers to one input."""
 _PLACES = {**operators.training_by_default, **operators.evaluating_by_default}
 """Functions with an argument ``training``, and its place."""
+_LAYERS = frozenset({"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"})
 
 
 class DropoutAlwaysOn(Rule):
@@ -25,6 +38,7 @@ class DropoutAlwaysOn(Rule):
     ## What it does
     Finds `F.dropout`, `F.dropout1d`, `F.dropout2d` and `F.dropout3d` without `training`, and `F.alpha_dropout`,
     `F.feature_alpha_dropout`, `F.batch_norm` and `F.rrelu` with a literal `training=True`.
+    So is a layer that `forward` builds itself, `nn.Dropout(0.3)(x)`: a new module is in training mode.
     A warning is `F.dropout` that is told `training=True`: whoever wrote it may want the noise, as for an estimate of uncertainty,
     and the converted model has none of it.
 
@@ -89,7 +103,7 @@ class DropoutAlwaysOn(Rule):
     severity = Severity.ERROR
     silent = ("trace", "export")
     live_needs = "run"
-    needs = (frozenset("~" + name for name in _PLACES),)
+    needs = (frozenset({*("~" + name for name in _PLACES), Trigger.LOCAL_DROPOUT}),)
     fixable = "`training=self.training`"
     advice = "Give it `training=self.training`"
 
@@ -115,14 +129,27 @@ class DropoutAlwaysOn(Rule):
                     severity=code.severity_at(Severity.WARNING, call.node, call.function),
                     statement=call.statement,
                 )
+            elif all(_is_built_here(code, reading) for reading in readings):
+                yield code.finding(
+                    self,
+                    call.node,
+                    "`forward` builds this dropout, so it is in training mode always: `model.eval()` does not reach it",
+                    severity=code.severity_at(self.severity, call.node, call.function),
+                    statement=call.statement,
+                    advice="Build it in `__init__`, or write `F.dropout(x, p, training=self.training)`",
+                )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask every functional dropout of a run in evaluation mode for its mode."""
         run = subject.run
         if run is None:
             return
-        # A layer in training mode is MOD001's.
-        layers = {call.place for call in run.modules if "Dropout" in call.type}
+        # A layer in training mode is MOD001's, but for one that the run built.
+        registered = {id(entry.module) for entry in subject.modules}
+        registered.update(
+            id(part) for state in subject.unregistered_state for part in getattr(state.value, "modules", tuple)()
+        )
+        layers = {call.place for call in run.modules if "Dropout" in call.type and call.identity in registered}
         for call in run.calls:
             owner, _, name = call.name.rpartition(".")
             if owner != "torch.nn.functional" or name not in operators.training_by_default or call.place in layers:
@@ -145,6 +172,51 @@ def _is_told(code: Code, call: Call) -> bool:
         return False
     told = _is(call.arguments.get(operators.training_by_default["dropout"], "training"), True)
     return told and call.function in code.in_forward and not _is(call.arguments.get(1, "p"), 0)
+
+
+def _is_built_here(code: Code, call: Call) -> bool:
+    """Whether it calls a dropout layer that `forward` has built and that nothing else is done with."""
+    if call.training or not call.exported or call.switched or call.function not in code.in_forward:
+        return False
+    for part in alternatives(call.callee):
+        if not isinstance(part, Instance) or part.kind != "module" or part.node is None or part.escaped:
+            return False
+        builds = code.flow.calls.get(part.node, ())
+        if not builds or part.name.rpartition(".")[2] not in _LAYERS:
+            return False
+        if not all(build.name == f"torch.nn.{build.method}" and not _may_rest(build) for build in builds):
+            return False
+        if any(build.function is not call.function for build in builds):
+            return False
+    function = call.node.func
+    if not isinstance(function, ast.Name):
+        return _is_bare(function)
+    # `drop.eval()` ends the training mode.
+    return not any(
+        isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == function.id
+        for node in walk(call.function or call.node)
+    ) and all(_is_bare(value) for value in _bound_to(function.id, call.function))
+
+
+def _is_bare(node: ast.expr) -> bool:
+    """Whether an expression builds a layer, and does nothing to it: no `nn.Dropout(0.3).eval()`."""
+    return isinstance(node, ast.Call) and called_name(node) in _LAYERS
+
+
+def _bound_to(name: str, function: ast.AST | None) -> list[ast.expr]:
+    return [
+        node.value
+        for node in walk(function or ast.Pass())
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", None) == name for target in node.targets)
+    ]
+
+
+def _may_rest(build: Call) -> bool:
+    """Whether a layer may be built with a rate of 0, as for evaluation."""
+    rate = build.arguments.get(0, "p")
+    if rate is not None and any(_is(part, 0) for part in alternatives(rate)):
+        return True
+    return any(getattr(node, "attr", getattr(node, "id", "")) == "training" for node in walk(build.node))
 
 
 def _always_on(call: Call) -> bool:

@@ -340,13 +340,20 @@ def _is_behind_ellipsis(write: Write) -> bool:
     plain = at_all and all(
         value is None or not any(isinstance(part, Tensor) for part in alternatives(value)) for value in behind
     )
-    targets = _target(write)
+    targets = _several_indexed(write) if behind else []
     return (
         bool(behind)
         and plain
         and bool(targets)
         and all(target.rank is None or target.rank > len(behind) for target in targets)
     )
+
+
+def _several_indexed(write: Write) -> list[Tensor]:
+    """The tensors that a write with several indices may change: nothing but a tensor takes them, whoever gave it."""
+    parts = [part for part in alternatives(write.target) if not (isinstance(part, Const) and part.value is None)]
+    targets = [part for part in parts if isinstance(part, Tensor) and not part.registered]
+    return targets if len(targets) == len(parts) else []
 
 
 def _is_whole(index: ast.expr) -> bool:

@@ -161,7 +161,10 @@ def _is_dropped(write: Write, place: ast.Subscript) -> bool:
     others = [
         value is None or _is_plain(value) or (_is_ellipsis(value) and at < last) for at, value in enumerate(write.index)
     ]
-    return any(others) and all(is_index or is_other for is_index, is_other in zip(are_indices, others, strict=True))
+    return any(others) and all(
+        is_index or is_other or (value is not None and _stands_by_indices(value))
+        for is_index, is_other, value in zip(are_indices, others, write.index, strict=True)
+    )
 
 
 def _is_indices(value: Value) -> bool:
@@ -169,6 +172,14 @@ def _is_indices(value: Value) -> bool:
     return all(
         (isinstance(part, Tensor) and part.is_tensor and part.rank != 0 and not is_mask(part) and not _may_be_one(part))
         or (isinstance(part, Container) and part.kind in ("list", "iterator"))
+        for part in alternatives(value)
+    )
+
+
+def _stands_by_indices(value: Value) -> bool:
+    """Whether a value, next to what certainly holds indices, holds some too: what was cast to whole numbers, and is no element."""
+    return all(
+        isinstance(part, Tensor) and part.made_by in ("to", "long", "int") and not _may_be_one(part)
         for part in alternatives(value)
     )
 

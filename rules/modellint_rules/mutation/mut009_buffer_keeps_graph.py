@@ -71,7 +71,7 @@ class BufferKeepsGraph(Rule):
 
     ## Known limits
     What a call returns that is not followed is not known to carry a graph; buffers that a base class in another file registers
-    are not known.
+    are not known. A cache that evaluation writes to as well is MUT005's.
 
     ## References
     - <https://pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory>
@@ -104,8 +104,16 @@ class BufferKeepsGraph(Rule):
             )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
-        """Run the model once in training mode, and look at what its buffers hold then."""
+        """Run the model in training mode, and look at what its buffers hold then; a cache is MUT005's."""
+        others = {
+            (path, change.attribute)
+            for change in subject.state_changes
+            if change.in_place and not (change.of_data and change.of_old and change.is_statistic)
+            for path in change.paths
+        }
         for kept in subject.kept_graphs:
+            if any((path, kept.attribute) in others for path in kept.entry.paths):
+                continue
             yield subject.finding(
                 self,
                 f"`self.{kept.attribute}` is updated from tensors that need gradients: it keeps the graph of every step alive",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Trigger, coreml
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Tensor, Trigger, coreml
 from modellint_rules.numerics.number_literals import FACTOR, FILL, TERM, depends_on_data, is_float, number_uses
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ class Fp16OverflowLiteral(Rule):
 
     ## What it does
     Finds such numbers — `-1e9`, `torch.finfo(torch.float32).min`, `torch.finfo(x.dtype).min` — where tensors are filled with
-    them (`masked_fill`, `where`, `full`, `x[mask] = …`), and where they are added to, subtracted from or multiplied by a tensor
-    that depends on what the caller gives.
+    them (`masked_fill`, `where`, `full`, `-1e9 * ones_like(x)`, `x[mask] = …`), and where they are added to, subtracted from or
+    multiplied by a tensor that depends on what the caller gives.
 
     ## Why
     A model is converted to float16 unless `--precision fp32` is set, and float16 ends at 65504. coremltools keeps the one
@@ -92,7 +92,10 @@ class Fp16OverflowLiteral(Rule):
                 continue
             said.add(use.node)
             shown = " ".join(code.rewriter.of(use.written).split()) if use.written is not None else f"{numbers[0]:g}"
-            becomes = "-inf" if numbers[0] < 0 else "inf"
+            taken = (
+                isinstance(use.node, ast.BinOp) and isinstance(use.node.op, ast.Sub) and use.written is use.node.right
+            )
+            becomes = "-inf" if (numbers[0] < 0) is not taken else "inf"
             yield code.finding(
                 self,
                 use.node,
@@ -139,7 +142,21 @@ def _overflows(use: NumberUse, numbers: list[int | float]) -> bool:
     if use.how not in (TERM, FACTOR):
         return False
     others = [value for value in met if value not in use.numbers]
+    if (
+        others
+        and not whole
+        and all(isinstance(value, Tensor) and value.made_by in _FILLED[use.how] for value in others)
+    ):
+        # `-9e15 * torch.ones_like(x)` is a tensor full of it.
+        return True
     return any(map(depends_on_data, others)) and (not whole or any(map(is_float, others)))
+
+
+_FILLED = {
+    FACTOR: frozenset({"ones", "ones_like", "new_ones"}),
+    TERM: frozenset({"zeros", "zeros_like", "new_zeros"}),
+}
+"""What makes a tensor of the numbers that leave another as it is."""
 
 
 def _fix(code: Code, use: NumberUse, numbers: list[int | float]) -> Fix | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from modellint.authoring import Const, Instance, Number, Tensor, alternatives
@@ -42,7 +42,8 @@ class Use(NamedTuple):
 def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator[tuple[Call, list[Known], bool]]:
     """Every call that ``forward`` makes and that, however it is read, runs something ``ask`` knows; whether by no default path.
 
-    That is what runs in training only, or where a flag has another value than its default only.
+    That is what runs in training only, or where a flag has another value than its default only. What no capture runs is left
+    out.
 
     ``ask`` is given the uses of torch's functions, methods and layers. A call whose value only becomes a Python number is left
     out, since a trace keeps the number, and so is what runs for a loss only. Of several calls of one operator in one line the
@@ -60,7 +61,7 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
         known = [row for row in answers if row is not None]
         if not known or len(known) < len(answers):
             continue
-        if any(reading.function not in code.in_forward for reading in readings):
+        if not _is_run(code, readings):
             continue
         function, place = call.function, (call.node.func.end_lineno or call.node.lineno, known[0].kind)
         if place in reported or function is None:
@@ -68,7 +69,7 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
         if code.ends_in_python(call.node, function) or code.is_for_loss_only(call.node, function):
             continue
         reported.add(place)
-        yield call, known, all(reading.training or reading.unusual or not reading.exported for reading in readings)
+        yield call, known, all(reading.training or reading.unusual for reading in readings if reading.exported)
 
 
 class Sign(NamedTuple):
@@ -105,7 +106,7 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
             continue
         if sign is None or function is None or not all(_of_tensors(reading) for reading in readings):
             continue
-        if any(reading.function not in code.in_forward for reading in readings):
+        if not _is_run(code, readings):
             continue
         if isinstance(node, ast.AugAssign):
             sign = Sign(f"{sign.text}=", sign.kind.replace("__", "__i", 1), sign.function)
@@ -125,7 +126,7 @@ def transposed_in_forward(code: Code) -> Iterator[tuple[ast.Attribute, bool]]:
     reported: set[tuple[int, str]] = set()
     for readings in code.operations:
         node, function = readings[0].node, readings[0].function
-        if not isinstance(node, ast.Attribute) or any(reading.function not in code.in_forward for reading in readings):
+        if not isinstance(node, ast.Attribute) or not _is_run(code, readings):
             continue
         tensors = all(isinstance(part, Tensor) for reading in readings for part in alternatives(reading.operands[0]))
         if (
@@ -138,6 +139,13 @@ def transposed_in_forward(code: Code) -> Iterator[tuple[ast.Attribute, bool]]:
         if (node.lineno, node.attr) not in reported:
             reported.add((node.lineno, node.attr))
             yield node, all(reading.aside or reading.unusual for reading in readings)
+
+
+def _is_run(code: Code, readings: Sequence[Call] | Sequence[Operation]) -> bool:
+    """Whether `forward` runs it where a model is captured: not under `if not torch.jit.is_tracing():`."""
+    return all(reading.function in code.in_forward for reading in readings) and any(
+        reading.exported for reading in readings
+    )
 
 
 def _of_tensors(operation: Operation) -> bool:

@@ -9,6 +9,26 @@ FAST_PATH = frozenset({"aten::_native_multi_head_attention", "aten::_transformer
 PYTHON = "prim::PythonOp"
 """What a trace makes of a `torch.autograd.Function`."""
 
+OF_PACKAGES = {
+    **{f"torchvision.ops.{name}": f"torchvision::{name}" for name in ("deform_conv2d", "roi_align", "roi_pool")},
+    **{f"torchvision.ops.{name}": f"torchvision::{name}" for name in ("ps_roi_align", "ps_roi_pool")},
+    "torchvision.ops.DeformConv2d": "torchvision::deform_conv2d",
+    "torchvision.ops.RoIAlign": "torchvision::roi_align",
+    "torchvision.ops.MultiScaleRoIAlign": "torchvision::roi_align",
+    "torchvision.ops.RoIPool": "torchvision::roi_pool",
+    "torchvision.ops.PSRoIAlign": "torchvision::ps_roi_align",
+    "torchvision.ops.PSRoIPool": "torchvision::ps_roi_pool",
+}
+"""Functions and layers of other packages that run an operator of their own, for which coremltools has no converter by any route:
+converted with coremltools 9.0 and torchvision 0.28. Of torchvision's operators it has `nms` alone."""
+
+
+def of_package(name: str) -> str | None:
+    """The operator without a converter that a function or layer of another package runs."""
+    package, _, last = name.rpartition(".")
+    # `torchvision.ops.deform_conv.deform_conv2d` is the same.
+    return OF_PACKAGES.get(f"torchvision.ops.{last}") if package.startswith("torchvision.ops") else None
+
 
 def coremltools() -> str:
     """The installed coremltools, with its version."""

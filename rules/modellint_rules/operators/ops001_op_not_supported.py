@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Hint, Rule, Severity, Trigger, coreml
 from modellint_rules.operators.api_calls import calls_in_forward, shown, signs_in_forward, transposed_in_forward
-from modellint_rules.operators.missing_converters import FAST_PATH, PYTHON, coremltools
+from modellint_rules.operators.missing_converters import FAST_PATH, OF_PACKAGES, PYTHON, coremltools, of_package
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
@@ -20,13 +20,14 @@ class OpNotSupported(Rule):
     ## What it does
     Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch that no capture turns into
     operators with converters, the signs `|`, `^`, `<<`, `>>` and `&=` between tensors, and `x.mT` and `x.mH`, which a trace
-    keeps. It is an error where neither `torch.jit.trace` nor `torch.export` leads to a program that converts, a warning
-    where one of them does, possibly with core ATen decompositions only. In code that runs in training only, or only where a
-    flag of `forward` or of the class has another value than its default, it is for information; in a loss (`class …Loss`,
-    `def …_loss`, `if labels is not None`) nothing is said. The table of operators was made by capturing and converting each
-    of them; the setting `coreml-version` says which version of coremltools to ask it about. Where `modellint export`
-    supplies a converter of its own, the message says so, and how exact that is; it is a finding all the same, as
-    `ct.convert` by itself refuses the operator.
+    keeps, and operators of torchvision such as `deform_conv2d` and `roi_align`. It is an error where neither `torch.jit.trace`
+    nor `torch.export` leads to a program that converts, a warning where one of them does, possibly with core ATen
+    decompositions only. In code that runs in training only, or only where a flag of `forward` or of the class has another
+    value than its default, it is for information; in a loss (`class …Loss`, `def …_loss`, `if labels is not None`), and where no
+    model is captured (`if not torch.jit.is_tracing():`), nothing is said. The table of operators was made by capturing and
+    converting each of them; the setting `coreml-version` says which version of coremltools to ask it about. Where
+    `modellint export` supplies a converter of its own, the message says so, and how exact that is; it is a finding all the
+    same, as `ct.convert` by itself refuses the operator.
 
     Of a live model it reports every operator that the installed coremltools has no converter for, in one run, each at the
     statement that makes it; operators that layers and decompositions of torch run included. They are those of the route
@@ -88,7 +89,9 @@ class OpNotSupported(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""
-        return (coreml.words_of_missing(destination.coremltools) | {Trigger.BIT_OPERATOR, ".mT", ".mH"},)
+        packages = {name.rpartition(".")[2] for name in OF_PACKAGES}
+        words = coreml.words_of_missing(destination.coremltools) | {mark + name for name in packages for mark in ".~"}
+        return (words | {Trigger.BIT_OPERATOR, ".mT", ".mH"},)
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """What to write instead of it, and where it was asked for."""
@@ -104,9 +107,14 @@ class OpNotSupported(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up every call that `forward` makes."""
+        from modellint.authoring import OperatorSupport
+
         version = code.destination.coremltools
 
         def lacking(use: Use) -> OperatorSupport | None:
+            kind = of_package(use.name)
+            if kind is not None:
+                return OperatorSupport(use.name, kind, False, False, False, None, 15)
             row = coreml.operator(use.name, version)
             return row if row is not None and not (row.trace and row.exported) else None
 

@@ -19,7 +19,8 @@ class OpRefused(Rule):
     Runs coremltools' own front end on the captured model, and goes on past each failure. It reports what a converter exists for
     and refuses in this use — a padding mode, an argument, a matrix that is no constant — at the statement that asks for it,
     in coremltools' own words. In source it looks for literals that are known to be refused: modes of padding and resampling,
-    forms of `einsum`, pooling with indices or dilation, projections of an LSTM and others; it is an error where neither
+    forms of `einsum`, pooling with indices or dilation, projections of an LSTM and others; and for assignments to slices of
+    tensors of truth values, `mask[:, :2] = False`; it is an error where neither
     `torch.jit.trace` nor `torch.export` leads to a program, a warning where one does, and for information in code that runs in
     training only, or only where a flag of `forward` or of the class has another value than its default. What no other rule
     names is told here too: inputs and outputs that `ct.convert` refuses, a model that cannot be captured, and a converter that
@@ -84,7 +85,7 @@ class OpRefused(Rule):
     severity = Severity.ERROR
     advice = "Write it in another form; the page of the rule lists what is refused"
     only_inference = True
-    supersedes = ("OPS001",)
+    supersedes = ("OPS001", "MUT004")
     live_needs = "conversion"
     withdraws = True
     only_modules = True
@@ -121,6 +122,24 @@ class OpRefused(Rule):
                 statement=call.statement,
                 advice=use.advice or advice(use.kind),
                 operator=use.kind or None,
+            )
+
+        yield from self._written(code)
+
+    def _written(self, code: Code) -> Iterator[Diagnostic]:
+        """Assignments to parts of tensors of truth values."""
+        from modellint_rules.operators.truth_writes import truth_writes
+
+        for write, exported, aside in truth_writes(code):
+            severity = Severity.WARNING if exported else Severity.ERROR
+            yield code.finding(
+                self,
+                write.statement,
+                f"An assignment to a part of a tensor of truth values does not convert{' from `torch.jit.trace`' * exported}: "
+                "coremltools assigns to numbers only",
+                severity=Severity.INFO if aside else severity,
+                statement=write.statement,
+                advice="Write `torch.where`, or make a tensor of integers and compare it afterwards",
             )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:

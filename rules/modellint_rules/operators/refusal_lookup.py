@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Tensor, Value, alternatives, coreml
+from modellint.authoring import Const, Tensor, Trigger, Value, alternatives, coreml
 from modellint_rules.operators.refusal_conditions import ABSENT, Literal, Refusal
 from modellint_rules.operators.refusal_table import REFUSALS
 
@@ -31,7 +31,8 @@ def words(version: str | None) -> tuple[frozenset[str], frozenset[str]]:
     distinct = frozenset().union(*(_marked(entry) for entry in REFUSALS if entry.distinct))
     others = [entry for entry in REFUSALS if not entry.distinct]
     keywords = frozenset(literal.keyword for entry in others for literal in entry.literals)
-    return distinct.union(*(_marked(entry) for entry in others)), distinct | keywords
+    alone = distinct | {Trigger.ITEM_WRITE}
+    return alone.union(*(_marked(entry) for entry in others)), alone | keywords
 
 
 def _marked(entry: Refusal) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Feature, Rule, Severity
+from modellint.authoring import Diagnostic, External, Feature, Rule, Severity, dotted_name, walk
 from modellint_rules.registration.container_fix import LIST_METHODS, hiding, unseen_by, wrapped
+from modellint_rules.registration.stateful_layers import has_something_to_lose
 from modellint_rules.registration.unregistered_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
@@ -17,7 +19,8 @@ class ModuleInList(Rule):
     """Submodules kept in a plain list, tuple or set.
 
     ## What it does
-    Finds an attribute of a module that ends up as a plain `list`, `tuple` or `set` of modules which nothing else registers.
+    Finds an attribute of a module that ends up as a plain `list`, `tuple` or `set` of modules which nothing else registers,
+    and a module with weights that the body of a class makes, `layer = nn.Linear(8, 8)`, where the class uses it: all objects share it.
 
     ## Why
     `nn.Module.__setattr__` registers a module only when it is assigned itself. A module inside a plain list is in neither
@@ -102,8 +105,41 @@ class ModuleInList(Rule):
                 severity=Severity.WARNING if hidden.stateless else None,
                 fix=wrapped(cls, attribute, "module", "ModuleList", LIST_METHODS),
             )
+        for statement, name in _of_the_class(cls):
+            uses = cls.uses_of(name)
+            if uses.called or uses.indexed or uses.iterated:
+                yield cls.finding(
+                    self,
+                    statement,
+                    f"`{name}` is an attribute of the class that holds modules: `parameters()`, `state_dict()`, `.to()` and "
+                    "`.eval()` do not see them",
+                    attribute=name,
+                )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Look at what attributes hold by position."""
         for group, is_harmless in modules_in(subject, keyed=False):
             yield hidden_finding(subject, self, group, "modules", is_harmless=is_harmless)
+
+
+def _of_the_class(cls: ModuleClass) -> Iterator[tuple[ast.stmt, str]]:
+    """The statements of the body of a class that bind a module of torch with weights, or a list of some."""
+    for statement in cls.node.body:
+        match statement:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                pass
+            case _:
+                continue
+        makes = isinstance(value, (ast.List, ast.Tuple, ast.ListComp)) or _torch_layer(cls, value) is not None
+        if makes and any(has_something_to_lose(_torch_layer(cls, part) or "") for part in walk(value)):
+            yield statement, name
+
+
+def _torch_layer(cls: ModuleClass, node: ast.AST) -> str | None:
+    """The class of `torch.nn` that a call builds."""
+    dotted = dotted_name(node.func) if isinstance(node, ast.Call) else None
+    symbol = cls.project.resolve(cls.file, dotted) if dotted is not None else None
+    return symbol.name if isinstance(symbol, External) and symbol.name.startswith("torch.nn.") else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,8 @@ class ParameterLostByCast(Rule):
     the attribute is bound or changed elsewhere, nor for casts to integers, which cannot ask for gradients.
 
     ## Known limits
-    A parameter that a variable holds before it is cast is not followed.
+    A parameter that a variable holds before it is cast is not followed. A cast to float32, and a move to the CPU, counts only
+    where the parameter is seen to be of another type, or elsewhere: it gives the parameter itself otherwise.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.parameter.Parameter.html>
@@ -144,8 +146,8 @@ def _lost(code: Code, expression: ast.expr) -> ast.Call | None:
     lost = False
     while True:
         match node:
-            case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in _LOSING:
-                node, lost = inner, True
+            case ast.Call(func=ast.Attribute(value=inner, attr=name)) as call if name in _LOSING:
+                node, lost = inner, lost or not _is_idle(call, inner)
             case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name.endswith("_"):
                 node = inner
             case ast.Attribute(value=inner, attr="T" | "mT"):
@@ -156,6 +158,23 @@ def _lost(code: Code, expression: ast.expr) -> ast.Call | None:
                 node, lost = operand, True
             case _:
                 return node if lost and isinstance(node, ast.Call) and _is_parameter(code, node) else None
+
+
+def _is_idle(cast: ast.Call, inner: ast.expr) -> bool:
+    """Whether a cast to float32, or a move to the CPU, has nothing to do, as far as it is seen: it gives the parameter itself."""
+    method = cast.func.attr if isinstance(cast.func, ast.Attribute) else ""
+    given = [ast.unparse(part) for part in (*cast.args, *(word.value for word in cast.keywords))]
+    told = given if method in ("to", "type") else [method]
+    if not told or any(part not in _IDLE for part in told):
+        return False
+    words = {getattr(part, field, None) for part in walk(inner) for field in ("attr", "id", "arg", "value")}
+    return not any(isinstance(word, str) and re.search(_OTHERS, word) for word in words)
+
+
+_IDLE = frozenset({"float", "cpu", "torch.float32", "torch.float", "torch.FloatTensor", "'cpu'", "torch.device('cpu')"})
+"""Casts to what a parameter is as a rule, by their names and by what `to` and `type` are told."""
+_OTHERS = r"(?i)half|double|float(?:16|64|_)|int|long|bool|dtype|numpy|cuda|device|type|meta"
+"""What shows that a parameter may be of another type, or elsewhere."""
 
 
 def _is_parameter(code: Code, node: ast.expr) -> bool:

@@ -22,31 +22,11 @@ from modellint.authoring import (
     operators,
     walk,
 )
+from modellint_rules.registration.stateful_layers import PLACES, SWITCHES, WITH_WEIGHTS
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel
 
-_STATEFUL = (
-    "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag PReLU "
-    "RNN LSTM GRU RNNCell LSTMCell GRUCell MultiheadAttention Transformer TransformerEncoder TransformerDecoder "
-    "TransformerEncoderLayer TransformerDecoderLayer AdaptiveLogSoftmaxWithLoss LazyLinear LazyConv1d LazyConv2d LazyConv3d "
-    "LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d"
-)
-_WITH_WEIGHTS = frozenset(_STATEFUL.split())
-_SWITCHES: dict[str, dict[str, bool]] = {
-    "BatchNorm1d": {"affine": True, "track_running_stats": True},
-    "BatchNorm2d": {"affine": True, "track_running_stats": True},
-    "BatchNorm3d": {"affine": True, "track_running_stats": True},
-    "SyncBatchNorm": {"affine": True, "track_running_stats": True},
-    "InstanceNorm1d": {"affine": False, "track_running_stats": False},
-    "InstanceNorm2d": {"affine": False, "track_running_stats": False},
-    "InstanceNorm3d": {"affine": False, "track_running_stats": False},
-    "GroupNorm": {"affine": True},
-    "LayerNorm": {"elementwise_affine": True},
-    "RMSNorm": {"elementwise_affine": True},
-}
-"""Modules of torch that have weights or buffers only as some arguments, here with their defaults, say."""
-_PLACES = {"affine": 3, "track_running_stats": 4, "elementwise_affine": 2}
 _HARMLESS = ("staticmethod", "classmethod")
 _MOVES = frozenset(
     {"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "type", "forward", "__call__"}
@@ -202,12 +182,12 @@ def _has_state(name: str, build: Call) -> bool:
     last = name.rpartition(".")[2]
     if not name.startswith("torch.nn.") or any(word in build.arguments.keywords for word in ("_weight", None)):
         return False
-    switches = _SWITCHES.get(last, {}) if not build.arguments.spread else {}
-    return last in _WITH_WEIGHTS or any(_is_on(build, word, default) for word, default in switches.items())
+    switches = SWITCHES.get(last, {}) if not build.arguments.spread else {}
+    return last in WITH_WEIGHTS or any(_is_on(build, word, default) for word, default in switches.items())
 
 
 def _is_on(build: Call, word: str, default: bool) -> bool:
-    argument = build.arguments.get(_PLACES[word], word)
+    argument = build.arguments.get(PLACES[word], word)
     if argument is None:
         return default
     return isinstance(argument, Const) and bool(argument.value)
@@ -286,7 +266,7 @@ def _is_stateful(code: Code, ref: ClassRef, func: ast.expr, depth: int) -> bool:
         case External(name="torch.nn.Parameter" | "torch.nn.parameter.Parameter"):
             return True
         case External(name=name) if name.startswith("torch.nn."):
-            return name.rpartition(".")[2] in _WITH_WEIGHTS
+            return name.rpartition(".")[2] in WITH_WEIGHTS
         case ClassRef() if depth < 4 and symbol.node is not ref.node and code.project.is_module(symbol):
             return _makes_parameters(code, symbol, depth + 1)
     return False

@@ -15,7 +15,7 @@ _LIMIT = 5
 _RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as", "unflatten"})
 _MOVES = frozenset({"permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis"})
 _GROWS = frozenset({"unsqueeze", "stack", "unfold", "repeat", "tile", "expand", "expand_as"})
-_MAKERS = _RESHAPES | _MOVES | _GROWS
+_MAKERS = _RESHAPES | _MOVES | _GROWS | {"einsum"}
 _NOTHING = frozenset(
     {"to", "float", "half", "double", "bfloat16", "type", "type_as", "cuda", "cpu", "conj", "requires_grad_"}
     | {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"}
@@ -34,14 +34,14 @@ class RankAboveFive(Rule):
     """A tensor of six or more dimensions, made where `forward` runs.
 
     ## What it does
-    Finds `view`, `reshape`, `permute`, `unsqueeze`, `expand`, `stack` and their like, and subscripts with `None`, whose result
+    Finds `view`, `reshape`, `permute`, `unsqueeze`, `expand`, `stack`, `einsum` and their like, and subscripts with `None`, whose result
     depends on the input and has more than five dimensions.
 
     ## Why
     A Core ML tensor has at most five dimensions: coremltools 9.0 stops with "Core ML only supports tensors with rank <= 5", by
     `torch.jit.trace` and `torch.export` alike. One shape is rescued: `reshape`, then any number of `permute` and `transpose`,
-    then `reshape`, each result used once and every size fixed. Such a chain is an information, not an error: it stops converting
-    as soon as a size is flexible, or one of its tensors is used twice.
+    then `reshape`, each result used once and every size fixed; coremltools makes such a chain of an `einsum`, too. It
+    is an information, not an error: it stops converting as soon as a size is flexible, or one of its tensors is used twice.
 
     ## Bad
     ```python

@@ -100,7 +100,7 @@ class ViewAfterPermute(Rule):
             call = readings[0]
             if call.method not in ("view", "view_as") or call.receiver is None:
                 continue
-            if all(reading.refused for reading in readings):
+            if any(reading.refused for reading in readings):
                 edit = code.rewriter.rename_method(call.node, {"view": "reshape", "view_as": "reshape_as"}[call.method])
                 yield code.finding(
                     self,

@@ -11,12 +11,15 @@ from modellint.source.syntax.ast_walk import of_kind
 CASTS = frozenset({"to", "type", "cuda", "cpu", "float"})
 """Operators that give the same tensor where nothing has to change, else a copy."""
 
+TRUTHS = "truths"
+"""Under this is told of a tensor that it holds truths, where nothing else shows it."""
+
 
 def is_mask(value: object) -> bool:
     """Whether a tensor certainly holds truths."""
     if not isinstance(value, Tensor):
         return False
-    if value.made_by in _TRUTHS:
+    if value.made_by in _TRUTHS or (value.told is not None and TRUTHS in value.told):
         return True
     match value.node:
         case ast.Call(func=ast.Name() | ast.Attribute(), args=arguments, keywords=keywords):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import dimension_arguments, operator_transfer, tensors
+from modellint.source.domains import dimension_arguments, masks, operator_transfer, tensors
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_transfer import apply_operator
@@ -51,7 +51,12 @@ def external_result(name: str, arguments: Arguments, node: ast.expr, reading: bo
         return _torch(name, arguments, node, reading, quiet)
     if reading and name.startswith("einops."):
         parts = tensors_in(arguments.everything())
-        return derived(node, None, "rearrange", parts, quiet) if parts else None
+        if not parts:
+            return None
+        made = derived(node, None, "rearrange", parts, quiet)
+        if name.endswith((".rearrange", ".repeat")) and all(map(masks.is_mask, parts)):
+            made.told = {masks.TRUTHS: True}
+        return made
     return None
 
 
@@ -108,6 +113,9 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
         layout = None
         if last == "einsum" and isinstance(first, Const) and isinstance(first.value, str):
             operands = arguments.positional[1:]
+            if len(operands) == 1 and isinstance(operands[0], Container) and operands[0].exact:
+                # `torch.einsum("ij,jk->ik", [x, y])`
+                operands = operands[0].items
             known = [part.layout if isinstance(part, Tensor) else None for part in operands]
             layout = tensors.contracted(first.value, known)
         made = derived(node, layout, last, parts, quiet)

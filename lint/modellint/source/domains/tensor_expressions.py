@@ -44,9 +44,19 @@ def attribute_of(receiver: Value, name: str, quiet: bool) -> Value | None:
         if name in ("dtype", "device", "requires_grad", "grad", "is_cuda", "itemsize", "layout"):
             return UNKNOWN
         return Method(receiver, name)
+    if name in _FIELDS and isinstance(receiver, Container) and receiver.kind == "tuple" and len(receiver.items) == 2:
+        # `x.max(dim=-1).values`
+        field = receiver.items[_FIELDS.index(name)]
+        made = receiver.items[0]
+        return field if isinstance(made, Tensor) and made.made_by in _PAIRS else None
     if isinstance(receiver, Limits):
         return Limit.of(receiver, name) or NUMBER
     return None
+
+
+_FIELDS = ("values", "indices")
+_PAIRS = frozenset({"max", "min", "median", "topk", "sort", "kthvalue", "mode", "cummax", "cummin"})
+"""Operators that give two tensors by these names."""
 
 
 def _refine(reader: Reader, old: Tensor, layout: Layout, frame: Frame) -> Tensor:

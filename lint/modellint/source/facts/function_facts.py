@@ -441,6 +441,11 @@ class Code:
         places = [ref.node for ref in self.lineage if ref.file is self.file]
         return {part for place in (*places, *self.file.functions.values()) for part in walk(place)}
 
+    def _is_of_library(self, call: ast.Call) -> bool:
+        """Whether it calls a function by its dotted name, `torch.special.i0(x)`, and no method of an object."""
+        readings = self.flow.calls.get(call, ())
+        return any(reading.name and reading.receiver is None for reading in readings)
+
     @cached_property
     def rewriter(self) -> Rewriter:
         """Places and names of the file."""
@@ -460,7 +465,10 @@ class Code:
         operator: str | None = None,
     ) -> Diagnostic:
         """A finding of ``rule`` at a node of the file; ``statement`` is the one it stands in, whose last line may suppress it."""
-        span = self.rewriter.call_span(node) if isinstance(node, ast.Call) else self.rewriter.span(node)
+        rewriter = self.rewriter
+        span = (
+            rewriter.call_span(node, self._is_of_library(node)) if isinstance(node, ast.Call) else rewriter.span(node)
+        )
         last = (
             self.rewriter.span(statement).end_row if statement is not None and _is_simple(statement) else span.end_row
         )

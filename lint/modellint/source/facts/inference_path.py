@@ -141,11 +141,7 @@ class _Paths:
         ):
             return True
         if not rule.only_inference:
-            if ref is None:
-                return False
-            return (rule.code.startswith("REG") and _optimizes_by_hand(ref.node)) or (
-                rule.code == "MUT008" and _counts_up(_Class(self.project, ref))
-            )
+            return ref is not None and rule.code.startswith("REG") and _optimizes_by_hand(ref.node)
         if is_in_tests(self.project, file) or _is_about_a_loss(finding, file):
             return True
         around = _around(file.tree, finding.span.row) if finding.span is not None else []

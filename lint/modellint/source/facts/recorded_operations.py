@@ -124,8 +124,9 @@ class Write:
     ``data`` (``x.data = v``).
     ``sharing``: the local variables that may hold memory of what is changed in place, with what they hold; those that are read
     behind it or written to, and all of them where an index is no number and no slice. ``switched``: it
-    depends on a flag that the caller sets. ``exported``: nothing around it keeps it out of what is exported. ``index``: of `x[i, :] = v`
-    the values in the brackets, None for a slice.
+    depends on a flag that the caller sets. ``unusual``: it is reached only where a flag has another value than its default.
+    ``exported``: nothing around it keeps it out of what is exported. ``index``: of `x[i, :] = v` the values in the brackets, None for a
+    slice.
     """
 
     __slots__ = (
@@ -141,6 +142,7 @@ class Write:
         "switched",
         "target",
         "training",
+        "unusual",
         "value",
     )
 
@@ -168,6 +170,7 @@ class Write:
         self.quiet = quiet
         self.sharing = sharing
         self.switched = False
+        self.unusual = False
         self.exported = True
         self.index: tuple[Value | None, ...] = ()
 
@@ -184,11 +187,11 @@ class Operation:
     """One reading of a binary operation or a subscript, on tensors.
 
     ``aside``: it is reached in training only, or what is around it keeps it out of what is exported. ``unusual``: it is reached
-    only where a flag has another value than its default. ``index``: of `x[i, j:]` the values in the brackets but for slices,
-    where there are several.
+    only where a flag has another value than its default. ``exported``: nothing around it keeps it out of what is exported.
+    ``index``: of `x[i, j:]` the values in the brackets but for slices, where there are several.
     """
 
-    __slots__ = ("aside", "function", "index", "node", "operands", "result", "unusual")
+    __slots__ = ("aside", "exported", "function", "index", "node", "operands", "result", "unusual")
 
     def __init__(
         self,
@@ -201,6 +204,7 @@ class Operation:
         index: tuple[Value, ...] = (),
     ) -> None:
         self.aside = aside
+        self.exported = True
         self.unusual = unusual
         self.index = index
         self.node = node
@@ -306,6 +310,7 @@ class Recorder:
         if reader.reading:
             aside = reader.modes.is_aside, reader.modes.unusual > 0
             operation = Operation(node, reader.modes.function, operands, made, *aside, index)
+            operation.exported = not reader.modes.unexported
             self.operations.setdefault(node, []).append(operation)
 
     def unpacked(self, node: ast.expr, value: Value) -> None:
@@ -325,6 +330,7 @@ class Recorder:
         state = modes.training > 0, modes.quiet > 0
         write = Write(how, node, frame.statement, modes.function, target, value, attribute, *state, sharing)
         write.switched = modes.switches > 0
+        write.unusual = modes.unusual > 0
         write.exported = not modes.unexported
         place = node.target if isinstance(node, ast.AugAssign) else node
         if isinstance(place, ast.Subscript):

@@ -94,6 +94,7 @@ _LAYER_WORDS = (
     "ResNet",
     "Unet",
     "DropPath",
+    "RoI",
 )
 
 

@@ -71,10 +71,10 @@ class Rewriter:
             return self.source.span(start, line_end)
         return self.source.span(start, self.end(node))
 
-    def call_span(self, node: ast.Call) -> Span:
-        """Where a call is shown: from the name that is called, the object before it left out."""
+    def call_span(self, node: ast.Call, whole: bool = False) -> Span:
+        """Where a call is shown: from the name that is called, the object before it left out but with ``whole``."""
         start = self.start(node)
-        if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Name):
+        if not whole and isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Name):
             start = self.end(node.func) - len(node.func.attr)
         return self.source.span(start, self.end(node))
 

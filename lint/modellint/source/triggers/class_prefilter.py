@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from modellint.rule import Feature
+from modellint.source.domains.operator_sets import may_build
 from modellint.source.engine.entry_methods import entered
 from modellint.source.project.symbols import ClassRef, FunctionRef, Imported, dotted_name
-from modellint.source.syntax.ast_walk import functions_in, walk
+from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, walk
 from modellint.source.syntax.function_bindings import FunctionBindings
 
 if TYPE_CHECKING:
@@ -116,7 +117,19 @@ def may_matter(ref: ClassRef, project: Project, wakes_on: Collection[Feature | N
         return True
     if Feature.INIT_WITHOUT_BASE in wakes_on and _init_may_matter(ref.node):
         return True
-    return Feature.CONTAINER_ON_SELF in wakes_on and _Look(ref, project, ref.file).container_may_matter()
+    if Feature.CONTAINER_ON_SELF not in wakes_on:
+        return False
+    return _body_may_matter(ref.node) or _Look(ref, project, ref.file).container_may_matter()
+
+
+def _body_may_matter(node: ast.ClassDef) -> bool:
+    """Whether the body of a class may make a module with state."""
+    return any(
+        isinstance(statement, (ast.Assign, ast.AnnAssign))
+        and statement.value is not None
+        and any(may_build(called_name(call)) for call in of_kind(statement, ast.Call))
+        for statement in node.body
+    )
 
 
 def _init_may_matter(node: ast.ClassDef) -> bool:

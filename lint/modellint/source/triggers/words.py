@@ -33,6 +33,9 @@ _SHAPES = {
         r"\|(?!\s*(?:None|str|int|float|bool|list|tuple|dict|set|torch\.[A-Z]|[\"'A-Z]))"
         r"|\^(?<!is None\) \^)|<<|>>(?<!>>>)(?!>)|&="
     ),
+    # Not `sizes: list[int] = (1, 2)`.
+    Trigger.ITEM_WRITE: re.compile(r"^[ \t]*[\w.]+\[[^\n=]*\] ?=(?!=)", re.MULTILINE),
+    Trigger.LOCAL_DROPOUT: re.compile(r"Dropout\w*\([^()]*\)\(|[ \t]\w+ = [\w.]*Dropout\w*\("),
     # Sizes may be held by a variable, too.
     Trigger.VIEW_AS_DTYPE: re.compile(
         r"view\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"

@@ -118,7 +118,7 @@ def _builds_here(call: ast.Call) -> bool:
 
 
 def untracked(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
-    """Whether a batch normalization may be told to keep no running statistics: by that name, or by a fifth argument."""
+    """Whether a batch normalization may keep no running statistics: by that name, a fifth argument, or as a function."""
     if "track_running_stats" in file.source.text:
         return True
     return any(_may_untrack(call) for node in nodes for call in of_kind(node, ast.Call))
@@ -126,6 +126,8 @@ def untracked(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
 
 def _may_untrack(call: ast.Call) -> bool:
     name = called_name(call)
+    if name == "batch_norm":
+        return True
     if "BatchNorm" in name:
         return len(call.args) > 4 or any(isinstance(part, ast.Starred) for part in call.args)
     # By another name: `norm(64, 1e-5, 0.1, True, False)`, but neither `nn.Conv2d(...)` nor `F.conv2d(...)`.
