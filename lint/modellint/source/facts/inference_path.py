@@ -201,7 +201,7 @@ class _Paths:
 
     def _says_so(self, cls: _Class) -> bool:
         """Whether a class itself tells that it is not exported."""
-        if is_never_exported(cls):
+        if is_never_exported(cls) or _counts_up(cls):
             return True
         forward = cls.method("forward")
         if forward is not None and _takes_module(forward):
