@@ -64,6 +64,7 @@ def test_a_branch_on_a_tensor_is_found(forward: str) -> None:
         "if x.shape[0] > 1 and x.dim() == 2 and x.size(1) != 3 and x.numel() > 0 and len(x) > 1:\n    x = x + 1\nreturn x",
         "if x.dtype == torch.float32 and x.is_cuda and x.requires_grad:\n    x = x + 1\nreturn x",
         "if isinstance(x, torch.Tensor) and x is not None:\n    x = x.sum(0)\nreturn x",
+        "y = torch.relu(x)\nif y != None:\n    x = x + y\nreturn x",
         "if self.training and x.sum() > 0:\n    x = x + 1\nreturn x",
         "if not self.training:\n    return x.relu()\nif x.sum() > 0:\n    x = x + 1\nreturn x",
         "if not torch.jit.is_tracing() and x.sum() > 0:\n    x = x + 1\nreturn x",

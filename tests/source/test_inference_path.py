@@ -384,3 +384,15 @@ def test_a_buffer_that_is_set_to_zero_by_reset_is_a_metrics(tmp_path: Path, monk
     project(tmp_path, meter=METER.format(method="clear"), statistic=METER.format(method="start"))
     assert severities(tmp_path, monkeypatch, "meter.py", "MUT005,MUT008") == ["info"]
     assert severities(tmp_path, monkeypatch, "statistic.py", "MUT005,MUT008") == ["warning"]
+
+
+def test_an_argument_of_a_part_is_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = "class Part(nn.Module):\n    def forward(self, x, cache):\n        cache.mul_(x)\n        return cache\n"
+    whole = (
+        "from part import Part\n\n\nclass Whole(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.part = Part()\n\n    def forward(self, x):\n        return self.part(x, torch.zeros(4, 3))\n"
+    )
+    project(tmp_path, part=part)
+    assert severities(tmp_path, monkeypatch, "part.py", "MUT007") == ["warning"]
+    project(tmp_path, whole=whole)
+    assert severities(tmp_path, monkeypatch, "part.py", "MUT007") == ["info"]

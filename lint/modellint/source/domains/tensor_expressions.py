@@ -308,6 +308,9 @@ def _computed(node: ast.BinOp | ast.AugAssign, left: Value, right: Value, quiet:
 
 def compared(node: ast.Compare, parts: list[Value], quiet: bool) -> Value | None:
     """The value of a comparison with tensors, or with numbers out of them."""
+    if any(isinstance(part, Const) and (part.value is None or isinstance(part.value, str)) for part in parts):
+        # `x == None` is no tensor, whatever x is.
+        return None
     found = tensors_in(parts)
     if found and not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
         layout = tensors.broadcast([part.layout for part in found])

@@ -152,6 +152,9 @@ class _Paths:
         if ref is not None and (not around or ref.node in around):
             if rule.code.startswith("SIG") and (self._takes_a_dict(ref) or self._is_only_a_part(ref)):
                 return True
+            # What other modules hand it is no input of the program.
+            if rule.code == "MUT007" and self._is_only_a_part(ref):
+                return True
             return self._place_is_off(ref, functions[0] if functions else None, 0)
         if not around:
             return False
