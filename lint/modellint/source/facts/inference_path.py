@@ -52,6 +52,7 @@ _RUNTIMES = frozenset(
     }
 )
 """Packages that run models themselves."""
+_CACHES = re.compile(r"`\w*(?:cache|state|kv)\w*`, an argument")
 _PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
 """What spreads the training of a model over devices."""
 
@@ -152,8 +153,8 @@ class _Paths:
         if ref is not None and (not around or ref.node in around):
             if rule.code.startswith("SIG") and (self._takes_a_dict(ref) or self._is_only_a_part(ref)):
                 return True
-            # What other modules hand it is no input of the program.
-            if rule.code == "MUT007" and self._is_only_a_part(ref):
+            # A cache that other modules hand it is no input of the program.
+            if rule.code == "MUT007" and _CACHES.search(finding.message) and self._is_only_a_part(ref):
                 return True
             return self._place_is_off(ref, functions[0] if functions else None, 0)
         if not around:
