@@ -250,7 +250,8 @@ def test_notebook_shows_a_table() -> None:
     (found,) = report.diagnostics
     assert found.span is not None
     shown = _Tags(report._repr_html_())
-    assert shown.cells == ["error", "REG001", found.message, f"{found.path}:{found.span.row}", "0, 1"]
+    place = f"{found.path}:{found.span.row}"
+    assert shown.cells == ["error", "REG001", f"{found.message}{found.help}", place, "0, 1"]
 
 
 def test_notebook_is_safe_and_needs_nothing_else() -> None:

@@ -396,3 +396,20 @@ def test_an_argument_of_a_part_is_no_input(tmp_path: Path, monkeypatch: pytest.M
     assert severities(tmp_path, monkeypatch, "part.py", "MUT007") == ["warning"]
     project(tmp_path, whole=whole)
     assert severities(tmp_path, monkeypatch, "part.py", "MUT007") == ["info"]
+
+
+PACKED = """
+class Detector(nn.Module):
+    def forward(self, x):
+        result = {{}}
+        result["boxes"] = x.exp().cpu().numpy(){more}
+        return result
+"""
+
+
+@pytest.mark.parametrize(("more", "severity"), [("", "info"), (".sum()", "error")])
+def test_an_array_that_is_packed_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, severity: str
+) -> None:
+    project(tmp_path, detector=PACKED.format(more=more))
+    assert severities(tmp_path, monkeypatch, "detector.py", "FLW002") == [severity]

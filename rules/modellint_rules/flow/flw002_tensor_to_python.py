@@ -20,7 +20,7 @@ class TensorToPython(Rule):
     gives, where `forward` runs them.
 
     A number that goes into an attribute which nothing that `forward` runs reads, as a statistic for who trains, is for
-    information: the trace leaves it out.
+    information: the trace leaves it out. So is one that goes as it is into a dict that is given back, after all that is computed.
 
     ## Why
     Tracing records no Python numbers and no arrays: that of the sample input becomes a constant of the converted model, and
@@ -95,7 +95,7 @@ class TensorToPython(Rule):
                 call.node,
                 f"`{spelled}` takes numbers out of a tensor: tracing keeps those of the sample input",
                 severity=Severity.INFO
-                if _is_only_kept(call, code)
+                if _is_only_kept(call, code) or _is_packed(call)
                 else code.severity_at(self.severity, call.node, call.function),
                 statement=call.statement,
                 advice=_ADVICE,
@@ -147,6 +147,21 @@ def _is_only_kept(call: Call, code: Code) -> bool:
             if node.attr == target.attr and isinstance(node.ctx, ast.Load) and node not in stored:
                 return False
     return True
+
+
+def _is_packed(call: Call) -> bool:
+    """Whether the number goes, as it is, under a name into what is given back: `result["boxes"] = boxes.numpy()`."""
+    if call.method not in ("numpy", "tolist", "item"):
+        return False
+    match call.statement:
+        case ast.Assign(
+            targets=[ast.Subscript(value=ast.Name(id=held), slice=ast.Constant(value=str()))], value=value
+        ) if value is call.node:
+            returned = [part.value for part in of_kind(call.function, ast.Return)] if call.function is not None else []
+            return any(isinstance(value, ast.Name) and value.id == held for value in returned)
+        case ast.Return(value=ast.Dict(values=values)):
+            return call.node in values
+    return False
 
 
 def _is_of_loss(call: Call) -> bool:

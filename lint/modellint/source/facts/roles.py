@@ -55,9 +55,9 @@ _TRAINING = (
 """Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
 _TRAINERS = (
     r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Dice|"
-    r"Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp"
+    r"Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp|^PostProcess"
 )
-"""Names of classes that, as a rule, only training runs."""
+"""Names of classes that, as a rule, only training runs, or what comes after the model."""
 _TESTS = r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|tests?|conftest)\.py$"
 _FOR_TRAINING = r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)"
 _LABELS = r"(?:\w+_)?labels?|gts?|gt_\w+|ground_truths?"
