@@ -14,6 +14,7 @@ from modellint.destinations.coreml.capture import routes
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
 from modellint.destinations.coreml.private.mil_programs import program_of
+from modellint.destinations.coreml.private.pass_overhead import lean_passes
 from modellint.destinations.coreml.process_lock import TURN
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _converted(captured: Captured, destination: Destination, precision: str, pip
     if isinstance(captured.captured, routes.Exported):
         captured.captured.number_nodes()
     try:
-        with silence(), torch.no_grad(), _own_tensors(captured.captured.program) as program:
+        with silence(), lean_passes(), torch.no_grad(), _own_tensors(captured.captured.program) as program:
             mlmodel = ct.convert(
                 program,
                 **_options(captured),
