@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from modellint.destinations.comparison.reference_runs import Reference
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import ExecutionError
 from modellint.destinations.coreml.package.predictor import Misfit, Predictor
-from modellint.destinations.coreml.verify.reference_runs import Reference
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.nn import CustomPReLU
 from modellint.settings import Destination

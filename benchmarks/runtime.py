@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 import zoo
+from modellint.destinations.comparison.tensor_difference import compare
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import ExecutionError, UnknownOperations
-from modellint.destinations.coreml.mil.tensor_difference import compare
 from modellint.destinations.coreml.package import core_ml_runtime
 from modellint.destinations.coreml.package.predictor import Predictor
 from modellint.live.inputs.model_inputs import Inputs

@@ -146,7 +146,7 @@ def _judged(captured: Any, samples: Any, supplied: bool) -> dict[str, Any]:
 
 
 def _error(execute: Any, names: Any, given: Any, wanted: Any) -> float:
-    from modellint.destinations.coreml.mil.tensor_difference import compare
+    from modellint.destinations.comparison.tensor_difference import compare
 
     for state in execute.states.values():
         state.zero_()

@@ -68,7 +68,8 @@ def pages(rules: Mapping[str, Rule]) -> dict[str, str]:
     texts = {"index.md": index(rules)}
     for code, rule in rules.items():
         page = Page.of(type(rule))
-        about = f"[{_title(code)}](index.md) · {rule.severity.label} · fix: {rule.fixable or 'none'}"
+        scope = rule.scope or "for every destination"
+        about = f"[{_title(code)}](index.md) · {rule.severity.label} · fix: {rule.fixable or 'none'} · {scope}"
         parts = [f"# {rule.name} ({code})", page.summary, about]
         parts.extend(f"## {title}\n\n{body}" for title, body in page.sections.items())
         texts[f"{rule.name}.md"] = "\n\n".join(parts) + "\n"

@@ -91,6 +91,7 @@ def check_model(
     select: str | Sequence[str] | None = None,
     ignore: str | Sequence[str] | None = None,
     root: str | PathLike[str] | None = None,
+    destination: str | None = None,
     frontend: str | None = None,
     deployment_target: str | None = None,
     precision: str | None = None,
@@ -103,7 +104,8 @@ def check_model(
     ``flexible`` and ``ranges`` are those of ``verify``. ``checkpoint`` is a
     file (``.pt``, ``.pth``, ``.safetensors``) or a dict that is to fit the model. ``select`` and ``ignore`` are codes or the
     beginnings of codes, such as ``"REG"``; without them the settings of the project hold, which is the one of the model's class,
-    or the folder ``root``. So it is with ``frontend`` (``auto``, ``trace`` or ``export``), ``deployment_target`` (as in
+    or the folder ``root``. So it is with ``destination`` (``coreml`` or ``coreai``), ``frontend`` (``auto``,
+    ``trace`` or ``export``), ``deployment_target`` (as in
     ``"iOS16"``) and ``precision`` (``fp16`` or ``fp32``), which say what the model is to be converted by and for.
     ``progress`` is a function that is told each stage, or True to show them: by tqdm where it is installed, else in lines on
     standard error. What the function raises is raised when the work is done.
@@ -114,7 +116,7 @@ def check_model(
     from modellint.session.in_process import Varying, examine
     from modellint.session.progress_reporting import reporting
 
-    settings = chosen(frontend, deployment_target, precision)
+    settings = chosen(frontend, deployment_target, precision, destination)
     varying = Varying(flexible or {}, ranges or {})
     codes = _codes(select), _codes(ignore)
     with reporting(progress, model) as entered:
@@ -127,6 +129,7 @@ def fix_model(
     example_inputs: Any = None,
     *,
     root: str | PathLike[str] | None = None,
+    destination: str | None = None,
     frontend: str | None = None,
     deployment_target: str | None = None,
     precision: str | None = None,
@@ -147,7 +150,7 @@ def fix_model(
     from modellint.session.in_process import examine, fixed
     from modellint.session.progress_reporting import reporting
 
-    settings = chosen(frontend, deployment_target, precision)
+    settings = chosen(frontend, deployment_target, precision, destination)
     with reporting(progress, model) as entered:
         result, home = fixed(model, example_inputs, root, settings, entered)
         left = _report(*examine(result.model, example_inputs, None, None, None, home, settings, entered=entered))
@@ -163,18 +166,23 @@ def _report(diagnostics: Sequence[Diagnostic], conversion: Conversion | None) ->
     return Report(tuple(diagnostics), conversion.withheld(diagnostics), live_findings.line_of(conversion, diagnostics))
 
 
-def chosen(frontend: str | None, deployment_target: str | None, precision: str | None) -> dict[str, str]:
+def chosen(
+    frontend: str | None, deployment_target: str | None, precision: str | None, destination: str | None = None
+) -> dict[str, str]:
     """The settings that arguments stand for. Raises ``ValueError`` for unknown words."""
-    from modellint.settings import FRONTENDS, PRECISIONS, TARGETS
+    from modellint.settings import FRONTENDS, OF_COREML, PRECISIONS, RUNTIMES, TARGETS
 
     arguments = {
         "frontend": (frontend, FRONTENDS),
         "deployment-target": (deployment_target, tuple(TARGETS)),
         "precision": (precision, PRECISIONS),
+        "destination": (destination, tuple(RUNTIMES)),
     }
     for name, (word, words) in arguments.items():
         if word is not None and word not in words:
             raise ValueError(f"{name.replace('-', '_')} must be one of {', '.join(words)}, not {word!r}")
+        if destination == "coreai" and word is not None and name in OF_COREML:
+            raise ValueError(f"{name.replace('-', '_')} is about Core ML alone: leave it out for Core AI")
     return {name: word for name, (word, _) in arguments.items() if word is not None}
 
 
@@ -228,6 +236,7 @@ def verify(
     flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
     ranges: Mapping[str | int, tuple[float, float]] | None = None,
     root: str | PathLike[str] | None = None,
+    destination: str | None = None,
     frontend: str | None = None,
     deployment_target: str | None = None,
     precision: str | None = None,
@@ -238,8 +247,8 @@ def verify(
 
     ``example_inputs`` is a tuple of arguments, a dict of keyword arguments, or the one argument; more inputs are made of its shapes
     and kinds, from ``seed``. ``flexible`` gives, for arguments by position or name, the bounds of dimensions whose size may vary:
-    ``{0: {0: (1, 8)}}``, and ``ranges`` the values that arguments take, as in ``{"ids": (0, 1000)}``, the end excluded. ``frontend``,
-    ``deployment_target``, ``precision`` and ``progress`` are those of ``check_model``.
+    ``{0: {0: (1, 8)}}``, and ``ranges`` the values that arguments take, as in ``{"ids": (0, 1000)}``, the end excluded. ``destination``,
+    ``frontend``, ``deployment_target``, ``precision`` and ``progress`` are those of ``check_model``.
 
     The result's ``ok`` says whether the model converts and agrees: in float32 within ten times PyTorch's own rounding,
     element by element (``outputs``, each with its ``max_abs_error`` in the output's own units), and in float16 (``half``) well
@@ -252,7 +261,7 @@ def verify(
     from modellint.session.in_process import Varying, verified
     from modellint.session.progress_reporting import reporting
 
-    settings = chosen(frontend, deployment_target, precision)
+    settings = chosen(frontend, deployment_target, precision, destination)
     varying = Varying(flexible or {}, ranges or {})
     with reporting(progress, model) as entered:
         return verified(model, example_inputs, varying, root, settings, seed, entered)
@@ -337,7 +346,7 @@ class ExportResult:
     """An exported model; it prints as the summary that the command ends with."""
 
     mlmodel: Any
-    """coremltools' `MLModel`, not loaded into Core ML: `coremltools.models.MLModel(path)` does that on a Mac."""
+    """coremltools' `MLModel`, not loaded into Core ML: `coremltools.models.MLModel(path)` does that on a Mac. For Core AI the path."""
     report: Report
     """What a check of the model as it was finds, and what was ``fixed`` in the copy that is exported, or ``undone``."""
     verification: Verification
@@ -381,6 +390,7 @@ def export(
     input_descriptions: Mapping[str, str] | None = None,
     output_descriptions: Mapping[str, str] | None = None,
     root: str | PathLike[str] | None = None,
+    destination: str | None = None,
     frontend: str | None = None,
     deployment_target: str | None = None,
     precision: str | None = None,
@@ -395,7 +405,7 @@ def export(
     Args:
         model: It is left as it was.
         example_inputs: A tuple of arguments, a dict of keyword arguments, or the one argument.
-        output: The ``.mlpackage`` to write; None keeps the model in memory.
+        output: The ``.mlpackage`` to write, or the ``.aimodel`` for Core AI; None keeps an ``.mlpackage`` in memory.
         force: Replace what is at ``output``, and keep a package that does not agree too; the result's ``verification`` tells.
         flexible: For arguments by position or name the bounds of dimensions whose size may vary: ``{0: {0: (1, 8)}}``.
         ranges: The values that arguments take, as in ``{"ids": (0, 1000)}``, the end excluded; they are compared on such alone.
@@ -411,6 +421,7 @@ def export(
         input_descriptions: By the names of inputs.
         output_descriptions: By the names of outputs.
         root: The folder whose settings hold; by default that of the project of the model's class.
+        destination: ``coreml`` or ``coreai``.
         frontend: ``auto``, ``trace`` or ``export``.
         deployment_target: As in ``"iOS16"``.
         precision: ``fp16`` or ``fp32``.
@@ -432,16 +443,13 @@ def export(
     from modellint.session.in_process import Varying
     from modellint.session.progress_reporting import reporting
 
-    destination = chosen(frontend, deployment_target, precision)
+    settings = chosen(frontend, deployment_target, precision, destination)
     path = None if output is None else Path(output)
-    if path is not None:
-        if path.suffix != ".mlpackage":
-            raise ValueError(f"output must end in .mlpackage, and not be {os.fspath(path)!r}")
-        if os.path.lexists(path) and not force:
-            raise FileExistsError(f"{path} exists: force=True replaces it")
+    if path is not None and os.path.lexists(path) and not force:
+        raise FileExistsError(f"{path} exists: force=True replaces it")
     try:
         options = Options(
-            tuple(export_options.image(name, settings or {}) for name, settings in (images or {}).items()),
+            tuple(export_options.image(name, values or {}) for name, values in (images or {}).items()),
             _labels(labels),
             states,
             tuple(output_names),
@@ -456,7 +464,7 @@ def export(
         )
         varying = Varying(flexible or {}, ranges or {})
         with reporting(progress, model) as entered:
-            outcome = exported(model, example_inputs, varying, root, destination, options, path, force, seed, entered)
+            outcome = exported(model, example_inputs, varying, root, settings, options, path, force, seed, entered)
     except OptionError as error:
         raise ValueError(str(error)) from None
     report = Report(

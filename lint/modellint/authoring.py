@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from modellint.rule import Feature, Rule, Trigger
     from modellint.settings import Destination
     from modellint.source.cst_facts import CstFile
-    from modellint.source.domains.masks import is_mask
+    from modellint.source.domains.masks import holds_floats, is_mask
     from modellint.source.domains.operator_sets import operators
     from modellint.source.domains.result_tensors import tensors_in
     from modellint.source.domains.tensors import Drawn, Tensor
@@ -96,6 +96,7 @@ __all__ = [  # noqa: RUF022
     "UNKNOWN",
     "Value",
     "alternatives",
+    "holds_floats",
     "is_mask",
     "meets_tensors",
     "tensors_in",
@@ -149,7 +150,7 @@ _HOMES = {
     "source.domains.tensors": "Drawn Tensor",
     "source.domains.result_tensors": "tensors_in",
     "source.facts.device_mixing": "meets_tensors",
-    "source.domains.masks": "is_mask",
+    "source.domains.masks": "holds_floats is_mask",
     "source.project.symbols": "ClassRef External Imported dotted_name",
     "source.cst_facts": "CstFile",
     "source.syntax.ast_walk": "called_name mentioned_in of_kind once parents_in walk",

@@ -252,7 +252,7 @@ class Target(_Check):
         findings = settled(checks.checker, files, guesses, [result])
         conversion = result.conversion
         if conversion is not None:
-            wrong = miscompilations(about(findings, result), checks.job.rules)
+            wrong = miscompilations(about(findings, result), checks.job.rules, conversion.destination)
             conversion = conversion._replace(miscompilations=wrong)
         # What source alone shows is the matter of the file's own test.
         self.judge([finding for finding in findings if finding.evidence != "source"], [(result.target, conversion)])

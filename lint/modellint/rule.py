@@ -186,6 +186,10 @@ class Rule:
     hides: ClassVar[bool] = False
     """Whether a comparison on a few inputs may miss what such an error does, as it does a write that is lost: a route that the
     rule calls ``silent`` is then undecided where it seems to agree."""
+    only_for: ClassVar[tuple[str, ...]] = ()
+    """The destinations that it holds for, as was measured; empty for all."""
+    reads_only_for: ClassVar[tuple[str, ...]] = ()
+    """The destinations that its ``source`` side knows of, where these are fewer; empty for all that it holds for."""
     withdraws: ClassVar[bool] = False
     """Whether a live check that finds nothing takes back what source said of a statement that ran for every instance."""
 
@@ -231,6 +235,25 @@ class Rule:
     def hints(self, operator: str) -> Iterable[Hint]:
         """What the rule knows of an operator (``aten::fmod``) beside whether it converts."""
         return ()
+
+    def holds_for(self, destination: str) -> bool:
+        """Whether it is to be asked about a live model that goes to a destination of this name."""
+        return not self.only_for or destination in self.only_for
+
+    def reads_for(self, destination: str) -> bool:
+        """Whether it is to be asked about source that goes there."""
+        return self.holds_for(destination) and (not self.reads_only_for or destination in self.reads_only_for)
+
+    @property
+    def scope(self) -> str:
+        """The destinations that it holds for, in words; empty for all."""
+        from modellint.settings import RUNTIMES
+
+        if self.only_for:
+            return f"for {' and '.join(RUNTIMES[name] for name in self.only_for)} alone"
+        if self.reads_only_for:
+            return f"in source for {' and '.join(RUNTIMES[name] for name in self.reads_only_for)} alone"
+        return ""
 
     def needs_for(self, destination: Destination) -> tuple[str | Set[str], ...]:
         """``needs`` for a model that goes there."""

@@ -123,12 +123,22 @@ class Job(NamedTuple):
             return str(path)
 
     def rules_for(self, path: Path, settings: Settings) -> dict[str, Rule]:
-        """The rules that run on a file."""
+        """The rules that read a file."""
+        return {
+            code: rule
+            for code, rule in self.reporting_on(path, settings).items()
+            if any(rule.reads_for(goal.name) for goal in settings.goals)
+        }
+
+    def reporting_on(self, path: Path, settings: Settings) -> dict[str, Rule]:
+        """The rules whose findings are wanted in a file: of those that read it, and of those that see what a model does there."""
         ignored = settings.ignored_in(path)
         return {
             code: rule
             for code, rule in self.rules.items()
-            if settings.enables(code, rule.default) and not any(s == "ALL" or code.startswith(s) for s in ignored)
+            if settings.enables(code, rule.default)
+            and any(rule.holds_for(goal.name) for goal in settings.goals)
+            and not any(s == "ALL" or code.startswith(s) for s in ignored)
         }
 
 
@@ -200,7 +210,7 @@ class Checker:
         except Unreadable as error:
             return self.kept([_unreadable(shown, str(error))], rules)
         cache = self.job.cache
-        goal = settings.destination
+        goal = settings.goal
         ends = (goal.target, goal.coremltools or "", settings.prelu_import or "")
         variant = "\n".join((shown, *rules, "", *settings.module_bases, "", *ends))
         if cache is not None:

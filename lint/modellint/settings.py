@@ -14,6 +14,11 @@ from typing import Any, NamedTuple
 ALWAYS = frozenset({"LNT002", "LNT003", "LNT004", "LNT005"})
 """Rules that no selection turns off: without them a file that was not parsed, run or read in full would pass for a clean one."""
 LEVELS = ("info", "warning", "error", "never")
+RUNTIMES: Mapping[str, str] = {"coreml": "Core ML", "coreai": "Core AI"}
+"""The destinations that there are, each with what verdicts call it."""
+DESTINATIONS = (*RUNTIMES, "all")
+OF_COREML = ("deployment-target", "coreml-version", "frontend", "precision")
+"""Keys that say nothing of another destination."""
 FRONTENDS = ("auto", "trace", "export")
 PRECISIONS = ("fp16", "fp32")
 FORMATS = (
@@ -44,6 +49,7 @@ _WORDS = (
     "frontend",
     "baseline",
     "extend",
+    "destination",
 )
 KEYS = (*_LISTS, "per-file-ignores", *_WORDS, "models")
 """Every key of a settings file."""
@@ -73,6 +79,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "deployment-target": tuple(TARGETS),
     "precision": PRECISIONS,
     "frontend": FRONTENDS,
+    "destination": DESTINATIONS,
 }
 """The keys that take one word of a few."""
 
@@ -138,6 +145,8 @@ class Settings:
     coreml_version: str | None = None
     precision: str = "fp16"
     frontend: str = "auto"
+    destination: str = "coreml"
+    """A name of ``RUNTIMES``, or ``all``."""
     models: tuple[Model, ...] = ()
     """The live targets that ``--models`` checks."""
     baseline: str | None = None
@@ -157,9 +166,16 @@ class Settings:
         return getattr(self, key.replace("-", "_"))
 
     @property
-    def destination(self) -> Destination:
+    def goals(self) -> tuple[Destination, ...]:
         """Where models are to go."""
-        return Destination(self.deployment_target, self.coreml_version, self.precision, self.frontend)
+        names = tuple(RUNTIMES) if self.destination == "all" else (self.destination,)
+        words = self.deployment_target, self.coreml_version, self.precision, self.frontend
+        return tuple(Destination(*words, name) for name in names)
+
+    @property
+    def goal(self) -> Destination:
+        """Where models are to go first."""
+        return self.goals[0]
 
     def enables(self, code: str, default: bool = True) -> bool:
         """Whether a rule runs: of all selectors that match its code the longest decides, ``ignore`` in a tie.

@@ -35,6 +35,7 @@ SETTINGS: Mapping[str, Description] = {
     "deployment-target": Description("The oldest system that has to run the models.", "iOS15"),
     "coreml-version": Description("The version of coremltools that converts.", "the newest known"),
     "precision": Description("What models compute in on Core ML.", "fp16"),
+    "destination": Description("What runs the models: Core ML, Core AI, or both.", "coreml"),
     "frontend": Description("How models are captured for Core ML.", "auto"),
     "module-bases": Description(
         "Dotted names of classes that are taken for nn.Module where their own file is not in the project.", "none"

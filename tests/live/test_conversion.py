@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import coremltools
 import pytest
 import torch
 from click.testing import CliRunner, Result
@@ -404,23 +403,6 @@ def test_without_inputs_nothing_is_tried(load: Load) -> None:
 @pytest.fixture
 def plain(load: Load) -> ModuleType:
     return load(forward("return torch.fmod(x, 2.0)"))
-
-
-def hidden_module() -> nn.Module:
-    net = nn.Sequential(nn.ReLU())
-    net.blocks = [nn.Linear(2, 2)]  # type: ignore[assignment]
-    return net
-
-
-def test_unknown_version_is_told(plain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coremltools, "__version__", "99.0")
-    report = checked(plain, torch.rand(2, 3))
-    assert report.convertible is None
-    assert not report.diagnostics
-    assert report.verdict == (
-        "Core ML: not tried · coremltools 99.0 is not known to this version of modellint, which knows 9.0"
-    )
-    assert "REG001" in {one.code for one in modellint.check_model(hidden_module(), torch.rand(1, 2)).diagnostics}
 
 
 def test_absent_coremltools_is_told(plain: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

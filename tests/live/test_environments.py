@@ -58,7 +58,7 @@ ENVIRONMENTS = {
             "coremltools/__init__.py": "__version__ = '99.1'",
             "coremltools-99.1.dist-info/METADATA": METADATA.format("coremltools", "99.1"),
         },
-        "Core ML: not tried · coremltools 99.1 is not known to this version of modellint, which knows 9.0",
+        "Core ML: not tried · coremltools 99.1 cannot be imported: AttributeError: module 'coremltools' has no attribute 'converters'",
     ),
     "new numpy": (
         {"numpy-2.4.1.dist-info/METADATA": METADATA.format("numpy", "2.4.1")},

@@ -255,7 +255,14 @@ def test_report_names_the_targets() -> None:
     Path("net.py").write_text(BLOCKS, "utf-8")
     done = check("--output-format", "report", "--select", "REG001", "net.py:Small")
     (target,) = json.loads(done.stdout)["targets"]
-    nothing = {"convertible": None, "frontend": None, "routes": {}, "supplied": [], "wrong": [], "converts_with": []}
+    nothing = {
+        "convertible": None,
+        "frontend": None,
+        "routes": {},
+        "supplied": [],
+        "wrong": [],
+        "converts_with": [],
+    }
     assert target == {"target": "net.py:Small"} | nothing
 
 

@@ -413,3 +413,266 @@ def test_an_array_that_is_packed_as_it_is(
 ) -> None:
     project(tmp_path, detector=PACKED.format(more=more))
     assert severities(tmp_path, monkeypatch, "detector.py", "FLW002") == [severity]
+
+
+LAYERS = DISTANCE + DISTANCE.replace("Distance", "Other")
+NET = """
+from layers import Other
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.far = Other()
+"""
+
+
+def test_dead_code_of_a_shared_file_is_not_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project(tmp_path, layers=LAYERS)
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["error", "error"]
+    project(tmp_path, net=NET)
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["info", "error"]
+    assert severities(tmp_path, monkeypatch, ".") == ["info", "error"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import layers\n\nkinds = vars(layers)\n",
+        "import layers\n\n\ndef build(name):\n    return getattr(layers, name)()\n",
+        "from layers import *\n\nLAYERS = [Distance]\n",
+        "KIND = 'layers.Distance'\n",
+        "from layers import Distance as Far\n\nprint(Far)\n",
+    ],
+)
+def test_a_class_that_is_found_in_another_way_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    project(tmp_path, layers=LAYERS, net=NET, use=use)
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["error", "error"]
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "README.md"])
+def test_a_class_that_is_configured_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    project(tmp_path, layers=LAYERS, net=NET)
+    (tmp_path / name).write_text("model: Distance\n", "utf-8")
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["error", "error"]
+
+
+def test_dead_code_is_judged_as_a_module_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = "\n\nclass Hidden(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.parts = [nn.Linear(4, 4)]\n"
+    hidden += "\n    def forward(self, x):\n        return self.parts[0](x)\n"
+    project(tmp_path, layers=LAYERS + hidden, net=NET)
+    assert severities(tmp_path, monkeypatch, "layers.py", "REG001") == ["error"]
+
+
+SAMPLED = """
+class Net(nn.Module):
+    def forward(self, x, y):
+        loss = self.far(x, y).mean()
+        return {returned}
+
+    def far(self, x, y):
+        return torch.cdist(x, y)
+
+    def predict(self, x):
+        return {predicted}
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "predicted", "severity"),
+    [
+        ('{"loss": loss}', "x", "info"),
+        ('{"loss": loss}', "self.far(x, x)", "error"),
+        ('{"distance": loss}', "x", "error"),
+    ],
+)
+def test_a_forward_that_gives_a_dict_of_losses(returned: str, predicted: str, severity: str) -> None:
+    assert of_text(SAMPLED.replace("{returned}", returned).replace("{predicted}", predicted)) == [severity]
+
+
+def test_a_loss_that_may_be_none_is_for_training_only() -> None:
+    text = """
+    class Net(nn.Module):
+        def forward(self, x, labels=None):
+            loss = None
+            if labels is not None:
+                loss = F.mse_loss(x, labels)
+            return loss, torch.cdist(x, x)
+    """
+    assert of_text(text) == ["error"]
+    assert of_text(text.replace("loss = None\n            if labels is not None:\n                ", "")) == ["info"]
+
+
+FORCED = """
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x, {argument}):
+        return torch.cdist(self.lin(x), x)
+
+    def {method}(self, x):
+        return self.lin(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "method", "severity"),
+    [("targets", "inference", "info"), ("targets", "reset", "error"), ("memory", "generate", "error")],
+)
+def test_a_forward_that_is_told_the_answers(argument: str, method: str, severity: str) -> None:
+    assert of_text(FORCED.format(argument=argument, method=method)) == [severity]
+
+
+@pytest.mark.parametrize(("test", "severity"), [('self.mode == "train"', "info"), ('self.mode == "wide"', "error")])
+def test_a_mode_in_which_a_model_is_trained(test: str, severity: str) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self, mode):
+            super().__init__()
+            self.mode = mode
+
+        def forward(self, x):
+            if {test}:
+                return self._far(x)
+            return x
+
+        def _far(self, x):
+            return torch.cdist(x, x)
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(("name", "severity"), [("ssim", "info"), ("similarity", "error")])
+def test_functions_that_measure_what_a_model_is_trained_by(name: str, severity: str) -> None:
+    text = f"""
+    def {name}(x, y):
+        return torch.cdist(x, y)
+
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return {name}(x, x)
+    """
+    assert of_text(text) == [severity]
+
+
+def test_a_vector_lined_up_with_channels_pins_no_size() -> None:
+    text = "class Net(nn.Module):\n    def forward(self, x, style):\n        return x * style.view(SIZES)\n"
+    assert of_text(text.replace("SIZES", "1, 3, 1, 1"), "SHP004") == []
+    assert of_text(text.replace("SIZES", "1, 3, 8"), "SHP004") != []
+
+
+def test_a_list_remade_part_by_part_is_no_tensor() -> None:
+    text = """
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor):
+            x = [part * 2 for part in x]
+            return torch.cat(x)
+    """
+    assert of_text(text, "FLW004") == []
+    assert of_text(text.replace("x = [", "y = [").replace("cat(x)", "cat(y)"), "FLW004") != []
+
+
+@pytest.mark.parametrize(
+    ("function", "returned", "found"),
+    [("build", "net, Loss()", ["warning"]), ("build", "Loss(net)", []), ("wrap", "net, Loss()", [])],
+)
+def test_a_model_that_a_function_gives_back_first(function: str, returned: str, found: list[str]) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return {{"logits": self.lin(x)}}
+
+
+    def {function}():
+        net = Net()
+        return {returned}
+    """
+    assert of_text(text, "SIG001") == found
+
+
+@pytest.mark.parametrize(
+    ("test", "severity"),
+    [
+        ("if x.numel() == 0:", []),
+        ("if x.size(0) == 0:", []),
+        ("if x.shape[0] <= 0:", []),
+        ("if x.numel() == 1:", ["error"]),
+        ("if x.shape[0] > 0:", ["error"]),
+    ],
+)
+def test_no_sample_input_is_empty(test: str, severity: list[str]) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def forward(self, x):
+            {test}
+                return torch.cdist(x, x)
+            return x
+    """
+    assert of_text(text) == severity
+
+
+@pytest.mark.parametrize(
+    ("ending", "severity"),
+    [
+        ("if self.training is True:\n    return far, x\nelse:\n    return x", []),
+        ("if not self.training:\n    return x\nelse:\n    return far, x", []),
+        ("if self.training and self.deep:\n    x = x + far.sum()\nreturn x", []),
+        ("if not self.training:\n    return far\nreturn x", ["error"]),
+        ("if self.training:\n    x = far\nreturn x, far", ["error"]),
+    ],
+)
+def test_what_training_alone_gives_back(ending: str, severity: list[str]) -> None:
+    body = textwrap.indent(ending, " " * 8)
+    text = f"class Net(nn.Module):\n    def forward(self, x):\n        far = torch.cdist(x, x)\n{body}\n"
+    assert of_text(text) == severity
+
+
+@pytest.mark.parametrize(
+    ("infer", "severity"),
+    [
+        ("return self.flow(x)", "info"),
+        ("return self.forward(x)", "error"),
+        ("return self(x)", "error"),
+        ("return x.numpy()", "error"),
+    ],
+)
+def test_forward_beside_infer_trains(infer: str, severity: str) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.flow = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.cdist(self.flow(x), x)
+
+        def infer(self, x):
+            {infer}
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(("name", "severity"), [("train_net", "info"), ("serve", "warning")])
+def test_what_a_training_script_loads(
+    name: str, severity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+    class Run:
+        def __init__(self, net, path):
+            self.net = net
+            self.net.load_state_dict(torch.load(path))
+
+        def step(self, x):
+            self.net(x).sum().backward()
+    """
+    project(tmp_path, **{name: text})
+    assert severities(tmp_path, monkeypatch, f"{name}.py", "DEV002") == [severity]

@@ -375,3 +375,39 @@ def test_a_function_is_shown_with_its_whole_name() -> None:
 def test_slices_of_truth_values_are_assigned_to(body: str, severities: list[str]) -> None:
     text = "import einops\n" + net(body, extra="\n\ndef border(m, width):\n    m[:, :width] = False\n")
     assert [d.severity.label for d in modellint.check_source(text).diagnostics if d.code == "OPS002"] == severities
+
+
+@pytest.mark.parametrize(
+    ("body", "severities"),
+    [
+        ("i = (x > 0).sum(1) - 1\nreturn x.gather(1, i.unsqueeze(-1))", ["error"]),
+        ("return x.gather(1, y.long().clamp(min=0))", ["error"]),
+        ("return x.gather(1, y.long().clamp(0, 3))", []),
+        ("return x.gather(1, ((x > 0).sum(1) - 1).long().unsqueeze(-1))", []),
+        ("return x.gather(1, y.long())", []),
+        ("i = (y & w).sum(1) - 1\nreturn x.gather(1, i.unsqueeze(-1))", []),
+    ],
+)
+def test_indices_that_become_floats(body: str, severities: list[str]) -> None:
+    findings = modellint.check_source(net(body)).diagnostics
+    assert [finding.severity.label for finding in findings if finding.code == "OPS002"] == severities
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        ("return torch.distributions.Normal(x, y).rsample()", ["OPS010"]),
+        ("return self.distribution.sample()", []),
+    ],
+)
+def test_samples_of_distributions(body: str, codes: list[str]) -> None:
+    assert [finding.code for finding in modellint.check_source(net(body)).diagnostics] == codes
+
+
+@pytest.mark.parametrize(
+    ("size", "severity"), [("1", "warning"), ("(1, 1, 1)", "warning"), ("2", "error"), ("(None, 1, 1)", "error")]
+)
+def test_pooling_to_one_element_is_a_mean(size: str, severity: str) -> None:
+    lacking = [("OPS001", severity, "aten::adaptive_avg_pool3d")]
+    assert found(net(f"return F.adaptive_avg_pool3d(x, {size})")) == lacking
+    assert found(net("return self.pool(x)", f"self.pool = nn.AdaptiveAvgPool3d({size})")) == lacking

@@ -142,6 +142,8 @@ def test_cast_of_a_parameter(lost: str, kept: str) -> None:
     "init",
     [
         "self.w = nn.Parameter(t.to(d))",
+        "self.w = nn.Parameter(torch.ones(3).to(d), requires_grad=True).to(d)",
+        "self.w = nn.Parameter(torch.ones(3, device=d)).to(d)",
         "self.w = nn.Parameter(t).requires_grad_(False)",
         "self.w = nn.Parameter(t).detach()",
         "self.w = nn.Parameter(t).to(d)\nself.w = nn.Parameter(self.w)",

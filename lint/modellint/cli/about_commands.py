@@ -21,6 +21,7 @@ from modellint.cli.options import (
     with_settings,
 )
 from modellint.cli.output import colored, write
+from modellint.settings import RUNTIMES
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
@@ -108,9 +109,15 @@ def _pages(rules: Sequence[Rule], output_format: str, everything: bool) -> str:
 @click.option(
     "--coreml-version", metavar="VERSION", help="The version of coremltools to ask about (default: the newest known)."
 )
+@click.option(
+    "--destination",
+    type=click.Choice(list(RUNTIMES)),
+    default="coreml",
+    help="Where models are to go (default: coreml); of Core AI nothing is known without a model.",
+)
 @_text_or_json
 @with_color
-def ops_command(names: tuple[str, ...], coreml_version: str | None, output_format: str) -> None:
+def ops_command(names: tuple[str, ...], coreml_version: str | None, destination: str, output_format: str) -> None:
     """Tell which operators convert: by which route, since which coremltools, for which target (default: all operators).
 
     A name is an operator (aten::fmod, fmod), or a function, method or layer (torch.fmod, Tensor.fmod, nn.Hardshrink).
@@ -125,7 +132,7 @@ def ops_command(names: tuple[str, ...], coreml_version: str | None, output_forma
     try:
         if coreml_version is not None:
             check_version(coreml_version, "--coreml-version")
-        supports = destinations.named("coreml").operators(
+        supports = destinations.named(destination).operators(
             list(dict.fromkeys(names)),
             coreml_version,
             lambda operator: [hint for rule in rules for hint in rule.hints(operator)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from modellint.cli.options import (
     Command,
     NamedPath,
     deployment_target,
+    destination,
     exit_with,
     file_of,
     limits,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from modellint.destinations.export_options import Options
     from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job
-    from modellint.session.messages import Answer
+    from modellint.session.messages import Answer, Request
 
 TIMEOUT = 1800.0
 """Seconds that an export may take where nobody says else: large models take minutes to convert, more than once."""
@@ -46,7 +47,7 @@ TIMEOUT = 1800.0
     type=NamedPath(path_type=Path),
     required=True,
     metavar="OUT.mlpackage",
-    help="The package that is to be written.",
+    help="The package that is to be written: .mlpackage, or .aimodel for Core AI; for both the folder that it goes into.",
 )
 @click.option("--force", is_flag=True, help="Replace what is there, and write a package that does not agree too.")
 @with_capture(
@@ -54,6 +55,7 @@ TIMEOUT = 1800.0
     frontend="How the model is captured (default: auto: trace, then export, until the package agrees).",
     precision="What the package computes in (default: fp16).",
 )
+@destination
 @deployment_target
 @click.option(
     "--image",
@@ -85,25 +87,51 @@ def export_command(target: str, **options: Any) -> None:
 
 
 def _export(text: str, options: Mapping[str, Any]) -> int:
-    from modellint.atomic_output import NotPlaced, place, staged
     from modellint.destinations.export_options import OptionError
-    from modellint.run import UsageError
     from modellint.session import live_targets
-    from modellint.session.advice import Refused, ways_on
-    from modellint.session.messages import Export
     from modellint.session.target import parse
 
     target = parse(text)
     if target is None:
         raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
-    output = options["output"]
-    _check_output(output, options["force"])
     job = resolve(Path(file_of(text)), options)
     try:
         wanted = _options(options)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
+    outputs = list(_outputs([goal.name for goal in job.resolver.top.goals], target.name, options))
     request = live_targets.request_for(job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0)
+    written = [
+        _export_one(job, text, request._replace(destination=goal), wanted, output, options)
+        for goal, output in zip(job.resolver.top.goals, outputs, strict=True)
+    ]
+    return 0 if all(written) else 1
+
+
+def _outputs(names: Sequence[str], model: str, options: Mapping[str, Any]) -> Iterator[Path]:
+    """The package for each destination: what ``--output`` says or, for several, one in the folder that it names."""
+    from modellint import destinations
+
+    output: Path = options["output"]
+    for name in names:
+        suffix = destinations.named(name).suffix
+        if len(names) > 1 and not output.is_dir():
+            raise click.UsageError(f"--output {output}: for several destinations it is a folder, and there is none")
+        package = output / f"{model.rpartition('.')[2]}{suffix}" if len(names) > 1 else output
+        _check_output(package, suffix, options["force"])
+        yield package
+
+
+def _export_one(
+    job: Job, text: str, request: Request, wanted: Options, output: Path, options: Mapping[str, Any]
+) -> bool:
+    """Export for one destination; whether the package agrees."""
+    from modellint.atomic_output import NotPlaced, place, staged
+    from modellint.run import UsageError
+    from modellint.session import live_targets
+    from modellint.session.advice import Refused, ways_on
+    from modellint.session.messages import Export
+
     allowed = limits({**options, "timeout": options["timeout"] or TIMEOUT})
     waiting = Waiting()
     advice: list[str] = []
@@ -116,7 +144,7 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
                 answer = live_targets.answer(job, request._replace(action=action), allowed, waiting)
                 exported = answer.exported
                 written = exported is not None and (exported.writable or (exported.converts and options["force"]))
-                if not written:
+                if not written and request.destination.name == "coreml":
                     seconds = time.monotonic() - began
                     refused = Refused(job, request, action, allowed, answer, seconds)
                     advice = list(ways_on(refused, folder, waiting))
@@ -133,12 +161,12 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
     click.echo(_shown(job, text, answer, output, written), nl=False, color=True)
     for way in advice:
         click.echo(f"go on with {way}")
-    return 0 if exported is not None and exported.writable else 1
+    return exported is not None and exported.writable
 
 
-def _check_output(output: Path, force: bool) -> None:
-    if output.suffix != ".mlpackage":
-        raise click.UsageError(f"--output {output}: the name of a package ends in .mlpackage")
+def _check_output(output: Path, suffix: str, force: bool) -> None:
+    if output.suffix != suffix:
+        raise click.UsageError(f"--output {output}: the name of a package ends in {suffix}")
     if not output.absolute().parent.is_dir():
         raise click.UsageError(f"--output {output}: there is no folder {output.absolute().parent}")
     if os.path.lexists(output) and not force:

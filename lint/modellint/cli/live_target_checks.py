@@ -71,7 +71,9 @@ def _conversion(job: Job, result: LiveResult, findings: Sequence[Diagnostic]) ->
     """What is said of a target's conversion, with the findings by which it converts to something else."""
     if result.conversion is None:
         return None
-    return result.conversion._replace(miscompilations=miscompilations(about(findings, result), job.rules))
+    own = about(findings, result)
+    wrong = miscompilations(own, job.rules, result.conversion.destination)
+    return result.conversion._replace(miscompilations=wrong)
 
 
 def fix_proven(job: Job, files: list[Path], live: list[Request], outcome: Outcome, options: Mapping[str, Any]) -> bool:
@@ -130,7 +132,9 @@ def show_fixes(job: Job, files: list[Path], outcome: Outcome, unsafe: bool) -> N
 
 def model_reports(job: Job, live: Sequence[Request], outcome: Outcome, options: Mapping[str, Any]) -> list[ModelReport]:
     """The modules and sizes of live targets and, where they convert, the comparison of the converted model; each in a run of its own."""
-    conversions = dict(outcome.targets)
+    conversions: dict[str, Conversion | None] = {}
+    for target, conversion in outcome.targets:
+        conversions.setdefault(target, conversion)
     return [_model_report(job, request, conversions.get(request.target.text), options) for request in live]
 
 

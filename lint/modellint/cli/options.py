@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from modellint.settings import FORMATS, FRONTENDS, PRECISIONS, TARGETS
+from modellint.settings import DESTINATIONS, FORMATS, FRONTENDS, OF_COREML, PRECISIONS, TARGETS
 
 if TYPE_CHECKING:
     from modellint.run import Job
@@ -150,6 +150,12 @@ deployment_target = click.option(
     help="The oldest system that has to run the model: iOS15 to iOS26, macOS12 … (default: iOS15).",
 )
 
+destination = click.option(
+    "--destination",
+    type=click.Choice(list(DESTINATIONS)),
+    help="What is to run the model: Core ML, Core AI, or both (default: coreml).",
+)
+
 _OPTIONS = (
     *(
         click.option(name, multiple=True, callback=_codes, shell_complete=_complete_codes, metavar="CODES", help=text)
@@ -173,6 +179,7 @@ _OPTIONS = (
         metavar="PATTERNS",
         help="Leave these files and folders out, instead of those that the settings name.",
     ),
+    destination,
     deployment_target,
     click.option(
         "--coreml-version",
@@ -268,6 +275,7 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         "ignore",
         "extend-select",
         "fail-level",
+        "destination",
         "deployment-target",
         "coreml-version",
         "frontend",
@@ -298,6 +306,9 @@ def resolve(target: Path, options: Mapping[str, Any]) -> Job:
         check_version(options["coreml_version"], "--coreml-version")
     isolated = bool(options.get("isolated"))
     resolver = Resolver(root, config and config.absolute(), isolated, overrides, None)
+    for key in OF_COREML:
+        if key in overrides and resolver.top.destination == "coreai":
+            raise SettingsError(f"--{key} is about Core ML alone: leave it out, or give --destination coreml or all")
     job = job_for(
         resolver,
         lambda warning: click.echo(f"warning: {warning}", err=True),

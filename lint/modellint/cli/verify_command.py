@@ -14,6 +14,7 @@ from modellint.cli.options import (
     Command,
     NamedPath,
     deployment_target,
+    destination,
     exit_with,
     file_of,
     resolve,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     frontend="How the model is captured for Core ML (default: auto: trace, then export).",
     precision="What the model computes in on Core ML (default: fp16; float32 is compared in any case).",
 )
+@destination
 @deployment_target
 @with_plugins
 @with_settings
@@ -67,6 +69,7 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     from modellint.session import live_targets
     from modellint.session.messages import Verify
     from modellint.session.target import parse
+    from modellint.settings import RUNTIMES
 
     expect_output(options)
     package = None
@@ -76,17 +79,19 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
         if not os.path.lexists(package):
             raise click.UsageError(f"{text}: no such package")
         try:
-            destinations.named("coreml").check_package(text)
+            destinations.named(destinations.of_package(text)).check_package(text)
         except PackageError as error:
             raise UsageError(str(error)) from None
-        unfit = [name for name in ("frontend", "precision", "deployment_target") if options[name] is not None]
+        unfit = [
+            name for name in ("destination", "frontend", "precision", "deployment_target") if options[name] is not None
+        ]
         if unfit:
             raise click.UsageError(
                 f"--{unfit[0].replace('_', '-')} does not go with --reference: the package is converted"
             )
     target = parse(live)
     if target is None:
-        if package is None and text.rstrip("/").endswith((".mlpackage", ".mlmodel")):
+        if package is None and text.rstrip("/").endswith((".mlpackage", ".mlmodel", ".aimodel")):
             raise click.UsageError(
                 f"{text}: name the PyTorch model that it is to be compared with: --reference model.py:Net"
             )
@@ -97,10 +102,18 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     request = live_targets.request_for(
         job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
     )._replace(action=action)
-    answer = answered(job, request, options)
-    result, findings = answer.verification, answer.diagnostics
-    write(_verification(job, text, result, findings, options), options, False)
-    return 0 if result is not None and result.ok else 1
+    requests = list(live_targets.requests_by_goal(job, [request])) if package is None else [request]
+    if len(requests) > 1 and shown_format != "text":
+        raise click.UsageError(f"--output-format {shown_format} shows one destination: give it with --destination")
+    texts, agrees = [], True
+    for wanted in requests:
+        answer = answered(job, wanted, options)
+        result, findings = answer.verification, answer.diagnostics
+        head = f"{RUNTIMES[wanted.destination.name]}\n" if len(requests) > 1 else ""
+        texts.append(head + _verification(job, text, result, findings, options))
+        agrees &= result is not None and result.ok
+    write("\n".join(texts), options, False)
+    return 0 if agrees else 1
 
 
 def _verification(

@@ -30,3 +30,8 @@ def named(name: str) -> Destination:
                 raise
             raise LookupError(f"there is no destination {name!r}") from None
     return _REGISTERED[name]
+
+
+def of_package(path: str) -> str:
+    """The name of the destination whose packages are called like this one."""
+    return "coreai" if path.rstrip("/").endswith(".aimodel") else "coreml"

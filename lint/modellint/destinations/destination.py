@@ -80,6 +80,8 @@ class Destination(ABC):
     """The module that converts, which is also the name of its distribution: ``coremltools``."""
     extra: ClassVar[str]
     """The extra of modellint that installs it."""
+    suffix: ClassVar[str] = ".mlpackage"
+    """What the names of its packages end in."""
 
     # Versions
 

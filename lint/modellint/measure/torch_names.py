@@ -47,9 +47,15 @@ def modules() -> dict[str, bool]:
     return stateless
 
 
+def _is_of_torch(container: nn.Module, name: str) -> bool:
+    """Not what another package put on ``nn.Module``: transformers adds ``smart_apply`` when it loads its first model."""
+    module = getattr(getattr(container, name), "__module__", None)
+    return module is None or module.partition(".")[0] in {"torch", "collections", "typing"}
+
+
 def refused_keys(container: nn.Module) -> list[str]:
     """The names that a ``ModuleDict`` or ``ParameterDict`` has as attributes, and so refuses as keys."""
-    return sorted(name for name in dir(container) if not name.startswith("__"))
+    return sorted(name for name in dir(container) if not name.startswith("__") and _is_of_torch(container, name))
 
 
 def table() -> str:

@@ -82,7 +82,8 @@ def _rows(exported: Exported) -> Iterator[tuple[str, str]]:
             "verified",
             _verified(exported.verification, "float16" if exported.precision == "fp16" else "with float16 states"),
         )
-    yield "target", f"{exported.target}, computes in {'float16' if exported.precision == 'fp16' else 'float32'}"
+    if exported.target:
+        yield "target", f"{exported.target}, computes in {'float16' if exported.precision == 'fp16' else 'float32'}"
     yield "size", size(exported.size)
     for title, features in (("input", exported.inputs), ("output", exported.outputs), ("state", exported.states)):
         yield from _features(title, features)

@@ -9,6 +9,7 @@ from modellint.report.style import visible
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.verification import AGREES, DIFFERS
 from modellint.results.what_else_converts import EXPORT, answers, by_export, others
+from modellint.settings import RUNTIMES
 
 if TYPE_CHECKING:
     from modellint.results.applied_fix import Applied
@@ -86,6 +87,7 @@ def verdict_of(
     wrong = conversion.miscompiled_by(conversion.route) if conversion.convertible else ()
     return {
         "target": target,
+        **({} if conversion.destination == "coreml" else {"destination": conversion.destination}),
         "convertible": conversion.withheld(finding for finding in diagnostics if finding.target == target),
         "frontend": conversion.route,
         "routes": {
@@ -95,6 +97,7 @@ def verdict_of(
         "supplied": [supply._asdict() for supply in conversion.ways.supplied],
         "wrong": [_miscompilation(finding, filename) for finding in wrong],
         "converts_with": list(conversion.ways.options),
+        **({"limits": list(conversion.limits)} if conversion.limits else {}),
     }
 
 
@@ -135,7 +138,9 @@ def line_of(
     """
     if conversion is None:
         return ""
-    head = "Core ML" if target is None else f"Core ML, {visible(target)}"
+    head = RUNTIMES[conversion.destination]
+    if target is not None:
+        head += f", {visible(target)}"
     chosen, route, wrong = conversion.chosen, conversion.route, conversion.miscompilations
     if chosen is None or route is None:
         return f"{head}: not tried · {chosen.reason if chosen is not None else ''}"
@@ -145,12 +150,14 @@ def line_of(
         if does := answers(conversion.ways):
             parts.append(f"{EXPORT} {does}")
     elif conversion.convertible:
-        parts.append(f"will convert · --frontend {route}")
+        parts.append("will convert" if conversion.has_one_route else f"will convert · --frontend {route}")
         if not is_compared:
             parts.append("not compared: modellint verify")
         if wrong:
             by = dict.fromkeys(other for finding in wrong for other in finding.routes)
             parts.append(f"by {' and '.join(by)} it computes something else: {_places(wrong)}")
+    elif conversion.has_one_route:
+        parts.append(_missing(chosen.blockers))
     else:
         refused = _counted(chosen.blockers)
         parts += ["will not convert", refused]
@@ -159,13 +166,13 @@ def line_of(
         if EXPORT in conversion.ways.options:
             parts[:2] = [by_export(conversion.ways), f"ct.convert refuses {refused}"]
     parts += others(conversion, lambda name: _lies(conversion.miscompiled_by(name)))
-    return f"{head}: {' · '.join(parts)}"
+    return f"{head}: {' · '.join((*parts, *conversion.limits))}"
 
 
 def line_of_export(exported: Exported, conversion: Conversion | None) -> str:
     """The outcome of an export in a line; ``conversion`` is the verdict on `ct.convert` alone."""
     if not exported.converts:
-        return "Core ML: will not convert"
+        return f"{RUNTIMES[exported.destination]}: will not convert"
     by = f" with {EXPORT}{_needed(exported, conversion)}" if conversion and conversion.convertible is False else ""
     compared = exported.verification
     if compared.single == AGREES and compared.verdict != AGREES:
@@ -174,7 +181,7 @@ def line_of_export(exported: Exported, conversion: Conversion | None) -> str:
     else:
         words = {AGREES: "agrees", DIFFERS: "computes something else"}
         outcome = words.get(compared.verdict, "whether it agrees is undecided")
-    return f"Core ML: converts{by} by {exported.route} · {outcome}"
+    return f"{RUNTIMES[exported.destination]}: converts{by} by {exported.route} · {outcome}"
 
 
 def _needed(exported: Exported, conversion: Conversion) -> str:
@@ -223,6 +230,14 @@ def _counted(blockers: Sequence[Blocker]) -> str:
     if rest:
         parts.append(_number(rest, "other problem" if named else "problem"))
     return ", ".join(parts)
+
+
+def _missing(blockers: Sequence[Blocker]) -> str:
+    """Operators without a converter, and what else is in the way, by their number."""
+    missing = {blocker.operator for blocker in blockers if blocker.kind == "missing"}
+    rest = [blocker for blocker in blockers if blocker.kind != "missing"]
+    parts = [f"{_number(len(missing), 'operator')} missing"] if missing else ["will not convert"]
+    return ", ".join(parts + ([_number(len(rest), "other problem" if missing else "problem")] if rest else []))
 
 
 def _number(count: int, noun: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modellint.report.style import paint
 from modellint.rule import Page
+from modellint.settings import RUNTIMES
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
@@ -39,7 +40,8 @@ def page(rule: Rule) -> str:
     """The page of a rule, as Markdown."""
     told = Page.as_written(type(rule))
     origin = f", from the plug-in {rule.plugin}" if rule.plugin else ""
-    parts = [f"# {rule.name} ({rule.code}, {rule.severity.label}{origin})", told.summary]
+    scope = f", {rule.scope}" if rule.scope else ""
+    parts = [f"# {rule.name} ({rule.code}, {rule.severity.label}{scope}{origin})", told.summary]
     parts.extend(f"## {title}\n{body}" for title, body in told.sections.items())
     return "\n\n".join(parts) + "\n"
 
@@ -60,6 +62,7 @@ def entries(rules: Sequence[Rule], *, with_sections: bool) -> list[dict[str, Any
             "summary": page.summary,
             "fix": rule.fixable or None,
             "plugin": rule.plugin or None,
+            "destinations": list(rule.only_for or RUNTIMES),
             **({"sections": page.sections} if with_sections else {}),
         }
         for rule, page in pages

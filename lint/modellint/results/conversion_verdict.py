@@ -22,7 +22,7 @@ class Blocker(NamedTuple):
     operator: str | None
     """As in ``aten::fmod``."""
     message: str
-    """coremltools' own first line."""
+    """The converter's own first line."""
     place: Place | None
     """The user's statement."""
     modules: tuple[str, ...] = ()
@@ -56,6 +56,8 @@ class Verdict(NamedTuple):
     """Whether every operator was looked at, so that what is not reported converts."""
     undecomposed: tuple[Blocker, ...] = ()
     """Of an export with core ATen decompositions what stands in the way without them."""
+    limits: tuple[str, ...] = ()
+    """What the verdict does without where nobody measured the installed converter: none where somebody did."""
 
 
 def choose(verdicts: Sequence[Verdict], frontend: str) -> Verdict | None:
@@ -109,11 +111,18 @@ class Conversion(NamedTuple):
     """The route that was asked for, or ``auto``."""
     ways: Ways = NO_WAYS
     miscompilations: tuple[Miscompilation, ...] = ()
+    destination: str = "coreml"
+    """Where the model is to go, as a key of ``settings.RUNTIMES``."""
 
     @property
     def chosen(self) -> Verdict | None:
         """The verdict that counts."""
         return choose(self.verdicts, self.frontend)
+
+    @property
+    def has_one_route(self) -> bool:
+        """Whether there is no choice of routes."""
+        return self.destination != "coreml"
 
     @property
     def convertible(self) -> bool | None:
@@ -124,6 +133,11 @@ class Conversion(NamedTuple):
     def route(self) -> str | None:
         """The route of the verdict that counts; None where none could be judged."""
         return None if self.chosen is None or self.chosen.convertible is None else self.chosen.route
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What its verdicts do without, each once."""
+        return tuple(dict.fromkeys(limit for verdict in self.verdicts for limit in verdict.limits))
 
     def miscompiled_by(self, route: str | None) -> tuple[Miscompilation, ...]:
         """The findings by which a route leads to something else."""

@@ -68,6 +68,8 @@ class Exported:
     """The buffers that ``forward`` writes to."""
     advice: tuple[str, ...] = ()
     """Options that were tried because these do not lead to a package, and that do."""
+    destination: str = "coreml"
+    """Where it is to go, as a key of ``settings.RUNTIMES``."""
     package: str = ""
     """The name of the package in the folder that it was made in; empty where there is none."""
 

@@ -105,7 +105,7 @@ def merged(
     for result in results:
         conversion = result.conversion
         if conversion is not None:
-            wrong = miscompilations(about(found, result), job.rules)
+            wrong = miscompilations(about(found, result), job.rules, conversion.destination)
             conversion = conversion._replace(miscompilations=wrong)
         here = [finding for finding in found if finding.target == result.target]
         targets.append({**live_findings.verdict_of(result.target, conversion, here), "findings": len(here)})

@@ -57,9 +57,10 @@ def conversion_of(
         return None
     frontend = subject.destination.frontend
     if not subject.may_convert or not verdicts(subject):
-        return Conversion((Verdict(ROUTES[0], None, reason=_not_tried(subject, findings, asks)),), frontend)
+        untried = Verdict(ROUTES[0], None, reason=_not_tried(subject, findings, asks))
+        return Conversion((untried,), frontend, destination=subject.destination.name)
     ways = destination_of(subject).alternatives(subject, faults(subject, rules, findings), end)
-    return Conversion(verdicts(subject), frontend, ways)
+    return Conversion(verdicts(subject), frontend, ways, destination=subject.destination.name)
 
 
 def noted(subject: Subject, verification: Verification, end: float) -> Verification:

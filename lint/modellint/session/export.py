@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from modellint import destinations
 from modellint.atomic_output import NotPlaced, place, staged
 from modellint.destinations import export_options
+from modellint.destinations.export_options import OptionError
 from modellint.live.garbage_collection import undisturbed
 from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
@@ -23,6 +24,7 @@ from modellint.session.progress_reporting import Entered, silent
 if TYPE_CHECKING:
     from torch import nn
 
+    from modellint.destinations.destination import Destination
     from modellint.destinations.export_options import Options
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.exported import Exported
@@ -56,8 +58,9 @@ def exported(
     """What ``modellint.export`` gives. Raises ``OptionError``, and ``OSError`` where the package cannot be written."""
     inputs = varying.of(prepared(model, example_inputs))
     job = job_of(model, root, chosen)
-    goal = job.resolver.top.destination
+    goal = job.resolver.top.goal
     destination = destinations.named(goal.name)
+    _check_output(output, destination)
     if not destination.is_installed:
         raise ImportError(f"modellint.export needs {destination.requirement}")
     export_options.check(options, goal)
@@ -85,6 +88,13 @@ def exported(
                     raise OSError(str(error)) from None
                 mlmodel = destination.opened(output, in_memory=False)
     return Outcome(mlmodel, summary, diagnostics, conversion)
+
+
+def _check_output(output: Path | None, destination: Destination) -> None:
+    if output is None and destination.suffix != Path(_IN_MEMORY).suffix:
+        raise OptionError(f"output must name the {destination.suffix}: what is made there is not kept in memory")
+    if output is not None and output.suffix != destination.suffix:
+        raise OptionError(f"output must end in {destination.suffix}, and not be {os.fspath(output)!r}")
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def session_of(
     """A session in this process, for a model that stands already."""
     name = type(model).__name__
     target, location = Target(name, "", name), Location(None, "", (), False)
-    destination = job.resolver.top.destination
+    destination = job.resolver.top.goal
     request = Request(target, location, job.root, Path.cwd(), tuple(rules), action, destination, seed=seed)
     return Session(request, lambda: time.monotonic() + spare, entered)
 
@@ -117,7 +117,11 @@ def examine(
     weights = _checkpoint(checkpoint)
     job = _job(_root(model, root), select, ignore, chosen)
     top = job.resolver.top
-    rules = {code: rule for code, rule in job.rules.items() if top.enables(code, rule.default)}
+    rules = {
+        code: rule
+        for code, rule in job.rules.items()
+        if top.enables(code, rule.default) and rule.holds_for(top.goal.name)
+    }
     session = session_of(model, job, Check(), rules, spare=spare, entered=entered)
     try:
         model = _shaped(model, inputs)
@@ -138,7 +142,7 @@ def examine(
     left = [finding._replace(target=None) for finding in settled]
     conversion = answer.conversion
     if conversion is not None:
-        conversion = conversion._replace(miscompilations=merge.miscompilations(left, rules))
+        conversion = conversion._replace(miscompilations=merge.miscompilations(left, rules, conversion.destination))
     return left, conversion
 
 
@@ -158,7 +162,7 @@ def fixed(
     model = ready(model, inputs)
     entered("fixing")
     with undisturbed():
-        return fixed_copy(model, inputs, job.resolver.top.destination, places.Project(job.root), judge=judge), job.root
+        return fixed_copy(model, inputs, job.resolver.top.goal, places.Project(job.root), judge=judge), job.root
 
 
 def verified(
@@ -173,7 +177,7 @@ def verified(
     """What ``modellint.verify`` shows."""
     inputs = varying.of(prepared(model, example_inputs))
     job = job_of(model, root, chosen)
-    destination = destinations.named(job.resolver.top.destination.name)
+    destination = destinations.named(job.resolver.top.goal.name)
     if not destination.is_installed:
         raise ImportError(f"modellint.verify needs {destination.requirement}")
     model = ready(model, inputs)

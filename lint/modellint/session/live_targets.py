@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from modellint import destinations
 from modellint.destinations import export_options
 from modellint.destinations.export_options import OptionError
 from modellint.live.inputs import example as inputs
@@ -117,20 +118,34 @@ def _under_settings(job: Job, request: Request) -> Request:
     """A request with the rules that are to be asked, and where the model is to go."""
     file = request.location.file
     settings = job.resolver.of_folder(job.root if file is None else file.parent)
-    rules = [code for code, rule in job.rules.items() if settings.enables(code, rule.default)]
+    goal = next((goal for goal in settings.goals if goal.name == request.destination.name), settings.goal)
+    destination = destinations.named(goal.name)
+    if goal.name != "coreml" and not destination.is_installed:
+        raise UsageError(f"--destination {goal.name} needs {destination.requirement}")
+    rules = [
+        code for code, rule in job.rules.items() if settings.enables(code, rule.default) and rule.holds_for(goal.name)
+    ]
     match request.action:
         case Shapes():
             rules = list(SHAPES_RULES)
         case Verify():
             ignored = job.resolver.top.ignore
             needed = (code for code, rule in job.rules.items() if "execution" in rule.live_needs)
-            rules += [code for code in needed if code not in ignored]
+            rules += [code for code in needed if code not in ignored and job.rules[code].holds_for(goal.name)]
         case Export(options):
             try:
-                export_options.check(options, settings.destination)
+                export_options.check(options, goal)
             except OptionError as error:
                 raise UsageError(str(error)) from None
-    return request._replace(rules=rules, destination=settings.destination)
+    return request._replace(rules=rules, destination=goal)
+
+
+def requests_by_goal(job: Job, requests: Iterable[Request]) -> Iterator[Request]:
+    """Each request once for each destination that the settings of its target name."""
+    for request in requests:
+        file = request.location.file
+        for goal in job.resolver.of_folder(job.root if file is None else file.parent).goals:
+            yield request._replace(destination=goal)
 
 
 class Checked(NamedTuple):
@@ -152,11 +167,18 @@ def check(
 ) -> Iterator[Checked]:
     """What the live checks of targets show, one after another.
 
+    A target that is to go to several destinations is checked for each.
+
     With ``proves_fixes`` findings have fixes that a fixed copy of the model proves. Raises ``UsageError`` as ``answer`` does.
     """
-    for request in requests:
+    told: dict[str, set[Diagnostic]] = {}
+    for request in requests_by_goal(job, requests):
         began = time.monotonic()
         reply = answer(job, request._replace(action=Check(proves_fixes)), limits, progress)
+        # What does not depend on the destination is told once.
+        known = told.setdefault(request.target.text, set())
+        reply = reply._replace(diagnostics=tuple(finding for finding in reply.diagnostics if finding not in known))
+        known.update(reply.diagnostics)
         result = LiveResult(
             request.target.text,
             reply.diagnostics,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from modellint import destinations
 from modellint.results.conversion_verdict import Conversion, Miscompilation
 from modellint.results.diagnostic import Applicability, Diagnostic, Fix
 
@@ -75,12 +76,15 @@ def _worst(same: list[int], source: Sequence[Diagnostic]) -> list[int]:
     return [index for index in same if source[index].severity is worst]
 
 
-def miscompilations(diagnostics: Iterable[Diagnostic], rules: Mapping[str, Rule]) -> tuple[Miscompilation, ...]:
+def miscompilations(
+    diagnostics: Iterable[Diagnostic], rules: Mapping[str, Rule], destination: str = "coreml"
+) -> tuple[Miscompilation, ...]:
     """The findings by which a model converts to something else, each with the routes by which it does."""
+    known = destinations.named(destination)
     return tuple(
         Miscompilation(finding.code, finding.path, finding.span, routes)
         for finding in diagnostics
-        if finding.code in rules and (routes := rules[finding.code].silent_by(finding))
+        if finding.code in rules and (routes := known.faults(finding, rules[finding.code].silent_by(finding)))
     )
 
 
@@ -255,7 +259,7 @@ def _is_enabled(job: Job, finding: Diagnostic) -> bool:
     if path is None or not path.is_relative_to(job.root):
         rule = job.rules.get(finding.code)
         return rule is not None and job.resolver.top.enables(finding.code, rule.default)
-    return finding.code in job.rules_for(path, job.resolver.of_folder(path.parent))
+    return finding.code in job.reporting_on(path, job.resolver.of_folder(path.parent))
 
 
 def _unused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from modellint.rule import Feature, Rule
     from modellint.settings import Settings
     from modellint.source.engine.class_state import TooLarge
+    from modellint.source.facts.calling_contexts import Context
     from modellint.source.facts.function_analysis import Reading
     from modellint.source.project.index import Project
+    from modellint.source.syntax.ast_walk import Function
     from modellint.source.syntax.text import SourceText
     from modellint.source.triggers.words import Wanted, Words
 
@@ -64,7 +66,7 @@ def check_source(
     (LNT005). Raises ``Stopped``.
     """
     text = source.text
-    goal = settings.destination if settings is not None else Destination()
+    goal = settings.goal if settings is not None else Destination()
     project.touched.clear()
     suppressing = suppress and may_hold_directives(text)
     if not suppressing and not _CLASS.search(text) and "torch" not in text and not _asking(rules, goal).about_nodes:
@@ -187,6 +189,8 @@ def _findings(
     asked = words.asked_outside() if words is not None else [rule for rule in about_code if not rule.only_modules]
     if asked:
         yield from new(_read(file, None, project, [], asked, shown, goal))
+    if about_code:
+        yield from new(_read_abroad(file, project, about_code, words, shown, goal))
     if asking.about_nodes:
         from modellint.source.triggers.words import Words
 
@@ -220,6 +224,76 @@ def _read(
     return findings
 
 
+def _read_abroad(
+    file: IndexedFile, project: Project, about_code: list[Rule], words: Words | None, shown: str, goal: Destination
+) -> list[Diagnostic]:
+    """The findings in functions of a file that modules of other files run."""
+    if not file.functions:
+        return []
+    if words is None:
+        from modellint.source.triggers.words import Words, wanted_by
+
+        words = Words(file, project, [wanted_by(rule, goal) for rule in about_code])
+
+    def may_be_run(function: Function) -> bool:
+        project.touch_tree()
+        importers = project.mentions.importers(file.path, function.name)
+        return bool(importers) and not words.is_named_by_classes(function.name)
+
+    asked = words.asked_abroad(may_be_run)
+    if not asked:
+        return []
+    from modellint.source.facts.calling_contexts import (
+        contexts_of,
+        hopeful_contexts,
+        may_be_run_elsewhere,
+        module_that_runs,
+        that_lead_to,
+    )
+    from modellint.source.facts.function_analysis import Reading
+    from modellint.source.facts.roles import stands_beside_models
+
+    if stands_beside_models(project, file):
+        return []
+    functions = [function for function in asked if may_be_run_elsewhere(project, file, function)]
+    woken = {rule.code for function in functions for rule in asked[function]}
+    rules = [rule for rule in about_code if rule.code in woken]
+
+    def findings(contexts: list[Context]) -> list[Diagnostic]:
+        if not contexts:
+            return []
+        reading = Reading(project, None, file)
+        of_code = _code_findings(file, None, project, rules, shown, goal, reading, contexts)
+        reading.close()
+        return [finding for finding in of_code if any(finding.code == rule.code for rule in rules)]
+
+    # Who calls what in the project is asked only where there would be something to say.
+    hopeful = [finding for finding in findings(hopeful_contexts(functions)) if finding.severity is not Severity.INFO]
+    rules = [rule for rule in rules if any(finding.code == rule.code for finding in hopeful)]
+    rows = [finding.span.row for finding in hopeful if finding.span is not None]
+    contexts = contexts_of(project, file, that_lead_to(file, functions, rows)) if rows else []
+    known = findings(contexts)
+    # What is written in the place of a finding has to suit those callers, too, that nobody has seen.
+    fixes = {(finding.code, finding.span): finding.fix for finding in hopeful}
+    for at, finding in enumerate(known):
+        assert finding.span is not None
+        fix = finding.fix if fixes.get((finding.code, finding.span)) == finding.fix else None
+        says = f"`forward` of {module_that_runs(contexts, file, finding.span.row)} runs this"
+        known[at] = finding._replace(fix=fix, help=f"{finding.help}; {says}" if finding.help else says)
+    if not known:
+        return []
+    from modellint.source.facts.inference_path import weighed
+
+    # What is off the path for other reasons is nothing that `forward` is known to run.
+    return [
+        finding
+        for finding, before in zip(
+            weighed(known, file, None, project, {rule.code: rule for rule in rules}), known, strict=True
+        )
+        if finding.severity is before.severity
+    ]
+
+
 def _code_findings(
     file: IndexedFile,
     ref: ClassRef | None,
@@ -228,6 +302,7 @@ def _code_findings(
     shown: str,
     goal: Destination,
     reading: Reading,
+    contexts: Sequence[Context] = (),
 ) -> list[Diagnostic]:
     from modellint.source.engine.class_state import TooLarge
     from modellint.source.facts.function_facts import Code
@@ -235,7 +310,7 @@ def _code_findings(
     # What only asks for `forward` comes first: the same is known to it whatever else runs.
     ordered = sorted(rules, key=lambda rule: not rule.only_forward)
     try:
-        code = Code(project, file, ref, goal, reading)
+        code = Code(project, file, ref, goal, reading, contexts)
     except TooLarge as error:
         return [_not_read(file, ref, ordered, error, shown)]
     found: list[Diagnostic] = []

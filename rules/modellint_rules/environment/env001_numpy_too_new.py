@@ -10,9 +10,6 @@ from modellint.authoring import Diagnostic, Rule, Severity, coreml
 if TYPE_CHECKING:
     from modellint.authoring import LiveModel
 
-_BREAKS = (2, 4)
-_BROKEN = (9,)
-
 
 class NumpyTooNew(Rule):
     """A numpy from 2.4 on, beside a coremltools up to 9.0.
@@ -51,6 +48,7 @@ class NumpyTooNew(Rule):
     code = "ENV001"
     name = "numpy-too-new"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     live_needs = "environment"
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
@@ -58,10 +56,11 @@ class NumpyTooNew(Rule):
         numpy, coremltools = coreml.installed("numpy"), coreml.installed("coremltools")
         if numpy is None or coremltools is None:
             return
-        if coreml.release(numpy) >= _BREAKS and coreml.release(coremltools) <= _BROKEN:
+        first = coreml.numpy_below(coremltools)
+        if first is not None and coreml.release(numpy) >= coreml.release(first):
             yield subject.finding(
                 self,
                 f"numpy {numpy} breaks the conversion of many traced models by coremltools {coremltools}",
                 at=None,
-                advice='install "numpy<2.4", or convert what `torch.export` captures',
+                advice=f'install "numpy<{first}", or convert what `torch.export` captures',
             )

@@ -46,6 +46,7 @@ class TorchUntested(Rule):
     code = "ENV002"
     name = "torch-untested"
     severity = Severity.INFO
+    only_for = ("coreml",)
     advice = "Verify the export with `modellint verify`, or install the tested torch"
     live_needs = "environment"
 

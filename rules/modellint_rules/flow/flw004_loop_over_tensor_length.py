@@ -71,9 +71,10 @@ class LoopOverTensorLength(Rule):
     There is no fix: operators on the whole tensor have to take the loop's place.
 
     ## Known limits
-    A loop whose number of turns the code fixes, by a constant size, a list or a configuration value, is left alone, and so
-    are loops in training only, and in losses. A loop over what is called sources, axes, channels, heads, states or features, or
-    that calls `self.layers[i]` in each turn, is for information: as a rule every input has as many.
+    A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too) or a
+    configuration value, is left alone, and so are loops in training only, and in losses. A loop over what is called sources,
+    axes, channels, heads, states or features, or that calls `self.layers[i]` in each turn, is for information: as a rule
+    every input has as many.
 
     ## References
     - <https://github.com/apple/coremltools/issues/1995>
@@ -98,6 +99,8 @@ class LoopOverTensorLength(Rule):
                 turns = readings[0]
                 loop = turns.statement
                 if isinstance(loop, ast.For) and turns.node is loop.iter and code.only_reports(loop.body):
+                    continue
+                if _is_a_list(turns):
                     continue
                 yield code.finding(
                     self,
@@ -130,6 +133,16 @@ class LoopOverTensorLength(Rule):
                 at=loop.place,
                 modules=loop.modules,
             )
+
+
+def _is_a_list(turns: Loop) -> bool:
+    """Whether a variable holds a list before and after: `x = [f(part) for part in x]`."""
+    match turns.statement:
+        case ast.Assign(
+            targets=[ast.Name(id=target)], value=ast.ListComp(generators=[ast.comprehension(iter=ast.Name(id=source))])
+        ):
+            return target == source
+    return False
 
 
 def _is_of_the_architecture(turns: Loop) -> bool:

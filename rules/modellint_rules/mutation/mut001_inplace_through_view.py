@@ -79,7 +79,7 @@ class InplaceThroughView(Rule):
 
     ## Known limits
     Writes to the result of `reshape`, `flatten` and `contiguous`, which may be copies, are MUT010's; those to buffers
-    MUT005's. What functions of other files do to their arguments is not known.
+    MUT005's. What functions of other files do to their arguments is reported there, and not where they are called.
 
     ## References
     - <https://pytorch.org/docs/stable/tensor_view.html>
@@ -89,6 +89,7 @@ class InplaceThroughView(Rule):
     code = "MUT001"
     name = "inplace-through-view"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     only_inference = True
     silent = ("trace",)
     hides = True

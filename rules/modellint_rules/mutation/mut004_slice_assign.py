@@ -84,6 +84,7 @@ class SliceAssign(Rule):
     code = "MUT004"
     name = "slice-assign"
     severity = Severity.INFO
+    only_for = ("coreml",)
     only_inference = True
     live_needs = "run"
     default = False

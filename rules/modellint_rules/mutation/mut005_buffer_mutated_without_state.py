@@ -68,8 +68,8 @@ class BufferMutatedWithoutState(Rule):
     later, and `ct.convert` is given `states=[ct.StateType(…)]` with the buffer's name.
 
     ## Known limits
-    Running statistics are MUT008's. Buffers that a base class in another file registers are not known, and neither are
-    changes by functions of other files. Moving a buffer to another device or type is no change.
+    Running statistics are MUT008's. Buffers that a base class in another file registers are not known. What a function of
+    another file changes is reported where it is called. Moving a buffer to another device or type is no change.
 
     ## References
     - <https://github.com/apple/coremltools/issues/1726>
@@ -80,6 +80,7 @@ class BufferMutatedWithoutState(Rule):
     code = "MUT005"
     name = "buffer-mutated-without-state"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     advice = "Convert it as a state: `modellint export --state`, from iOS 18 on; or take the value as an input and return the new one"
     only_inference = True
     answered_by = "StateType"
@@ -109,6 +110,11 @@ class BufferMutatedWithoutState(Rule):
                 key = (finding.attribute, id(write.statement) in statistics)
                 if key not in heaviest or _WEIGHTS[finding.severity] > _WEIGHTS[heaviest[key].severity]:
                     heaviest[key] = finding
+        names = buffers(code) if names is None else names
+        for buffer, call in _handed_elsewhere(code, names) if names else ():
+            severity = Severity.INFO if is_filled_once(code, call, buffer) else self.severity
+            severity = code.severity_at(severity, call.node, call.function)
+            heaviest.setdefault((buffer, False), self._said(code, buffer, call.statement, severity))
         yield from heaviest.values()
 
     def _of_write(self, code: Code, readings: Sequence[Write], names: dict[int, str]) -> Iterator[Diagnostic]:
@@ -168,6 +174,18 @@ def _handed(code: Code, write: Write, names: dict[int, str]) -> Iterator[tuple[s
         called = call.node.func.id if isinstance(call.node.func, ast.Name) else ""
         if called and code.top_functions().get(called) is write.function:
             for name in dict.fromkeys(named(value, names) for value in call.arguments.everything()):
+                if name is not None and not re.search(_LOGGED, name):
+                    yield name, call
+
+
+def _handed_elsewhere(code: Code, names: dict[int, str]) -> Iterator[tuple[str, Call]]:
+    """The calls that have functions of other files change a buffer, with its name."""
+    for readings in code.calls:
+        call = readings[0]
+        if call.function not in code.in_forward or any(each.training or not each.exported for each in readings):
+            continue
+        if any(named(value, names) is not None for value in call.arguments.everything()):
+            for name in dict.fromkeys(named(value, names) for value in code.changed_elsewhere(call)):
                 if name is not None and not re.search(_LOGGED, name):
                     yield name, call
 

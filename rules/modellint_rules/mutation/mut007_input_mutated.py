@@ -86,6 +86,7 @@ class InputMutated(Rule):
     code = "MUT007"
     name = "input-mutated"
     severity = Severity.WARNING
+    only_for = ("coreml",)
     only_inference = True
     live_needs = "run"
     withdraws = True

@@ -21,7 +21,7 @@ from modellint.authoring import (
 )
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, Write
+    from modellint.authoring import Call, Code, Write
 
 _NO_CHANGE = operators.in_place_layout | {
     "requires_grad_",
@@ -106,7 +106,7 @@ def _is_view(result: Tensor, source: Tensor) -> bool:
     return source.layout.is_contiguous or (known and not result.layout.is_contiguous)
 
 
-def is_filled_once(code: Code, write: Write, name: str) -> bool:
+def is_filled_once(code: Code, write: Write | Call, name: str) -> bool:
     """Whether what a module keeps gets its value at the first call only: `if self.b.numel() == 0:`, `if not self.initialized:`."""
     return any(
         re.search(_ONCE, text) or f"{name}.numel()" in text

@@ -75,6 +75,7 @@ class Fp16OverflowLiteral(Rule):
     code = "NUM001"
     name = "fp16-overflow-literal"
     severity = Severity.WARNING
+    only_for = ("coreml",)
     only_inference = True
     live_needs = "run"
     needs = (Trigger.ABOVE_FLOAT16,)

@@ -82,6 +82,7 @@ class Fp16EpsTooSmall(Rule):
     code = "NUM002"
     name = "fp16-eps-too-small"
     severity = Severity.WARNING
+    only_for = ("coreml",)
     only_inference = True
     live_needs = "run"
     needs = ("forward", Trigger.BELOW_FLOAT16)

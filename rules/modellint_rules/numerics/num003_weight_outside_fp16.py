@@ -80,6 +80,7 @@ class WeightOutsideFp16(Rule):
     code = "NUM003"
     name = "weight-outside-fp16"
     severity = Severity.WARNING
+    only_for = ("coreml",)
     advice = "Use a number within ±65504, or convert with `--precision fp32`"
     live_needs = "values"
 

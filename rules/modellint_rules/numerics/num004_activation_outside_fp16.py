@@ -72,6 +72,7 @@ class ActivationOutsideFp16(Rule):
     code = "NUM004"
     name = "activation-outside-fp16"
     severity = Severity.WARNING
+    only_for = ("coreml",)
     advice = "Scale before the sum or product, or convert with `--precision fp32`"
     default = False
     live_needs = "run execution"

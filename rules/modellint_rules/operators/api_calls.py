@@ -35,8 +35,10 @@ class Use(NamedTuple):
     """What it is called with; for a layer, what it was built with."""
     node: ast.Call
     """Where these stand."""
-    receiver: Value | None = None
-    """The tensor whose method it is."""
+    source: Value | None = None
+    """What it is applied to: the tensor whose method it is, the first argument of a function, or what a layer is called with."""
+    beside: Sequence[Value] = ()
+    """The layers that run in a row with it."""
 
 
 def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator[tuple[Call, list[Known], bool]]:
@@ -49,7 +51,7 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
     out, since a trace keeps the number, and so is what runs for a loss only. Of several calls of one operator in one line the
     first is given.
     """
-    if code.ref is None or re.search(_LOSS, code.name or ""):
+    if not code.in_forward or re.search(_LOSS, code.name or ""):
         return
     reported: set[tuple[int, str]] = set()
     for every in code.calls:
@@ -96,7 +98,7 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
 
     Of `&`, which converts, only the form that writes in place.
     """
-    if code.ref is None or re.search(_LOSS, code.name or ""):
+    if not code.in_forward or re.search(_LOSS, code.name or ""):
         return
     reported: set[tuple[int, str]] = set()
     for readings in code.operations:
@@ -121,7 +123,7 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
 
 def transposed_in_forward(code: Code) -> Iterator[tuple[ast.Attribute, bool]]:
     """Every `x.mT` and `x.mH` of a tensor that ``forward`` reads, once in a line; whether by no default path."""
-    if code.ref is None or re.search(_LOSS, code.name or ""):
+    if not code.in_forward or re.search(_LOSS, code.name or ""):
         return
     reported: set[tuple[int, str]] = set()
     for readings in code.operations:
@@ -178,19 +180,26 @@ def _asked(code: Code, readings: list[Call], ask: Callable[[Use], Known | None])
             # It builds a layer, and what runs is where that is called.
             yield None
         elif reading.name:
-            yield ask(Use(reading.name, reading.arguments, reading.node, reading.receiver))
+            source = reading.receiver or reading.arguments.get(0, "input")
+            yield ask(Use(reading.name, reading.arguments, reading.node, source))
         else:
             for part in alternatives(reading.callee):
-                yield next(_layers(code, part, ask), None)
+                yield next(_layers(code, part, ask, reading.arguments.get(0, "input")), None)
 
 
-def _layers(code: Code, value: Value, ask: Callable[[Use], Known | None]) -> Iterator[Known]:
+def _layers(
+    code: Code,
+    value: Value,
+    ask: Callable[[Use], Known | None],
+    source: Value | None,
+    beside: Sequence[Value] = (),
+) -> Iterator[Known]:
     """What ``ask`` says of torch's layers that calling a module runs, as far as this code builds them."""
     if not (isinstance(value, Instance) and value.kind == "module" and isinstance(value.node, ast.Call)):
         return
     if value.name.endswith(".Sequential"):
         for inner in value.held:
-            yield from _layers(code, inner, ask)
+            yield from _layers(code, inner, ask, None, value.held)
         return
     called = value.node.func
     # Under another name, or in another file, whoever woke the rule did not see the class.
@@ -198,6 +207,6 @@ def _layers(code: Code, value: Value, ask: Callable[[Use], Known | None]) -> Ite
     if not own or not code.holds(value.node):
         return
     calls = code.readings(value.node)
-    built = [ask(Use(value.name, call.arguments, call.node)) for call in calls]
+    built = [ask(Use(value.name, call.arguments, call.node, source, beside)) for call in calls]
     if built and built[0] is not None and None not in built:
         yield built[0]

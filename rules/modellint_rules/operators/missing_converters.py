@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from modellint.authoring import coreml
+
+if TYPE_CHECKING:
+    from modellint.authoring import Destination
 
 FAST_PATH = frozenset({"aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"})
 """Fused kernels of torch's attention layers, which only inference runs."""
@@ -30,6 +35,7 @@ def of_package(name: str) -> str | None:
     return OF_PACKAGES.get(f"torchvision.ops.{last}") if package.startswith("torchvision.ops") else None
 
 
-def coremltools() -> str:
-    """The installed coremltools, with its version."""
-    return f"coremltools {coreml.installed('coremltools')}"
+def converter(destination: Destination) -> str:
+    """The installed converter for a destination, with its version."""
+    name = "coremltools" if destination.name == "coreml" else "coreai-torch"
+    return f"{name} {coreml.installed(name)}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Hint, Rule, Severity, Trigger, coreml
+from modellint.authoring import Const, Container, Diagnostic, Hint, Rule, Severity, Trigger, coreml
 from modellint_rules.operators.api_calls import calls_in_forward, shown, signs_in_forward, transposed_in_forward
-from modellint_rules.operators.missing_converters import FAST_PATH, OF_PACKAGES, PYTHON, coremltools, of_package
+from modellint_rules.operators.missing_converters import FAST_PATH, OF_PACKAGES, PYTHON, converter, of_package
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
@@ -86,6 +86,7 @@ class OpNotSupported(Rule):
     withdraws = True
     only_modules = True
     only_forward = True
+    reads_only_for = ("coreml",)
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""
@@ -116,6 +117,9 @@ class OpNotSupported(Rule):
             if kind is not None:
                 return OperatorSupport(use.name, kind, False, False, False, None, 15)
             row = coreml.operator(use.name, version)
+            if row is not None and row.kind == "aten::adaptive_avg_pool3d":
+                mean = coreml.operator(_MEAN, version)
+                row = row._replace(core=mean is not None and mean.core and _may_give_one(use))
             return row if row is not None and not (row.trace and row.exported) else None
 
         for call, rows, aside in calls_in_forward(code, lacking):
@@ -167,18 +171,23 @@ class OpNotSupported(Rule):
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the dry run for operators without a converter."""
+        is_coreml = subject.destination.name == "coreml"
         for blocker, capture in subject.blockers("missing"):
             if blocker.operator is None or blocker.operator == PYTHON or blocker.operator in FAST_PATH:
                 continue
             yield subject.finding(
                 self,
-                f"`{blocker.operator}` does not convert from `{capture}`: {coremltools()} has no converter for it"
-                f"{_supplied(blocker.operator)}",
+                f"`{blocker.operator}` does not convert from `{capture}`: {converter(subject.destination)} has no converter "
+                f"for it{_supplied(blocker.operator) if is_coreml else ''}",
                 at=blocker.place,
                 modules=blocker.modules,
                 operator=blocker.operator,
-                advice=_rewrite(blocker.operator),
+                advice=_rewrite(blocker.operator) if is_coreml else _OTHER,
             )
+
+
+_OTHER = "Write it in operators that convert: a check of the model tells whether one does"
+"""Advice for a destination whose operators no table knows."""
 
 
 def _failure(row: OperatorSupport) -> str:
@@ -194,6 +203,17 @@ def _failure(row: OperatorSupport) -> str:
 
 _BY_INDEX = frozenset({"index_copy", "index_fill", "index_add"})
 """What is decomposed to an assignment by a tensor of indices: of another dimension coremltools refuses it, but for a single index."""
+
+
+_MEAN = "torch.nn.functional.adaptive_avg_pool3d"
+"""What core ATen decompositions make a mean of where it leaves one element, as it did where the table was measured, and else keep."""
+
+
+def _may_give_one(use: Use) -> bool:
+    """Whether a pooling may leave one element of each channel, as far as its sizes are written."""
+    size = use.arguments.get(0 if use.name.rpartition(".")[2][:1].isupper() else 1, "output_size")
+    sizes = size.items if isinstance(size, Container) and size.exact else [size]
+    return all(part.value == 1 for part in sizes if isinstance(part, Const))
 
 
 def _supplied(operator: str) -> str:

@@ -89,6 +89,7 @@ class OpRefused(Rule):
     live_needs = "conversion"
     withdraws = True
     only_modules = True
+    reads_only_for = ("coreml",)
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Words of uses that are refused."""
@@ -102,7 +103,8 @@ class OpRefused(Rule):
 
         for use in REFUSALS:
             if operator in use.kinds or operator in use.names:
-                yield Hint("refused", f"`{use.shown}` {_where(use)}: {use.why}", use.url)
+                shown = use.shown.replace("{rank}d", "")
+                yield Hint("refused", f"`{shown}` {_where(use)}: {use.why}", use.url)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
@@ -128,15 +130,15 @@ class OpRefused(Rule):
 
     def _written(self, code: Code) -> Iterator[Diagnostic]:
         """Assignments to parts of tensors of truth values."""
-        from modellint_rules.operators.truth_writes import truth_writes
+        from modellint_rules.operators.truth_writes import CONVERTS_FROM, truth_writes
 
         for write, exported, aside in truth_writes(code):
             severity = Severity.WARNING if exported else Severity.ERROR
             yield code.finding(
                 self,
                 write.statement,
-                f"An assignment to a part of a tensor of truth values does not convert{' from `torch.jit.trace`' * exported}: "
-                "coremltools assigns to numbers only",
+                f"An assignment to a part of a tensor of truth values does not convert{' from `torch.jit.trace`' * exported} "
+                f"for targets before iOS {CONVERTS_FROM}: coremltools assigns to numbers only",
                 severity=Severity.INFO if aside else severity,
                 statement=write.statement,
                 advice="Write `torch.where`, or make a tensor of integers and compare it afterwards",
@@ -145,6 +147,7 @@ class OpRefused(Rule):
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Tell what was refused, in coremltools' words."""
         run = subject.run
+        name = "coremltools" if subject.destination.name == "coreml" else "coreai-torch"
         odd = run is not None and any(part.kind == "other" for part in subject.outputs)
         for blocker, capture in subject.blockers("refused", "argument", "output", "crash", "capture"):
             if blocker.refuses_slopes:
@@ -156,7 +159,7 @@ class OpRefused(Rule):
                 continue
             yield subject.finding(
                 self,
-                f"{_said(blocker, capture)}: {blocker.message}{_cause(subject, blocker)}",
+                f"{_said(blocker, capture, name)}: {blocker.message}{_cause(subject, blocker)}",
                 at=subject.returning(lambda value: True) if is_output else blocker.place,
                 modules=blocker.modules,
                 operator=blocker.operator,
@@ -184,6 +187,8 @@ _HIDDEN = {"module": ("REG001", "REG002"), "parameter": ("REG004", "REG005"), "t
 
 def _where(use: Refusal) -> str:
     """From which route it converts, or does not."""
+    if use.ios is not None:
+        return f"does not convert for targets before iOS {use.ios}"
     if use.core_only:
         return "converts only from `torch.export` with core ATen decompositions"
     if use.export:
@@ -191,17 +196,17 @@ def _where(use: Refusal) -> str:
     return "does not convert from `torch.export`" if use.trace else "does not convert"
 
 
-def _said(blocker: Blocker, capture: str) -> str:
+def _said(blocker: Blocker, capture: str, name: str) -> str:
     operator = blocker.operator
     match blocker.kind:
         case "capture":
             return f"`{capture}` cannot capture the model"
         case "argument":
-            return "coremltools refuses an input, parameter or buffer"
+            return f"{name} refuses an input, parameter or buffer"
         case "output":
-            return "coremltools refuses what the model returns"
+            return f"{name} refuses what the model returns"
         case "crash" if operator is None:
-            return f"coremltools fails on what `{capture}` captures"
+            return f"{name} fails on what `{capture}` captures"
         case "crash":
-            return f"coremltools' converter of `{operator}` crashes"
-    return f"coremltools refuses this use of `{operator}`"
+            return f"{name}'{'' if name.endswith('s') else 's'} converter of `{operator}` crashes"
+    return f"{name} refuses this use of `{operator}`" if operator else f"{name} refuses the model"

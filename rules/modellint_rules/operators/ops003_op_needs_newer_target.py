@@ -74,6 +74,7 @@ class OpNeedsNewerTarget(Rule):
     code = "OPS003"
     name = "op-needs-newer-target"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     only_inference = True
     live_needs = "conversion"
     withdraws = True

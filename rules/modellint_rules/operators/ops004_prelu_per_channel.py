@@ -119,6 +119,7 @@ class PReLUPerChannel(Rule):
     code = "OPS004"
     name = "prelu-per-channel"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     only_inference = True
     needs = ("PReLU",)
     fixable = "`CustomPReLU`"
@@ -140,6 +141,7 @@ class PReLUPerChannel(Rule):
                 severity, applicability = Severity.ERROR, Applicability.SAFE
                 rank = " or ".join(map(str, sorted(ranks)))
                 message = f"the input of {shown} has rank {rank}: once slopes differ, coremltools takes rank 4 only"
+                message += ", unless core ATen decompositions take it apart"
             else:
                 severity, applicability = Severity.INFO, Applicability.UNSAFE
                 message = f"once the slopes of {shown} differ, coremltools takes an input of rank 4 only"
@@ -195,8 +197,7 @@ _FUNCTIONS = frozenset({"torch.nn.functional.prelu", "torch.prelu", "torch.Tenso
 def _accepted() -> tuple[str, frozenset[int]]:
     """The installed coremltools, or else the newest that is known, and the ranks at which it takes slopes that differ."""
     version = coreml.installed("coremltools") or coreml.shown(None)
-    # Ranks 2 and 3 came after 9.0.
-    return version, frozenset({4} if coreml.release(version) <= (9,) else {2, 3, 4})
+    return version, coreml.prelu_ranks(version)
 
 
 def _refused(subject: LiveModel) -> tuple[Blocker, ...] | None:

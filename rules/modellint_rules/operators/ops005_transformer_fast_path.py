@@ -77,6 +77,7 @@ class TransformerFastPath(Rule):
     code = "OPS005"
     name = "transformer-fast-path"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     live_needs = "conversion"
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:

@@ -66,6 +66,7 @@ class ArgmaxFlattened(Rule):
     code = "OPS006"
     name = "argmax-flattened"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     only_inference = True
     silent = ("trace", "export")
     live_needs = "run"

@@ -35,7 +35,7 @@ class AutogradFunction(Rule):
 
     ## Why
     The trace does not look into the function, so that coremltools gets a call of Python that it cannot convert.
-    `torch.export` looks into it.
+    `torch.export` looks into it, and fails where that runs compiled code of its own.
 
     ## Bad
     ```python
@@ -92,6 +92,7 @@ class AutogradFunction(Rule):
     code = "OPS009"
     name = "autograd-function"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     only_inference = True
     live_needs = "conversion"
     needs = ("forward", "apply")
@@ -116,7 +117,8 @@ class AutogradFunction(Rule):
                 yield code.finding(
                     self,
                     call.node,
-                    f"`torch.jit.trace` does not look into the autograd function `{name}`, and coremltools cannot convert it",
+                    f"`torch.jit.trace` does not look into the autograd function `{name}`, so that it does not convert; "
+                    "`torch.export` does, and takes what PyTorch itself computes there",
                     severity=Severity.ERROR if route == "trace" else Severity.WARNING,
                     statement=call.statement,
                     advice="Call its operations directly where the model is exported, or use `--frontend export`",

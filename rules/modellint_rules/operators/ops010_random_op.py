@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Rule, Severity, called_name, parents_in, walk
+from modellint.authoring import Diagnostic, Instance, Rule, Severity, called_name, parents_in, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Operator, Run
@@ -40,7 +40,9 @@ _IN_PLACE = frozenset(
     {"bernoulli_", "normal_", "uniform_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_"}
 )
 _METHODS = _IN_PLACE | {"bernoulli", "multinomial"}
-_WORDS = _METHODS | _RANDOM
+_DRAWN = frozenset({"sample", "rsample"})
+"""Methods of distributions that draw numbers."""
+_WORDS = _METHODS | _RANDOM | {".sample", ".rsample"}
 _ON_PURPOSE = (
     r"^_?Rand|Random|Drop|Stochastic|Augment|Sampl|Mix[Uu]p|Cut[Mm]ix|Jitter|Transform(?!er)|Noise(?:Sched|Gen)|Shuffl|Flow$"
     r"|Distribution|Mask(?:ing|Along)|SpecAug|TimeWarp|Discriminator|Diffusion|Dither|Perturb|Wrapper$"
@@ -58,7 +60,8 @@ class RandomOp(Rule):
 
     ## Why
     Where they convert at all, the program draws numbers of its own: they are not those of `torch.manual_seed`, and no comparison
-    with PyTorch can succeed. Only few do: `rand`, `randn` and `randint` by a trace, `bernoulli` and `normal` by no route.
+    with PyTorch can succeed. Only few do: `rand`, `randn` and `randint` by a trace, `bernoulli` and `normal` by no route, and so do
+    the samples of `torch.distributions` that are made of these.
 
     ## Bad
     ```python
@@ -150,7 +153,7 @@ class RandomOp(Rule):
                 severity=Severity.INFO if decided else self.severity,
                 statement=call.statement,
                 advice="Make them an input of the model",
-                operator=f"aten::{call.method}",
+                operator=None if call.method in _DRAWN else f"aten::{call.method}",
             )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
@@ -187,6 +190,8 @@ def _draws(call: Call) -> bool:
         return False
     if call.name.startswith("torch.Tensor."):
         return call.method in _METHODS
+    if call.method in _DRAWN:
+        return isinstance(call.receiver, Instance) and call.receiver.name.startswith("torch.distributions.")
     return call.name in (f"torch.{call.method}", f"random.{call.method}") and call.method in _RANDOM
 
 

@@ -22,7 +22,8 @@ class Literal(NamedTuple):
     """What counts where the argument is not given; without one it must be given."""
     form: str = "literal"
     """``literal``: the call spells its value out; ``name``: it is a name of torch's (``torch.int32``), and that is what counts;
-    ``tensor``: it is a tensor, and nothing else counts."""
+    ``tensor``: it is a tensor, and nothing else counts; ``rank``: it is a tensor, and its rank counts; ``floats``: it is a tensor
+    of whole numbers that coremltools holds as floats."""
 
 
 class Refusal(NamedTuple):
@@ -108,6 +109,11 @@ def is_type(name: object) -> bool:
 def has_negative(sizes: object) -> bool:
     """Whether one of several numbers is negative."""
     return isinstance(sizes, tuple | list) and any(isinstance(size, int) and size < 0 for size in sizes)
+
+
+def has_negative_part(sizes: object) -> bool:
+    """Whether a number, or one of several, is negative."""
+    return has_negative(sizes) or (isinstance(sizes, int) and sizes < 0)
 
 
 def is_implicit(equation: object) -> bool:

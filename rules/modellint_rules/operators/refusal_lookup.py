@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Tensor, Trigger, Value, alternatives, coreml
+from modellint.authoring import Const, Instance, Tensor, Trigger, Value, alternatives, coreml, holds_floats
 from modellint_rules.operators.refusal_conditions import ABSENT, Literal, Refusal
 from modellint_rules.operators.refusal_table import REFUSALS
 
@@ -21,7 +21,8 @@ def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:
         converts = entry.lifted is not None and coreml.is_at_least(version, entry.lifted)
         converts = converts or (entry.ios is not None and ios >= entry.ios)
         if not converts and _holds(entry, use):
-            return entry._replace(kind=entry.kind.format(rank=use.name[-2:-1]))
+            rank = use.name[-2:-1]
+            return entry._replace(kind=entry.kind.format(rank=rank), shown=entry.shown.replace("{rank}", rank))
     return None
 
 
@@ -60,12 +61,15 @@ def _holds(entry: Refusal, use: Use) -> bool:
     shift = int(use.name.startswith("torch.Tensor."))
     for literal in entry.literals:
         value = arguments.get(literal.at - shift, literal.keyword)
-        if value is None:
+        if literal.form == "rank":
+            # Of a layer it is what that is called with.
+            argument = _rank(value if literal.at else use.source, use.beside)
+        elif value is None:
             argument = literal.default
         elif literal.form == "literal":
             argument = _literal(value, use.node, literal, shift)
         else:
-            argument = _name(value) if literal.form == "name" else _tensor(value)
+            argument = _FORMS[literal.form](value)
         if argument is ABSENT or not literal.is_refused(argument):
             return False
     return True
@@ -73,7 +77,7 @@ def _holds(entry: Refusal, use: Use) -> bool:
 
 def _depends_on_input(use: Use) -> bool:
     """Whether the tensor that is used is computed from what the caller of `forward` gives."""
-    source = use.receiver or use.arguments.get(0, "A") or use.arguments.get(0, "input")
+    source = use.source or use.arguments.get(0, "A")
     parts = alternatives(source) if source is not None else ()
     return bool(parts) and all(isinstance(part, Tensor) and part.batch is not None for part in parts)
 
@@ -89,8 +93,29 @@ def _tensor(value: Value) -> object:
     return True if all(isinstance(part, Tensor) and part.certain for part in parts) else ABSENT
 
 
+def _rank(value: Value | None, beside: Sequence[Value]) -> object:
+    """The number of dimensions of a tensor, where it or the layers in a row with the one that takes it tell."""
+    ranks = {part.rank if isinstance(part, Tensor) else None for part in alternatives(value)} if value else set()
+    for layer in beside:
+        name = layer.name.rpartition(".")[2] if isinstance(layer, Instance) else ""
+        if name.endswith(("1d", "2d", "3d")):
+            ranks.add(int(name[-2]) + 2)
+        elif name in ("", "Flatten", "Unflatten"):
+            return ABSENT
+    rank = ranks.pop() if ranks else None
+    return ABSENT if rank is None or ranks else rank
+
+
+def _floats(value: Value) -> object:
+    """Something where coremltools certainly holds whole numbers as floats."""
+    return True if all(map(holds_floats, alternatives(value))) else ABSENT
+
+
+_FORMS: dict[str, Callable[[Value], object]] = {"name": _name, "tensor": _tensor, "floats": _floats}
+
+
 def _literal(value: Value, call: ast.Call, literal: Literal, shift: int) -> object:
-    """The value of an argument that the call itself spells out."""
+    """The value of an argument that the call itself spells out, or that is the same in all that is read."""
     at = literal.at - shift
     nodes = (
         [call.args[at]]
@@ -100,5 +125,5 @@ def _literal(value: Value, call: ast.Call, literal: Literal, shift: int) -> obje
     try:
         written = ast.literal_eval(nodes[0])
     except (ValueError, TypeError, IndexError):
-        return ABSENT
+        return value.value if isinstance(value, Const) and isinstance(value.value, str) else ABSENT
     return written if not isinstance(value, Const) or value.value == written else ABSENT

@@ -11,6 +11,7 @@ from modellint_rules.operators.refusal_conditions import (
     Refusal,
     has_ellipsis,
     has_negative,
+    has_negative_part,
     is_given,
     is_implicit,
     is_type,
@@ -25,6 +26,7 @@ _POOLS = tuple(f"{_F}max_pool{rank}d" for rank in (1, 2, 3))
 _POOL_LAYERS = tuple(f"torch.nn.MaxPool{rank}d" for rank in (1, 2, 3))
 _SORTS = ("torch.sort", "torch.Tensor.sort", "torch.argsort", "torch.Tensor.argsort")
 _LINEAR = "coremltools has no such resampling"
+_FLAT = "coremltools resamples in two dimensions only"
 
 REFUSALS = (
     Refusal(
@@ -256,7 +258,7 @@ REFUSALS = (
     ),
     Refusal(
         ("torch.nn.LSTM",),
-        (Literal(99, "proj_size", other_than(0)),),
+        (Literal(7, "proj_size", other_than(0)),),
         "nn.LSTM(proj_size=…)",
         "aten::lstm",
         "coremltools has no projections",
@@ -528,7 +530,7 @@ REFUSALS = (
     Refusal(
         tuple(f"torch.nn.FractionalMaxPool{rank}d" for rank in (2, 3)),
         (),
-        "nn.FractionalMaxPool",
+        "nn.FractionalMaxPool{rank}d",
         "aten::fractional_max_pool{rank}d",
         "coremltools has no converter for it",
         trace=False,
@@ -575,7 +577,7 @@ REFUSALS = (
         (Literal(4, "sorted", one_of(False)),),
         "topk(sorted=False)",
         "aten::topk",
-        "coremltools always sorts before iOS 16",
+        "coremltools always sorts there",
         trace=False,
         export=False,
         example=("2x5", "torch.topk(x, 2, sorted=False)[0]", ""),
@@ -695,6 +697,148 @@ REFUSALS = (
         export=False,
         example=("2x3i", "F.embedding(x, torch.ones(5, 4), max_norm=1.0)", ""),
         words=frozenset({"max_norm"}),
+    ),
+    Refusal(
+        (f"{_F}interpolate", f"{_F}upsample"),
+        (Literal(3, "mode", one_of("nearest"), default="nearest"), Literal(0, "input", one_of(5), form="rank")),
+        "F.interpolate of rank 5",
+        "aten::upsample_nearest3d",
+        _FLAT,
+        trace=False,
+        export=True,
+        core_only=True,
+        example=("1x2x4x4x4", "F.interpolate(torch.relu(x.view(1, 2, 4, 4, 4)), scale_factor=2)", ""),
+        words=frozenset({"interpolate", "upsample"}),
+    ),
+    Refusal(
+        ("torch.nn.Upsample",),
+        (Literal(2, "mode", one_of("nearest"), default="nearest"), Literal(0, "input", one_of(5), form="rank")),
+        "nn.Upsample of rank 5",
+        "aten::upsample_nearest3d",
+        _FLAT,
+        trace=False,
+        export=True,
+        core_only=True,
+        example=("1x2x4x4x4", "self.layer(x.view(1, 2, 4, 4, 4))", "nn.Upsample(scale_factor=2)"),
+        words=frozenset({"Upsample"}),
+    ),
+    Refusal(
+        (f"{_F}grid_sample",),
+        (Literal(0, "input", one_of(5), form="rank"),),
+        "F.grid_sample of rank 5",
+        "aten::grid_sampler",
+        _FLAT,
+        trace=False,
+        export=False,
+        example=("1x2x4x4x4 1x4x4x4x3", "F.grid_sample(x.view(1, 2, 4, 4, 4), y, align_corners=True)", ""),
+        words=frozenset({"grid_sample"}),
+    ),
+    Refusal(
+        (f"{_F}grid_sample",),
+        (Literal(1, "grid", one_of(5), form="rank"),),
+        "F.grid_sample by a grid of rank 5",
+        "aten::grid_sampler",
+        _FLAT,
+        trace=False,
+        export=False,
+        example=("1x2x4x4x4 1x3x4x4x4", "F.grid_sample(x, y.permute(0, 2, 3, 4, 1), align_corners=True)", ""),
+        words=frozenset({"grid_sample"}),
+    ),
+    *(
+        Refusal(
+            (f"torch.{name}", f"torch.Tensor.{name}"),
+            (Literal(2, "index", lambda value: True, form="floats"),),
+            f"{name} by sums of truths or by numbers limited on one side",
+            f"aten::{name}",
+            "coremltools makes floats of such an index, and wants whole numbers",
+            trace=False,
+            export=False,
+            example=(shapes, f"torch.{name}({arguments})", ""),
+            words=frozenset({name}),
+        )
+        for name, shapes, arguments in (
+            ("gather", "2x5", "x, 1, (x > 0).sum(1, keepdim=True).clamp(max=4)"),
+            ("scatter_add", "2x5 2x5", "x, 1, (x > 0).long().clamp(min=0), y"),
+            ("index_select", "2x5 2i", "x, 1, y.clamp(min=0)"),
+        )
+    ),
+    Refusal(
+        (f"{_F}one_hot",),
+        (Literal(0, "tensor", lambda value: True, form="floats"), Literal(1, "num_classes", other_than(-1))),
+        "F.one_hot of sums of truths or of numbers limited on one side",
+        "aten::one_hot",
+        "coremltools makes floats of such numbers, and wants whole ones",
+        trace=False,
+        export=True,
+        core_only=True,
+        example=("2x3i", "F.one_hot(x.clamp(min=0), 5).float()", ""),
+        words=frozenset({"one_hot"}),
+    ),
+    *(
+        Refusal(
+            tuple(f"torch.nn.{name}{rank}d" for rank in (1, 2, 3)),
+            (Literal(0, "padding", has_negative_part),),
+            f"nn.{name} of negative widths",
+            "aten::pad",
+            "coremltools pads only, and does not cut",
+            trace=False,
+            export=False,
+            example=("1x2x8x8", "self.layer(x)", f"nn.{name}2d({arguments})"),
+            words=frozenset(f"{name}{rank}d" for rank in (1, 2, 3)),
+        )
+        for name, arguments in (
+            ("ZeroPad", "(0, -1, 0, -1)"),
+            ("ConstantPad", "(0, -1, 0, -1), 0.5"),
+        )
+    ),
+    Refusal(
+        (f"{_F}conv_transpose3d",),
+        (Literal(5, "output_padding", other_than(0)),),
+        "F.conv_transpose3d(output_padding=…)",
+        "",
+        "coremltools takes an output padding in one and two dimensions only",
+        trace=False,
+        export=False,
+        example=("1x2x4x4x4", "F.conv_transpose3d(x, torch.ones(2, 2, 3, 3, 3), None, 2, 1, 1)", ""),
+        words=frozenset({"conv_transpose3d"}),
+    ),
+    Refusal(
+        (f"{_F}conv_transpose1d", f"{_F}conv_transpose2d"),
+        (
+            Literal(5, "output_padding", other_than(0)),
+            Literal(4, "padding", lambda value: not other_than(0)(value), default=0),
+        ),
+        "F.conv_transpose(output_padding=…) without padding",
+        "",
+        "coremltools' converter crashes on an output padding without a padding",
+        trace=False,
+        export=False,
+        example=("1x2x4x4", "F.conv_transpose2d(x, torch.ones(2, 2, 3, 3), None, 2, 0, 1)", ""),
+        words=frozenset({"conv_transpose1d", "conv_transpose2d"}),
+    ),
+    *(
+        Refusal(
+            names,
+            (),
+            shown,
+            f"aten::{kind}",
+            "coremltools has no converter for it",
+            trace=False,
+            export=False,
+            example=(shapes, expression, ""),
+            words=frozenset(name.rpartition(".")[2] for name in names),
+        )
+        for names, shown, kind, shapes, expression in (
+            (("torch.svd", "torch.Tensor.svd"), "torch.svd", "svd", "3x3", "torch.svd(x)[1]"),
+            (("torch.linalg.svd",), "torch.linalg.svd", "linalg_svd", "3x3", "torch.linalg.svd(x)[1]"),
+            (
+                ("torch.sparse_coo_tensor", "torch.sparse.FloatTensor"),
+                "torch.sparse_coo_tensor",
+                "sparse_coo_tensor",
+                "2x3i 3 3x4",
+                "torch.matmul(torch.sparse_coo_tensor(x, y, (3, 3)), z)",
+            ),
+        )
     ),
 )
 """Each with the words without which it cannot stand, since rules are woken by words."""

@@ -11,15 +11,19 @@ from modellint.authoring import Const, Container, Drawn, Number, Tensor, alterna
 if TYPE_CHECKING:
     from modellint.authoring import Code, Value, Write
 
+CONVERTS_FROM = 18
+"""The first iOS for which truths are assigned, by ``slice_update``."""
+
 
 def truth_writes(code: Code) -> Iterator[tuple[Write, bool, bool]]:
     """An assignment to slices or places of each variable of `forward` that certainly holds truth values.
 
     With whether it converts from `torch.export` all the same, and whether only training or a flag gets there. Measured with
-    coremltools 9.0: a trace is refused whatever is assigned to; an export is refused where a slice with a bound of a tensor that
-    depends on the input is assigned to, and converts a constant, the whole (`m[:] = True`) or, with core ATen decompositions, a place.
+    coremltools 9.0, for targets before iOS 18: a trace is refused whatever is assigned to; an export is refused where a slice
+    with a bound of a tensor that depends on the input is assigned to, and converts a constant, the whole (`m[:] = True`) or,
+    with core ATen decompositions, a place.
     """
-    if code.is_never_exported:
+    if code.is_never_exported or code.destination.ios >= CONVERTS_FROM:
         return
     worst: dict[tuple[ast.AST | None, str], tuple[Write, bool, bool]] = {}
     for readings in code.writes:

@@ -70,7 +70,8 @@ class ParameterLostByCast(Rule):
 
     ## Known limits
     A parameter that a variable holds before it is cast is not followed. A cast to float32, and a move to the CPU, counts only
-    where the parameter is seen to be of another type, or elsewhere: it gives the parameter itself otherwise.
+    where the parameter is seen to be of another type, or elsewhere: it gives the parameter itself otherwise. A move
+    to the device where the code made the tensor counts no more than these.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.parameter.Parameter.html>
@@ -161,16 +162,33 @@ def _lost(code: Code, expression: ast.expr) -> ast.Call | None:
 
 
 def _is_idle(cast: ast.Call, inner: ast.expr) -> bool:
-    """Whether a cast to float32, or a move to the CPU, has nothing to do, as far as it is seen: it gives the parameter itself."""
+    """Whether a cast or a move has nothing to do, as far as it is seen, or may have nothing to do: it gives the parameter itself."""
     method = cast.func.attr if isinstance(cast.func, ast.Attribute) else ""
-    given = [ast.unparse(part) for part in (*cast.args, *(word.value for word in cast.keywords))]
-    told = given if method in ("to", "type") else [method]
+    arguments = _given(cast)
+    if method in _MOVES and _is_there(method, arguments, inner):
+        return True
+    told = arguments if method in ("to", "type") else [method]
     if not told or any(part not in _IDLE for part in told):
         return False
     words = {getattr(part, field, None) for part in walk(inner) for field in ("attr", "id", "arg", "value")}
     return not any(isinstance(word, str) and re.search(_OTHERS, word) for word in words)
 
 
+def _given(call: ast.Call) -> list[str]:
+    return [ast.unparse(part) for part in (*call.args, *(word.value for word in call.keywords))]
+
+
+def _is_there(method: str, arguments: list[str], inner: ast.expr) -> bool:
+    """Whether what is moved was made, or moved, where it goes: `Parameter(torch.zeros(2, device=d)).to(d)`."""
+    return any(
+        (isinstance(call.func, ast.Attribute) and call.func.attr == method and _given(call) == arguments)
+        or any(word.arg == "device" and [ast.unparse(word.value)] == arguments for word in call.keywords)
+        for call in walk(inner)
+        if isinstance(call, ast.Call)
+    )
+
+
+_MOVES = frozenset({"to", "cuda", "xpu", "type_as"})
 _IDLE = frozenset({"float", "cpu", "torch.float32", "torch.float", "torch.FloatTensor", "'cpu'", "torch.device('cpu')"})
 """Casts to what a parameter is as a rule, by their names and by what `to` and `type` are told."""
 _OTHERS = r"(?i)half|double|float(?:16|64|_)|int|long|bool|dtype|numpy|cuda|device|type|meta"

@@ -75,6 +75,7 @@ class NonContiguousState(Rule):
     code = "REG011"
     name = "non-contiguous-state"
     severity = Severity.WARNING
+    only_for = ("coreml",)
     advice = "Make it anew with `.contiguous()`"
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:

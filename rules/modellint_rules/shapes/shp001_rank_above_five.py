@@ -91,6 +91,7 @@ class RankAboveFive(Rule):
     code = "SHP001"
     name = "rank-above-five"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     advice = "Merge dimensions by `reshape` before, and part them behind"
     only_inference = True
     live_needs = "conversion"

@@ -66,7 +66,8 @@ class HardCodedSize(Rule):
 
     ## Known limits
     Only where every size is a number it is sure that the sizes of the input are pinned: `x.view(-1, 512)` may fit a layer that
-    wants 512 numbers. Tensors that lost their batch, parameters and constants are left alone.
+    wants 512 numbers. A row of numbers that `style.view(1, 3, 1, 1)` lines up with channels has as many by its meaning.
+    Tensors that lost their batch, parameters and constants are left alone.
 
     ## References
     - <https://github.com/apple/coremltools/issues/914>
@@ -93,7 +94,7 @@ class HardCodedSize(Rule):
             call = readings[0]
             sizes = call.literal_sizes
             # `p.view(1, 1, 1, 1)`: what has one element keeps it.
-            if not sizes or all(isinstance(size, ast.Constant) and size.value == 1 for size in sizes):
+            if not sizes or all(map(_is_one, sizes)) or _is_vector(sizes):
                 continue
             if call.function is None or call.function not in code.in_forward:
                 continue
@@ -125,6 +126,16 @@ class HardCodedSize(Rule):
                 at=failure.place,
                 modules=[failure.module],
             )
+
+
+def _is_one(size: ast.expr) -> bool:
+    return isinstance(size, ast.Constant) and size.value == 1
+
+
+def _is_vector(sizes: list[ast.expr]) -> bool:
+    """Whether one row of numbers is only lined up with a dimension of something else: `style.view(1, 3, 1, 1)`."""
+    ones = [*map(_is_one, sizes)]
+    return len(ones) > 2 and ones.count(False) == 1 and ones[0] and ones[-1]
 
 
 def _pins_batch(call: Call) -> bool:

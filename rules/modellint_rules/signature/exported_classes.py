@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from modellint.authoring import of_kind, walk
+from modellint.authoring import called_name, of_kind, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,11 +38,36 @@ def is_outermost(code: Code) -> bool:
     for node in code.file.tree.body:
         if node is code.ref.node:
             continue
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and any(
-            isinstance(part, ast.Name) and part.id == name for part in walk(node)
+        if (
+            isinstance(node, (ast.ClassDef, ast.FunctionDef))
+            and any(isinstance(part, ast.Name) and part.id == name for part in walk(node))
+            and not _gives_model(node, name)
         ):
             return False
     return True
+
+
+_BUILDERS = r"(?:build|make|create|get|load|setup)(?:_(?:model|net|network|detector))?"
+"""How functions are called that give a model, and no part of one."""
+
+
+def _gives_model(function: ast.ClassDef | ast.FunctionDef, name: str) -> bool:
+    """Whether a function builds a class and gives it back as the model: `model = Net(…)`, `return model, criterion`."""
+    if isinstance(function, ast.ClassDef) or not re.fullmatch(_BUILDERS, function.name):
+        return False
+    names = {
+        target.id
+        for node in of_kind(function, ast.Assign)
+        if isinstance(node.value, ast.Call) and called_name(node.value) == name
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in of_kind(function, ast.Return):
+        first = node.value.elts[0] if isinstance(node.value, ast.Tuple) and node.value.elts else node.value
+        is_built = isinstance(first, ast.Call) and called_name(first) == name
+        if is_built or (isinstance(first, ast.Name) and first.id in names):
+            return True
+    return False
 
 
 def outputs(code: Code) -> Iterator[tuple[ast.Return, ast.expr, list[Value]]]:

@@ -80,6 +80,7 @@ class DictOutput(Rule):
     code = "SIG001"
     name = "dict-output"
     severity = Severity.WARNING
+    only_for = ("coreml",)
     advice = "Return a tuple, or wrap the model for the export in a module that does"
     only_inference = True
     live_needs = "run"

@@ -74,6 +74,7 @@ class DuplicateOutput(Rule):
     code = "SIG003"
     name = "duplicate-output"
     severity = Severity.ERROR
+    only_for = ("coreml",)
     advice = "Return each tensor once, and inputs not at all"
     live_needs = "run"
 

@@ -34,6 +34,7 @@ class CoreML(Destination):
     name = "coreml"
     converter = "coremltools"
     extra = "coreml"
+    suffix = ".mlpackage"
 
     def version(self) -> str | None:
         """The installed version of coremltools; None where it is not installed."""

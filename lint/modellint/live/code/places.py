@@ -74,9 +74,9 @@ def is_torch(path: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_machinery(path: str) -> bool:
-    """Whether a file belongs to torch, coremltools, modellint or Python itself."""
+    """Whether a file belongs to torch, a converter, modellint or Python itself."""
     parts = Path(path).parts
-    if path.startswith(("<", _OURS)) or "torch" in parts or "coremltools" in parts:
+    if path.startswith(("<", _OURS)) or "torch" in parts or "coremltools" in parts or "coreai_torch" in parts:
         return True
     return path.startswith(_LIBRARY) and "site-packages" not in parts
 

@@ -74,7 +74,8 @@ def _with_verdicts(results: CheckResults, text: str) -> str:
     from modellint.report import live_findings
 
     lines = []
+    is_one = len({target for target, _ in results.targets}) == 1
     for target, verdict in results.targets:
         here = [finding for finding in results.diagnostics if finding.target == target]
-        lines.append(live_findings.line_of(verdict, here, target if len(results.targets) > 1 else None))
+        lines.append(live_findings.line_of(verdict, here, None if is_one else target))
     return text + "".join(f"{line}\n" for line in lines if line)

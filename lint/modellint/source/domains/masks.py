@@ -6,6 +6,8 @@ import ast
 import re
 
 from modellint.source.domains.tensors import MAKERS, Tensor
+from modellint.source.engine.abstract_values import Const, Value
+from modellint.source.engine.arguments import Arguments
 from modellint.source.syntax.ast_walk import of_kind
 
 CASTS = frozenset({"to", "type", "cuda", "cpu", "float"})
@@ -13,6 +15,49 @@ CASTS = frozenset({"to", "type", "cuda", "cpu", "float"})
 
 TRUTHS = "truths"
 """Under this is told of a tensor that it holds truths, where nothing else shows it."""
+
+
+FLOATS = "floats"
+"""Under this is told of whole numbers that coremltools computes them as floats."""
+
+
+def becomes_floats(name: str, tensor: Tensor, arguments: Arguments) -> bool:
+    """Whether coremltools makes floats of the whole numbers that an operator gives, as measured with coremltools 9.0.
+
+    That is where it adds up truths or limits numbers on one side, and in what is computed of such, but for casts.
+    """
+    if name in ("sum", "cumsum"):
+        return _holds_truths(tensor) and _is_whole(arguments.keywords.get("dtype"))
+    if name in ("clamp", "clip") and not arguments.spread and None not in arguments.keywords:
+        bounds = (arguments.get(0, "min"), arguments.get(1, "max"))
+        if sum(bound is None or (isinstance(bound, Const) and bound.value is None) for bound in bounds) == 1:
+            return True
+    return name in _OF_FLOATS and holds_floats(tensor)
+
+
+def holds_floats(value: Value) -> bool:
+    """Whether coremltools certainly holds the whole numbers of a tensor as floats."""
+    part = value if isinstance(value, Tensor) else None
+    while part is not None:
+        if part.told is not None and FLOATS in part.told:
+            return True
+        part = part.base if part.made_by not in CASTS else None
+    return False
+
+
+def _holds_truths(tensor: Tensor) -> bool:
+    """Whether a tensor certainly holds truths: `a & b` and `~a` may be whole numbers."""
+    part: Tensor | None = tensor
+    while part is not None:
+        if isinstance(part.node, (ast.BinOp, ast.UnaryOp)) or part.made_by == "gather":
+            return False
+        part = part.base
+    return is_mask(tensor)
+
+
+def _is_whole(dtype: Value | None) -> bool:
+    """Whether a type that is given, if one is, is of whole numbers."""
+    return dtype is None or dtype.external_name in ("torch.long", "torch.int64")
 
 
 def is_mask(value: object) -> bool:
@@ -37,6 +82,14 @@ def is_mask(value: object) -> bool:
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr() | ast.BitXor()):
             return True
     return value.base is not None and value.made_by not in CASTS and is_mask(value.base)
+
+
+_OF_FLOATS = frozenset(
+    {"clamp", "clip", "clamp_min", "clamp_max", "sub", "add", "mul", "remainder", "repeat", "clone", "contiguous"}
+)
+"""Operators that give whole numbers of whole numbers, and of which coremltools makes floats of floats."""
+FLOATING = _OF_FLOATS | {"sum", "cumsum"}
+"""Operators of whose whole numbers coremltools may make floats."""
 
 
 def _says_bool(types: list[ast.expr]) -> bool:

@@ -168,6 +168,8 @@ def operator_result(
     if made is None:
         made = derived(node, None, name, [tensor, *tensors_in(arguments.everything())], quiet)
         made.certain = certain
+    if name in masks.FLOATING and isinstance(made, Tensor) and masks.becomes_floats(name, tensor, arguments):
+        made.told = {masks.FLOATS: True}
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import dimension_arguments, tensors
+from modellint.source.domains import dimension_arguments, masks, tensors
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import MOST_DIMENSIONS, Dim, Layout
 from modellint.source.domains.result_tensors import derived, tensors_in, view_of
@@ -297,6 +297,8 @@ def _computed(node: ast.BinOp | ast.AugAssign, left: Value, right: Value, quiet:
         # It is written where the left one is.
         layout = left.layout
     made = derived(node, layout, "add", parts, quiet)
+    if not isinstance(node.op, ast.Div) and any(map(masks.holds_floats, parts)):
+        made.told = {masks.FLOATS: True}
     one, two = dim_of(left), dim_of(right)
     if one is not None and two is not None:
         if isinstance(node.op, ast.Mult):

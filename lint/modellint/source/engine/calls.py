@@ -365,7 +365,7 @@ class Caller(Evaluator):
             case Container():
                 return self._on_container(receiver, name, arguments, node, frame)
             case Instance(kind="module"):
-                return self._on_module(receiver, name, arguments)
+                return self._on_module(receiver, name, arguments, node)
             case Instance(kind="parameter") if name in ("requires_grad_", "share_memory_"):
                 return receiver
             case Instance(kind="parameter" | "tensor" | "buffer"):
@@ -437,17 +437,24 @@ class Caller(Evaluator):
             self._hand_over(arguments.everything())
         return UNKNOWN
 
-    def _on_module(self, receiver: Instance, name: str, arguments: Arguments) -> Value:
+    def _on_module(self, receiver: Instance, name: str, arguments: Arguments, node: ast.expr) -> Value:
         if name in external_names.SAME_MODULE_METHODS:
             return receiver
+        if name == "forward":
+            return self.domain.module_output(self, receiver, arguments, node)
         if name in ("items", "values", "__iter__"):
             element = self.element_of(receiver)
             pair = Container("tuple", None, [UNKNOWN, element], exact=True)
             return Container("iterator", None, [pair if name == "items" else element])
-        if name not in external_names.MODULE_READERS:
+        if name in ("append", "extend", "insert"):
             for value in arguments.everything():
                 receiver.held.extend(leaves(value))
-        return receiver if name in ("append", "extend", "insert") else UNKNOWN
+            return receiver
+        if name in external_names.MODULE_READERS:
+            return UNKNOWN
+        for value in arguments.everything():
+            receiver.held.extend(leaves(value))
+        return Instance("unresolved", node, name)
 
     def _on_container(
         self, receiver: Container, name: str, arguments: Arguments, node: ast.expr, frame: Frame

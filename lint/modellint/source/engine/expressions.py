@@ -120,6 +120,8 @@ class Evaluator(ABC):
 
     reading = False
     """Whether it is at what methods do with the object, which is built."""
+    resolves_abroad = False
+    """Whether functions of other files are looked for where methods are read, though they are not followed."""
     file: IndexedFile | None
 
     def __init__(self, project: Project, cls: ClassRef | None, domain: Domain, recorder: Observer) -> None:
@@ -207,7 +209,12 @@ class Evaluator(ABC):
         """What a name means that the function does not bind itself."""
         key = frame.file.path, name, len(frame.within)
         if key not in self.names:
-            if self.reading and frame.file is self.file and self.project.is_function_elsewhere(frame.file, name):
+            if (
+                self.reading
+                and not self.resolves_abroad
+                and frame.file is self.file
+                and self.project.is_function_elsewhere(frame.file, name)
+            ):
                 # What would not be followed is not looked for.
                 self.names[key] = Named(External(f":{name}"))
                 return self.names[key]

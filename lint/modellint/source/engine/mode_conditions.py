@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.source.engine.abstract_values import Argument, Const, Method, Number, Value, alternatives, union
 
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
 
 _QUIET = ("no_grad", "inference_mode")
 _CAPTURING = frozenset(
-    {"is_tracing", "is_exporting", "is_compiling", "is_torchdynamo_compiling", "is_dynamo_compiling", "is_fx_tracing"}
+    {
+        "is_tracing",
+        "_is_tracing",
+        "is_exporting",
+        "is_compiling",
+        "is_torchdynamo_compiling",
+        "is_dynamo_compiling",
+        "is_fx_tracing",
+    }
     | {"is_torch_fx_proxy", "is_export_mode", "is_exportable"}
 )
 """What asks whether a model is being captured."""
@@ -53,6 +62,8 @@ class Modes:
         self._tensor = tensor
         self._opaque = opaque
         """What makes a value that nothing is known of."""
+        self.decides_flags = False
+        """Whether the caller is known, so that a flag is what it is here."""
         self.training = 0
         self.quiet = 0
         """More than 0 where no graph is recorded."""
@@ -148,6 +159,10 @@ class Modes:
                 others = [_is_tensor_class(part) for part in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])]
                 if not (any(others) if held else not all(others)):
                     self._forget_tensor(name, frame)
+            case ast.Call(
+                func=ast.Name(id="is_seq_of" | "is_list_of" | "is_tuple_of"), args=[ast.Name(id=name), *_]
+            ) if held:
+                self._forget_tensor(name, frame)
             case ast.Call(func=ast.Attribute(attr="is_tensor"), args=[ast.Name(id=name)]) if not held:
                 self._forget_tensor(name, frame)
             case _:
@@ -162,6 +177,8 @@ class Modes:
 
     def decided(self, test: ast.expr, frame: Frame) -> bool | None:
         """What a condition certainly is: a local variable that holds a tensor which the code itself makes is not None."""
+        if self.decides_flags and not frame.loops and (truth := _truth(test, frame)) is not None:
+            return truth
         match test:
             case ast.Compare(
                 left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
@@ -251,6 +268,9 @@ class Modes:
                 return isinstance(op, ast.NotEq)
             case ast.Attribute(attr="is_cuda" | "is_mps" | "is_xpu"):
                 return False
+            case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=0)]) if _counts_elements(left):
+                # No sample input is empty.
+                return {ast.Eq: False, ast.LtE: False, ast.NotEq: True, ast.Gt: True}.get(type(op))
         return None
 
     def guard(self, test: ast.expr, frame: Frame, holds: bool = True) -> bool | None:
@@ -285,6 +305,64 @@ class Modes:
             case ast.Call(func=ast.Attribute(attr="is_grad_enabled")):
                 return True
         return None
+
+
+_UNTOLD = object()
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def _truth(test: ast.expr, frame: Frame) -> bool | None:
+    """What a condition is by the constants that local variables hold."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _truth(operand, frame)
+            return None if inner is None else not inner
+        case ast.BoolOp(op=op, values=values):
+            ends = isinstance(op, ast.Or)
+            truths = {_truth(value, frame) for value in values}
+            return ends if ends in truths else None if None in truths else not ends
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
+            held = frame.locals.get(left.id) if isinstance(left, ast.Name) else None
+            if held is None or not (isinstance(held, Const) or held.is_data or held.is_made):
+                return None
+            return (isinstance(held, Const) and held.value is None) == isinstance(op, ast.Is)
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            first, second = _constant(left, frame), _constant(right, frame)
+            compare = _COMPARISONS.get(type(op))
+            if first is _UNTOLD or second is _UNTOLD or compare is None:
+                return None
+            try:
+                return bool(compare(first, second))
+            except TypeError:
+                return None
+    constant = _constant(test, frame)
+    return None if constant is _UNTOLD else bool(constant)
+
+
+def _constant(node: ast.expr, frame: Frame) -> object:
+    if isinstance(node, ast.Constant):
+        return node.value
+    held = frame.locals.get(node.id) if isinstance(node, ast.Name) else None
+    return held.value if isinstance(held, Const) else _UNTOLD
+
+
+def _counts_elements(node: ast.expr) -> bool:
+    """Whether an expression is the number of elements of a variable, or of its rows. A buffer may be empty until it is filled."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(), attr="numel" | "nelement"), args=[]):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(), attr="size"), args=[ast.Constant(value=0)]):
+            return True
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(), attr="shape"), slice=ast.Constant(value=0)):
+            return True
+    return False
 
 
 def _is_tensor_class(node: ast.expr) -> bool:

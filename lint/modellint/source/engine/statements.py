@@ -148,6 +148,11 @@ class Interpreter(Caller):
         self._calls = 0
         self.invoke(function, Arguments(arguments, [], {}), ast.Constant(None), frame, entry=True)
 
+    def enter_call(self, function: Function, arguments: Arguments) -> None:
+        """Read a function as one of its callers runs it."""
+        self._calls = 0
+        self.invoke(function, arguments, ast.Constant(None), Frame(function.file))
+
     # Functions
 
     def invoke(

@@ -1,4 +1,4 @@
-"""Where the value of a call goes: on into tensors, into Python, where a capture loses sight of it, or into a loss."""
+"""Where the value of a call goes: on into tensors, into Python, where a capture loses sight of it, or into what training gives back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _BUILTINS = frozenset({"float", "int", "bool", "len", "str", "print", "repr", "i
 def ends_in_python(node: ast.expr, function: ast.AST) -> bool:
     """Whether the value of an expression in a function certainly becomes a number, a condition or a text, and no tensor.
 
-    A trace keeps such a number as a constant and drops what it was computed by.
+    A trace keeps such a number as a constant and drops what it was computed by. It drops, too, what only training reads or returns:
+    `if self.training: return x, auxiliary`.
     """
     end = _end(node, parents_in(function))
     return end in once(function, "_fates", _fates) if isinstance(end, str) else end
@@ -53,8 +54,11 @@ def _asks_for_labels(test: ast.expr) -> bool:
     return False
 
 
-def _end(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool | str:
-    """Whether the value of an expression ends in Python in its own statement; else the one variable that is bound to it."""
+def _end(node: ast.AST, parents: dict[ast.AST, ast.AST], in_evaluation: bool = False) -> bool | str:
+    """Whether the value of an expression ends in Python in its own statement; else the one variable that is bound to it.
+
+    With ``in_evaluation`` it ends, too, where a statement runs in training only.
+    """
     child = node
     while (parent := parents.get(child)) is not None:
         match parent:
@@ -68,6 +72,8 @@ def _end(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool | str:
                 return True
             case ast.Assert() | ast.Raise() | ast.FormattedValue():
                 return True
+            case ast.stmt() if in_evaluation and _is_for_training(parent, parents):
+                return True
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is child:
                 return name
             case ast.stmt():
@@ -75,6 +81,32 @@ def _end(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool | str:
             case _:
                 child = parent
     return False
+
+
+def _is_for_training(statement: ast.stmt, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether a statement runs in training only: under `if self.training:`, or in the other branch of `if not self.training:`."""
+    child: ast.AST = statement
+    while (parent := parents.get(child)) is not None:
+        if isinstance(parent, ast.If):
+            held = _asks_for_training(parent.test)
+            if held is not None and child in (parent.body if held else parent.orelse):
+                return True
+        child = parent
+    return False
+
+
+def _asks_for_training(test: ast.expr) -> bool | None:
+    """Whether a condition holds in training only; False where what is contrary to it does."""
+    match test:
+        case ast.Attribute(value=ast.Name(id="self"), attr="training"):
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return False if _asks_for_training(operand) else None
+        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=bool() as wanted)]):
+            return wanted if _asks_for_training(left) else None
+        case ast.BoolOp(op=ast.And(), values=values) if any(map(_asks_for_training, values)):
+            return True
+    return None
 
 
 def _fates(function: ast.AST) -> frozenset[str]:
@@ -92,7 +124,7 @@ def _fates(function: ast.AST) -> frozenset[str]:
     bound_to: dict[str, list[str]] = {}
     for name, several in reads.items():
         if bound[name] == 1:
-            ends = [_end(read, parents) for read in several]
+            ends = [_end(read, parents, True) for read in several]
             if False not in ends:
                 open_reads[name] = sum(isinstance(end, str) for end in ends)
                 for end in ends:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.domains.tensor_domain import TensorDomain
 from modellint.source.engine.abstract_values import Container, Function, Instance, Value, alternatives
-from modellint.source.engine.arguments import NO_ARGUMENTS
+from modellint.source.engine.arguments import NO_ARGUMENTS, Arguments
 from modellint.source.engine.class_state import Frame, TooLarge
 from modellint.source.engine.statements import Interpreter
 from modellint.source.engine.value_states import ValueStates
@@ -105,3 +105,11 @@ class Reading:
         for function in functions:
             frame = Frame(function.file)
             self.interpreter.invoke(function, NO_ARGUMENTS, ast.Constant(None), frame, entry=True)
+
+    def read_calls(self, calls: Iterable[tuple[Function, Arguments]]) -> None:
+        """Read functions that belong to no class as their callers run them."""
+        self.interpreter.allow_escape = False
+        self.interpreter.reading = True
+        self.interpreter.modes.decides_flags = True
+        for function, arguments in calls:
+            self.interpreter.enter_call(function, arguments)

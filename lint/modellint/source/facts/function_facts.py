@@ -27,6 +27,7 @@ from modellint.source.triggers.patterns import shows
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Destination
+    from modellint.source.facts.calling_contexts import Context
     from modellint.source.facts.function_analysis import Reading
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
@@ -36,8 +37,15 @@ class Code:
     """The functions of one module class, or all those of a file that belong to none, read with tensors as values."""
 
     def __init__(
-        self, project: Project, file: IndexedFile, ref: ClassRef | None, goal: Destination, reading: Reading
+        self,
+        project: Project,
+        file: IndexedFile,
+        ref: ClassRef | None,
+        goal: Destination,
+        reading: Reading,
+        contexts: Sequence[Context] = (),
     ) -> None:
+        self._contexts = contexts
         self.project = project
         self.destination = goal
         self.file = file
@@ -55,6 +63,9 @@ class Code:
         if ref is not None:
             self.methods = list(self._own_methods())
             self._reading.build()
+        elif contexts:
+            # What modules of other files run.
+            self.methods = [Function(node, file) for node in dict.fromkeys(context.function for context in contexts)]
         else:
             self.methods = list(_functions_outside(file, project))
 
@@ -67,7 +78,10 @@ class Code:
     def _read(self) -> None:
         if self._unread:
             self._unread = False
-            if self.ref is None:
+            if self._contexts:
+                calls = [(Function(context.function, self.file), context.arguments) for context in self._contexts]
+                self._reading.read_calls(calls)
+            elif self.ref is None:
                 self._reading.read_functions(self.methods)
             else:
                 called = _called_on_self(self.methods)
@@ -191,6 +205,12 @@ class Code:
         """The first readings of the statements that change what an attribute holds in place, or a part of that."""
         self._sort_writes()
         return self._writes_of.get((False, attribute), [])
+
+    def changed_elsewhere(self, call: Call) -> list[Value]:
+        """The arguments that a call changes in place, where a function of another file does that."""
+        from modellint.source.facts.argument_effects import changed_arguments
+
+        return changed_arguments(self.project, self.file, call)
 
     def _sort_writes(self) -> None:
         writes = self.flow.writes
@@ -325,13 +345,13 @@ class Code:
 
     @cached_property
     def in_forward(self) -> frozenset[ast.AST]:
-        """The functions that ``forward`` runs, itself included."""
+        """The functions that ``forward`` runs, itself included; outside of classes those that modules of other files run."""
         functions = {_name(f): f.node for f in self.methods}
-        if self.ref is None or "forward" not in functions:
-            return frozenset()
         outside = self.file.functions
         found: set[ast.AST] = set()
-        pending = [functions["forward"]]
+        pending = [*functions.values()] if self._contexts else [functions["forward"]] if "forward" in functions else []
+        if self.ref is None and not self._contexts:
+            return frozenset()
         while pending:
             function = pending.pop()
             if function in found:

@@ -13,10 +13,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
-from modellint.source.facts.roles import gives_a_loss, is_in_tests, is_never_exported
-from modellint.source.facts.training_parts import attributes_of_training, is_training_hook, runs_without_gradients
+from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
+from modellint.source.facts.training_parts import (
+    attributes_of_forward,
+    attributes_of_training,
+    is_training_hook,
+    methods_of_forward,
+    methods_of_training,
+    runs_without_gradients,
+)
+from modellint.source.facts.unused import Uses
 from modellint.source.project.mentions import Mention, mentions_in
-from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
+from modellint.source.project.symbols import ClassRef, External, FunctionRef, Imported, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once, parents_in
 
 if TYPE_CHECKING:
@@ -32,7 +40,7 @@ _ANSWERS = re.compile(r"(?:\w+_)?(?:labels?|targets?|gts?|ground_truths?)|gt_\w+
 """Names of what a model should answer."""
 _LOSS_OPERATORS = re.compile(r"(?:\w+_)?loss(?:_\w+)?|cross_entropy\w*|binary_cross_entropy\w*|kl_div")
 _LOSS_CALLS = re.compile(r"\b(?:F|functional|nn|torch)\.(?:\w+_loss|\w*cross_entropy\w*|kl_div|\w+Loss)\b")
-_LOSS_FUNCTIONS = re.compile(r"(?:^|_)loss(?:es)?(?:_|$)")
+_LOSS_FUNCTIONS = re.compile(r"(?:^|_)(?:loss(?:es)?|(?:ms_?s)?ssim|psnr|lpips)(?:_|$)")
 _NO_WEIGHTS = re.compile(
     r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|functional\..*)"
 )
@@ -48,11 +56,20 @@ _RUNTIMES = frozenset(
         "tensorflow",
         "tensorrt",
         "tflite_runtime",
+        "triton_python_backend_utils",
         "tritonclient",
     }
 )
 """Packages that run models themselves."""
-_CACHES = re.compile(r"`\w*(?:cache|state|kv)\w*`, an argument")
+_SAMPLES = re.compile(r"(?:batch_)?data_samples")
+_WITH_NUMBERS = re.compile(r"(?:batch_)?(?:img_metas|data_samples)")
+"""Arguments that hold what is known of an image besides its tensor: what a framework asks for, and no exported program is given."""
+_EXPORTS = re.compile(r"\bonnx\.export\b|\bjit\.(?:trace|script)\b|\bexport\.export\b|\bct\.convert\b|coremltools")
+_FORCED = re.compile(r"(?:use_)?teacher_forc\w*|tfr?|tf_ratio")
+_DECODES = re.compile(r"forward_test|inference|infer|generate|sample|greedy\w*|decode_step|predict")
+"""Methods by which a model answers that `forward` trains."""
+_INFERS = frozenset({"infer", "inference"})
+_TRAINING_SCRIPT = re.compile(r"(?:^|[/_])train(?:er|ing)?(?:_\w*)?\.py$")
 _PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
 """What spreads the training of a model over devices."""
 
@@ -71,6 +88,12 @@ def weighed(
         else finding
         for finding in findings
     ]
+
+
+def is_off_path(project: Project, ref: ClassRef) -> bool:
+    """Whether the `forward` of a class is known to be none that an exported model runs."""
+    paths = _Paths(project)
+    return is_in_tests(project, ref.file) or paths._place_is_off(ref, _Class(project, ref).method("forward"), 0)
 
 
 def _may_weigh_less(finding: Diagnostic) -> bool:
@@ -130,6 +153,7 @@ class _Paths:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self.uses = Uses(project)
 
     def is_off(self, finding: Diagnostic, rule: Rule | None, file: IndexedFile, ref: ClassRef | None) -> bool:
         """Whether a finding is about what an exported model does not run."""
@@ -143,18 +167,23 @@ class _Paths:
             return True
         if not rule.only_inference:
             return ref is not None and rule.code.startswith("REG") and _optimizes_by_hand(ref.node)
-        if is_in_tests(self.project, file) or _is_about_a_loss(finding, file):
+        if is_in_tests(self.project, file) or _is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
+            return True
+        if rule.code.startswith("DEV") and _is_training_script(file):
             return True
         around = _around(file.tree, finding.span.row) if finding.span is not None else []
         functions = [part for part in around if not isinstance(part, ast.ClassDef)]
-        if any(is_training_hook(part) or _LOSS_FUNCTIONS.search(part.name) for part in functions):
+        if any(
+            is_training_hook(part) or _LOSS_FUNCTIONS.search(part.name) or _takes_samples(part, rule.code)
+            for part in functions
+        ):
             return True
         # What a class runs may stand elsewhere.
         if ref is not None and (not around or ref.node in around):
             if rule.code.startswith("SIG") and (self._takes_a_dict(ref) or self._is_only_a_part(ref)):
                 return True
-            # A cache that other modules hand it is no input of the program.
-            if rule.code == "MUT007" and _CACHES.search(finding.message) and self._is_only_a_part(ref):
+            # What other modules hand it is no input of the program.
+            if rule.code == "MUT007" and self._is_only_a_part(ref):
                 return True
             return self._place_is_off(ref, functions[0] if functions else None, 0)
         if not around:
@@ -166,12 +195,39 @@ class _Paths:
             return any(map(_trains, functions))
         return self._function_is_off(file, around[0], 0)
 
+    def _is_unused(self, finding: Diagnostic, file: IndexedFile, ref: ClassRef | None) -> bool:
+        """Whether nothing in the project uses the class or function that a finding is in, or the class that was read."""
+        around = _around(file.tree, finding.span.row) if finding.span is not None else []
+        if around:
+            return self.uses.is_unused(file, around[0])
+        return ref is not None and not ref.within and self.uses.is_unused(ref.file, ref.node)
+
     def _place_is_off(self, ref: ClassRef, function: _Function | None, depth: int) -> bool:
         """Whether a place in a class is: the `forward` of some gives a loss, and another method, without gradients, what they are for."""
         cls = _Class(self.project, ref)
         if once(ref.node, "_gives_a_loss", lambda _: gives_a_loss(cls)):
             return function is None or function.name not in runs_without_gradients(cls.methods)
+        if function is not None and self._method_is_off(cls, function):
+            return True
         return self._class_is_off(ref, depth)
+
+    def _method_is_off(self, cls: _Class, function: _Function) -> bool:
+        """Whether what runs a method of a class is for training alone, as far as the class tells."""
+        trains = gives_losses(cls) or _is_told_answers(cls) or _infers_elsewhere(cls)
+        own = methods_of_forward(cls.methods) if trains else ()
+        if function.name in own:
+            return True
+        if function.name in ("__init__", "forward"):
+            return False
+        is_module = self.project.is_module(cls.ref) is not False
+        if function.name not in methods_of_training(cls.methods, _is_loss_function if is_module else _is_for_training):
+            return False
+        if function.name.startswith("_"):
+            return True
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        naming = set(mentions.naming(function.name)) & set(mentions.naming(cls.ref.node.name))
+        return mentions.is_whole and naming <= {cls.file.path}
 
     def _class_is_off(self, ref: ClassRef, depth: int) -> bool:
         known: bool | None = vars(ref.node).get("_off_path")
@@ -278,13 +334,19 @@ class _Paths:
                     return False
                 user = ClassRef(file, owner)
                 held = _attribute_that_holds(mention)
-                if held is not None and held in attributes_of_training(_Class(self.project, user).methods):
+                other = _Class(self.project, user)
+                if held is not None and (
+                    held in attributes_of_training(other.methods)
+                    or (gives_losses(other) and held in attributes_of_forward(other.methods))
+                ):
                     return True
                 if self._place_is_off(user, mention.function, depth + 1):
                     return True
                 if self.project.is_module(user) is not False:
                     return False
             function = mention.function
+            if _serves(file):
+                return True
             if function is None:
                 return False
             if (is_quiet or _trains(function)) and not isinstance(mention.statement, ast.ClassDef):
@@ -302,6 +364,8 @@ class _Paths:
 
         def off(mention: Mention, other: IndexedFile) -> bool:
             owner = mention.cls
+            if mention.function is not None and builds_no_model(mention.function):
+                return True
             if owner is not None:
                 inside = owner is mention.around[0]
                 return inside and self._place_is_off(ClassRef(other, owner), mention.function, depth + 1)
@@ -328,11 +392,11 @@ class _Paths:
         def builds(mention: Mention, file: IndexedFile) -> bool:
             owner = mention.cls
             if owner is None:
-                return _is_demonstration(mention)
+                return mention.is_demonstration
             return owner in file.tree.body and self.project.is_module(ClassRef(file, owner)) is True
 
         def counts(mention: Mention) -> bool:
-            return not _is_demonstration(mention)
+            return not mention.is_demonstration
 
         return not ref.within and self._all(ref.node, ref.file, 0, builds, counts)
 
@@ -344,11 +408,12 @@ class _Paths:
             return False
         found = False
         for mention in mentions_in(file, node.name):
-            if node in mention.around or _is_in_test(mention):
+            if node in mention.around or mention.is_in_test:
                 continue
-            if not off(mention, file):
+            if off(mention, file):
+                found = found or counts(mention)
+            elif not (mention.around and self.uses.is_unused(file, mention.around[0])):
                 return False
-            found = found or counts(mention)
         vars(node)["_by_users"] = True
         self.project.touch_tree()
         mentions = self.project.mentions
@@ -362,11 +427,12 @@ class _Paths:
             if is_in_tests(self.project, other):
                 continue
             for mention in mentions_in(other, node.name):
-                if _is_in_test(mention) or self._is_of_another(mention, other, node, file):
+                if mention.is_in_test or self._is_of_another(mention, other, node, file):
                     continue
-                if not off(mention, other):
+                if off(mention, other):
+                    found = found or counts(mention)
+                elif not (mention.around and self.uses.is_unused(other, mention.around[0])):
                     return False
-                found = found or counts(mention)
         return found
 
     def _is_of_another(
@@ -409,6 +475,74 @@ def _is_about_a_loss(finding: Diagnostic, file: IndexedFile) -> bool:
     return (
         re.match(r"`(?:F|nn|torch)\.", finding.message) is not None and _LOSS_CALLS.search(finding.message) is not None
     )
+
+
+def _takes_samples(function: _Function, code: str) -> bool:
+    """Whether a function, not `forward` itself, packs what a model gives into the samples of a framework."""
+    names = _WITH_NUMBERS if code in ("FLW002", "FLW003") else _SAMPLES
+    arguments = (*function.args.args, *function.args.kwonlyargs) if function.name != "forward" else ()
+    return any(names.fullmatch(argument.arg) for argument in arguments)
+
+
+def _serves(file: IndexedFile) -> bool:
+    """Whether a file runs models that were exported before, and exports none: what it computes besides is no part of one."""
+    imported = [name for bindings in file.names.values() for name in bindings if isinstance(name, Imported)]
+    return any(one.module.partition(".")[0] in _RUNTIMES for one in imported) and not _EXPORTS.search(file.source.text)
+
+
+def _is_told_answers(cls: _Class) -> bool:
+    """Whether `forward` is told the answers step by step, to be trained, and another method has to do without them."""
+    forward = cls.method("forward")
+    if forward is None or not _asks_for_answers(forward):
+        return False
+    if any(_FORCED.fullmatch(argument.arg) for argument in (*forward.args.args, *forward.args.kwonlyargs)):
+        return True
+    return any(
+        _DECODES.fullmatch(method.node.name)
+        and not {"forward"} & {part.attr for part in of_kind(method.node, ast.Attribute)}
+        for method in cls.methods
+    )
+
+
+def _infers_elsewhere(cls: _Class) -> bool:
+    """Whether a class answers by a method called `infer`, which has nothing of `forward` run, nor is run by it: `forward` trains."""
+    infers = [method.node for method in cls.methods if method.node.name in _INFERS]
+    read = {
+        part.attr
+        for method in cls.methods
+        if method.node not in infers
+        for part in of_kind(method.node, ast.Attribute)
+        if isinstance(part.value, ast.Name) and part.value.id == "self"
+    }
+    return cls.method("forward") is not None and any(
+        method.name not in read
+        and not any(_is_own_forward(part) for part in of_kind(method, ast.Call))
+        and any(_is_own_part(part) for part in of_kind(method, ast.Call))
+        for method in infers
+    )
+
+
+def _is_own_forward(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Name(id="self") | ast.Attribute(attr="forward"):
+            return True
+        case ast.Call(func=ast.Name(id="super")):
+            return True
+    return False
+
+
+def _is_own_part(call: ast.Call) -> bool:
+    """Whether a call runs what `self` holds: `self.net(x)`, `self.nets[0](x)`."""
+    called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self"
+
+
+def _is_loss_function(function: _Function) -> bool:
+    return _LOSS_FUNCTIONS.search(function.name) is not None
+
+
+def _is_for_training(function: _Function) -> bool:
+    return _is_loss_function(function) or _trains(function)
 
 
 def _takes_module(forward: _Function) -> bool:
@@ -462,6 +596,14 @@ def _trains(function: _Function) -> bool:
     return once(function, "_trains", _goes_back)
 
 
+def _is_training_script(file: IndexedFile) -> bool:
+    """Whether a file is a script that trains, by its name and by what it does: what it loads is gone on with."""
+    return (
+        _TRAINING_SCRIPT.search(file.path) is not None
+        and re.search(r"\.(?:manual_)?backward\(|\boptim\.", file.source.text) is not None
+    )
+
+
 def _goes_back(function: _Function) -> bool:
     return any(
         (isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "manual_backward"))
@@ -487,15 +629,3 @@ def _attribute_that_holds(mention: Mention) -> str | None:
         case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Call(func=called)):
             return name if called is mention.node else None
     return None
-
-
-def _is_in_test(mention: Mention) -> bool:
-    return any(
-        isinstance(part, (ast.FunctionDef, ast.ClassDef)) and re.match(r"test_|Test", part.name)
-        for part in mention.around
-    )
-
-
-def _is_demonstration(mention: Mention) -> bool:
-    """Whether a mention stands behind `if __name__ == "__main__"`."""
-    return any(isinstance(part, ast.If) and "__name__" in ast.unparse(part.test) for part in mention.around)

@@ -50,7 +50,7 @@ class Code(Protocol):
 
 _TRAINING = (
     r"Loss(?!y|less)|Criteri|HungarianMatcher|Assigner|Metric|Penalty|Regulari[sz]|Evaluator|Augment|Mix[uU]p|Cut[mM]ix|"
-    r"Miner|BeamSearch|Searcher|(?:^|_)(?:loss|metric)"
+    r"Miner|BeamSearch|Searcher|SSIM|PSNR|LPIPS|(?:^|_)(?:loss|metric)"
 )
 """Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
 _TRAINERS = (
@@ -60,12 +60,21 @@ _TRAINERS = (
 """Names of classes that, as a rule, only training runs, or what comes after the model."""
 _TESTS = r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|tests?|conftest)\.py$"
 _FOR_TRAINING = r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)"
+_BESIDE = (
+    r"(?:^|/)(?:\w+_)?(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics?|nms|post_?process(?:ing|ors?)?|eval(?:uation)?)"
+    r"(?:_\w+)?(?:/|\.py$)"
+)
+"""Files and folders of functions that a model is trained or judged by, or that come after it."""
 _LABELS = r"(?:\w+_)?labels?|gts?|gt_\w+|ground_truths?"
 _ASIDE = (
     r"loss|(?:^|_)(?:nll|negatives?)(?:_|$)|metric|perplex|debug|visuali|"
     r"(?:^|_)(?:plot|log|beam|search|generate|init)(?:_|$)|initiali[sz]e"
 )
 """Names of functions that `forward` runs for training, once, or to search with the model."""
+_SEARCHING = re.compile(
+    r"loss|metric|perplex|debug|visuali|(?:^|_)(?:nll|plot|log|beam|search|generate)(?:_|$)|init_(?:embed|codebook|weight|param)"
+)
+"""Names of functions that build no model: what they alone call is no part of one."""
 _DEPLOYED = re.compile(r"self\.(?:\w+_)?(?:deploy|export|onnx)(?:_?mode|_?ing|ed)?")
 """Flags of a module that is made ready to be exported."""
 _SAYING = r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|epoch"
@@ -139,18 +148,45 @@ def _gives_loss(forward: ast.FunctionDef) -> bool:
     """Whether a `forward` ends by giving back a loss, alone or in front; or its docstring begins by saying so."""
     if re.search(r"\bloss\b", (ast.get_docstring(forward) or "").partition("\n")[0], re.IGNORECASE):
         return True
-    return _ends_in_loss(forward.body)
+    return _ends_in_loss(forward.body, forward)
 
 
-def _ends_in_loss(body: list[ast.stmt]) -> bool:
+def _ends_in_loss(body: list[ast.stmt], forward: ast.FunctionDef) -> bool:
     match body[-1] if body else None:
         case ast.Return(value=ast.expr() as value):
-            return any(map(_is_loss, _first(value)))
+            return any(_is_loss(part) and not _may_be_none(part, forward) for part in _first(value))
         case ast.If(body=inner, orelse=other):
-            return _ends_in_loss(inner) and _ends_in_loss(other)
+            return _ends_in_loss(inner, forward) and _ends_in_loss(other, forward)
         case ast.With(body=inner):
-            return _ends_in_loss(inner)
+            return _ends_in_loss(inner, forward)
     return False
+
+
+def _may_be_none(value: ast.expr, forward: ast.FunctionDef) -> bool:
+    """Whether a variable is None where a model is not trained: `loss = None`."""
+    return isinstance(value, ast.Name) and any(
+        isinstance(part.value, ast.Constant) and part.value.value is None
+        for part in of_kind(forward, ast.Assign)
+        for target in part.targets
+        if isinstance(target, ast.Name) and target.id == value.id
+    )
+
+
+def gives_losses(code: Code) -> bool:
+    """Whether `forward` always ends with a dict of losses: `return {"loss": loss}`; other methods may be what is exported then."""
+    forward = _forward_of(code)
+    match forward.body[-1] if forward is not None else None:
+        case ast.Return(value=ast.Dict(keys=keys, values=values)) if forward is not None:
+            return any(
+                isinstance(key, ast.Constant) and key.value == "loss" and not _may_be_none(value, forward)
+                for key, value in zip(keys, values, strict=True)
+            )
+    return False
+
+
+def builds_no_model(function: ast.AST) -> bool:
+    """Whether a function is one that searches with a model, judges it, or fills it, by its name."""
+    return _SEARCHING.search(getattr(function, "name", "")) is not None
 
 
 def _first(value: ast.expr) -> Iterator[ast.expr]:
@@ -161,8 +197,10 @@ def _first(value: ast.expr) -> Iterator[ast.expr]:
             # `loss.mean()`, `F.mse_loss(x, y)`
             yield from (value.func, owner)
         case ast.Call(func=ast.Name() as called):
-            # `Losses(total, parts)`, `compute_loss(x, y)`
+            # `Losses(total, parts)`, `compute_loss(x, y)`, `Output(total_loss, x)`
             yield called
+            if called.id[:1].isupper() and value.args:
+                yield value.args[0]
         case ast.BinOp(left=left):
             yield from _first(left)
         case _:
@@ -220,6 +258,11 @@ def _place_of(project: Project, file: IndexedFile) -> str:
 def is_in_tests(project: Project, file: IndexedFile) -> bool:
     """Whether a file holds tests."""
     return re.search(_TESTS, _place_of(project, file)) is not None
+
+
+def stands_beside_models(project: Project, file: IndexedFile) -> bool:
+    """Whether a file holds tests, losses, metrics, augmentation, or what comes after a model, by its name or its folders'."""
+    return is_in_tests(project, file) or re.search(_BESIDE, _place_of(project, file)) is not None
 
 
 def is_for_capture_only(code: Code, node: ast.AST, function: ast.AST | None) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
-from modellint.source.syntax.ast_walk import walk
+from modellint.source.syntax.ast_walk import once, walk
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _HOOKS = re.compile(
-    r"(?:training|validation|test)_step(?:_end)?|configure_optimizers"
+    r"(?:training|validation|test)_step(?:_end)?|configure_optimizers|forward_train|(?:train|val)_step"
     r"|on_(?:fit|train|validation|test)_(?:batch_|epoch_)?(?:start|end)|(?:train|training|validation|test)_epoch_end"
 )
 """Methods that a trainer calls, and no `forward`."""
+_MODES = frozenset({"train", "training", "loss"})
+"""What a mode is called in which a model is trained: ``if self.mode == "train":``."""
 
 
 class _Method(Protocol):
@@ -52,7 +54,7 @@ def _closure(names: list[str], functions: dict[str, _Function]) -> set[str]:
         name = pending.pop()
         if name in functions and name not in reached:
             reached.add(name)
-            pending += _attributes(functions[name].body)
+            pending += _read_by(functions[name])
     return reached
 
 
@@ -67,12 +69,50 @@ def attributes_of_training(methods: Iterable[_Method]) -> set[str]:
     inference, training = _reached("forward", functions, set())
     others = set().union(
         *(
-            _attributes(function.body)
+            _read_by(function)
             for name, function in functions.items()
             if name not in inference and name not in training and name != "__init__" and not is_training_hook(function)
         )
     )
     return training - inference - others
+
+
+def methods_of_training(methods: Iterable[_Method], trains: Callable[[_Function], bool]) -> set[str]:
+    """The names of methods that nothing in the class runs but hooks of a trainer, what ``trains``, and what runs in training only."""
+    functions: dict[str, _Function] = {}
+    for method in methods:
+        functions.setdefault(method.node.name, method.node)
+    called = set().union(*(_read_by(function) - {name} for name, function in functions.items()))
+    aside = {name for name, function in functions.items() if is_training_hook(function) or trains(function)}
+    pending = ["forward", *(name for name in functions if name not in called and name not in aside)]
+    run: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in functions and name not in run:
+            run.add(name)
+            pending += _read_apart(functions[name])[0] - aside
+    return functions.keys() - run
+
+
+def methods_of_forward(methods: Iterable[_Method]) -> set[str]:
+    """``forward``, and the names of methods that nothing in the class runs but what it runs."""
+    functions: dict[str, _Function] = {}
+    for method in methods:
+        functions.setdefault(method.node.name, method.node)
+    of_forward = _closure(["forward"], functions)
+    others = [name for name in functions if name not in of_forward and name != "__init__"]
+    return of_forward - _closure(others, functions)
+
+
+def attributes_of_forward(methods: Iterable[_Method]) -> set[str]:
+    """The attributes of `self` that nothing but `forward`, and what it alone runs, reads."""
+    methods = [*methods]
+    own = methods_of_forward(methods)
+    read: tuple[set[str], set[str]] = (set(), set())
+    for method in methods:
+        if method.node.name != "__init__":
+            read[method.node.name in own].update(_read_by(method.node))
+    return read[True] - read[False]
 
 
 def _reached(first: str, functions: dict[str, _Function], seen: set[str]) -> tuple[set[str], set[str]]:
@@ -85,20 +125,17 @@ def _reached(first: str, functions: dict[str, _Function], seen: set[str]) -> tup
         if name in seen or name not in functions:
             continue
         seen.add(name)
-        plain, trained = _split(functions[name].body)
-        for part in plain:
-            names = _attributes([part])
-            inference |= names
-            pending += names
-        for part in trained:
-            aside |= _attributes([part])
+        plain, trained = _read_apart(functions[name])
+        inference |= plain
+        pending += plain
+        aside |= trained
     training: set[str] = set(aside)
     pending = [*aside]
     while pending:
         name = pending.pop()
         if name in functions and name not in seen:
             seen.add(name)
-            names = _attributes(functions[name].body)
+            names = _read_by(functions[name])
             training |= names
             pending += names
     return inference, training
@@ -149,17 +186,32 @@ def _mode(test: ast.expr, holds: bool) -> bool | None:
             if isinstance(op, ast.And) is holds:
                 return True if True in modes else False if False in modes else None
             return modes.pop() if len(modes) == 1 else None
-        case ast.Attribute(attr="training"):
+        case ast.Compare(ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.Constant(value=str() as wanted)]):
+            return holds is isinstance(op, ast.Eq) if wanted.lower() in _MODES else None
+        case ast.Attribute(attr="training") | ast.Name(id="training" | "return_loss"):
             return holds
     return None
 
 
-def _attributes(nodes: Iterable[ast.AST]) -> set[str]:
-    return set(_read(nodes))
+def _read_by(function: _Function) -> frozenset[str]:
+    """The attributes that a method reads, of `self` or of something else."""
+    return once(function, "_read_by", lambda node: _attributes(node.body))
 
 
-def _read(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        for part in walk(node):
-            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load):
-                yield part.attr
+def _read_apart(function: _Function) -> tuple[frozenset[str], frozenset[str]]:
+    """The attributes that a method reads in evaluation too, and those that it reads in training only."""
+    return once(function, "_read_apart", _apart)
+
+
+def _apart(function: _Function) -> tuple[frozenset[str], frozenset[str]]:
+    plain, trained = _split(function.body)
+    return _attributes(plain), _attributes(trained)
+
+
+def _attributes(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    return frozenset(
+        part.attr
+        for node in nodes
+        for part in walk(node)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load)
+    )

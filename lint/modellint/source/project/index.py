@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import os
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, Union, cast
 
 from modellint.source.project import external_names
 from modellint.source.project.names_by_text import Outline
@@ -37,6 +38,7 @@ _KEPT_TREES = 256
 _KEPT_CHECKED = 64
 """Files that were checked and that no other file has asked for yet: most are never asked for."""
 _DEEPEST = 16
+_Answer = TypeVar("_Answer")
 _Touched: TypeAlias = Union[str, "frozenset[_Touched]"]
 """A file that was asked for, or what a remembered answer had asked for: nested, because large sets cost when merged."""
 
@@ -71,6 +73,7 @@ class Project:
         self._leading_to: dict[str, set[tuple[str, str]]] = {}
         """Those of them, in other files, that lead to what stands in a file."""
         self._mentions: Mentions | None = None
+        self._remembered: dict[Hashable, tuple[object, frozenset[_Touched]]] = {}
         self.touched: set[_Touched] = set()
 
     # Files
@@ -84,6 +87,18 @@ class Project:
             self._mentions = Mentions(self.root)
             self._digests[self.root + TREE] = self._mentions.digest
         return self._mentions
+
+    def remembered(self, key: Hashable, find: Callable[[], _Answer]) -> _Answer:
+        """An answer that is found once, and what it rests on whenever it is asked for."""
+        if key not in self._remembered:
+            outer, self.touched = self.touched, set()
+            try:
+                self._remembered[key] = find(), frozenset(self.touched)
+            finally:
+                self.touched = outer
+        known_answer, asked = self._remembered[key]
+        self.touched.add(asked)
+        return cast("_Answer", known_answer)
 
     def touch_tree(self) -> None:
         """Take note that an answer rests on all files below the root."""

@@ -7,8 +7,11 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
+
+from modellint.source.syntax.ast_walk import once
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import IndexedFile
@@ -18,11 +21,15 @@ TREE = os.sep + "\0tree"
 _MOST_FILES = 20_000
 _MOST_BYTES = 64_000_000
 """Of text that is kept between questions."""
-_SUFFIXES = (".py", ".pyw", ".ipynb")
+_CODE = (".py", ".pyw", ".ipynb")
+_CONFIGURATION = (".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".gin", ".md", ".rst", ".sh")
+"""What may name a class that a program is told to build, or that a library's readers are."""
+_LARGEST_CONFIGURATION = 200_000
+"""Bytes of a file above which it is data."""
 
 
 def files_below(root: str) -> list[tuple[str, int, int]] | None:
-    """The files of code below a folder, each with its size and its time in nanoseconds; None where they are too many."""
+    """The files of code and configuration below a folder, each with its size and its time in nanoseconds; None where they are too many."""
     from modellint.discover import SKIPPED
 
     files: list[tuple[str, int, int]] = []
@@ -38,12 +45,13 @@ def files_below(root: str) -> list[tuple[str, int, int]] | None:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in SKIPPED:
                     pending.append(entry.path)
-            elif entry.name.endswith(_SUFFIXES):
+            elif entry.name.endswith((*_CODE, *_CONFIGURATION)):
                 try:
                     status = entry.stat()
                 except OSError:
                     continue
-                files.append((entry.path, status.st_size, status.st_mtime_ns))
+                if entry.name.endswith(_CODE) or status.st_size <= _LARGEST_CONFIGURATION:
+                    files.append((entry.path, status.st_size, status.st_mtime_ns))
         if len(files) > _MOST_FILES or folders > _MOST_FILES:
             return None
     return files
@@ -66,7 +74,8 @@ class Mentions:
         self.is_whole = files is not None
         """Whether all files were looked at: a root may be a home, or a disk."""
         self.digest = _digest(files)
-        self._paths = [path for path, _, _ in files or ()]
+        self._paths = [path for path, _, _ in files or () if path.endswith(_CODE)]
+        self._configuration = [path for path, _, _ in files or () if not path.endswith(_CODE)]
         self._texts: dict[str, bytes] = {}
         self._left = _MOST_BYTES
         self._naming: dict[str, list[str]] = {}
@@ -74,11 +83,56 @@ class Mentions:
     def naming(self, name: str) -> list[str]:
         """The files that hold a name, in code or elsewhere."""
         if name not in self._naming:
-            word = name.encode()
-            pattern = re.compile(rb"(?<!\w)" + word + rb"(?!\w)")
+            word = _encoded(name)
+            pattern = _alone(word)
             texts = ((path, self._text(path)) for path in self._paths)
             self._naming[name] = [path for path, text in texts if word in text and pattern.search(text)]
         return self._naming[name]
+
+    def importers(self, path: str, name: str) -> list[str]:
+        """The files that may import a function of a file and have it run behind a `forward`, directly or through another file."""
+        stem, parent = _import_name(path), os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
+        word, importing = _encoded(name), self._importing
+        # What brings in a name says it again where it uses it, or brings it in by another.
+        renamed = word + b" as "
+        places = {
+            other for other in importing.get(word, ()) if (text := self._text(other)).count(word) > 1 or renamed in text
+        }
+        places.update(other for other in importing.get(b"*", ()) if word in self._text(other))
+        if stem != parent:
+            # `import helpers`, which then says `helpers.count`.
+            attribute = b"." + word
+            places.update(other for other in importing.get(_encoded(stem), ()) if attribute in self._text(other))
+        places.discard(path)
+        parts = _encoded(stem), _encoded(parent)
+        return sorted(other for other in places if any(part in self._text(other) for part in parts))
+
+    @cached_property
+    def _importing(self) -> dict[bytes, list[str]]:
+        """The files that bring in a name, or a file of that name; not notebooks, and nothing that leads to no `forward`."""
+        words: dict[str, set[bytes]] = {}
+        near: set[str] = set()
+        for path in self._paths:
+            text = self._text(path)
+            if path.endswith(".ipynb") or b"import" not in text:
+                continue
+            words[path] = {*_imported(text)}
+            if b"def forward" in text:
+                near.update(word.decode("utf-8", "surrogateescape") for word in words[path])
+                if b"from ." in text:
+                    near.add(os.path.basename(os.path.dirname(path)))  # noqa: PTH119, PTH120
+        importing: dict[bytes, list[str]] = {}
+        for path, several in words.items():
+            text = self._text(path)
+            if b"def forward" in text or (b"def " in text and _import_name(path) in near):
+                for word in several:
+                    importing.setdefault(word, []).append(path)
+        return importing
+
+    def is_in_configuration(self, name: str) -> bool:
+        """Whether a file that a program or its reader is told by holds a name."""
+        pattern = _alone(_encoded(name))
+        return any(pattern.search(self._text(path)) for path in self._configuration)
 
     def _text(self, path: str) -> bytes:
         text = self._texts.get(path)
@@ -92,6 +146,35 @@ class Mentions:
                 self._left -= len(text)
                 self._texts[path] = text
         return text
+
+
+_IMPORT = re.compile(rb"import(?=[ \t(\\])((?:\s*\((?:[^)#]|#[^\n]*)*\))|(?:[^\n\\]|\\\r?\n)+)")
+_IMPORTED = re.compile(rb"\w+|\*")
+
+
+def _imported(text: bytes) -> Iterator[bytes]:
+    """The words of the imports in a text, or of what looks like them."""
+    for match in _IMPORT.finditer(text):
+        yield from _IMPORTED.findall(match[1])
+        before = text[text.rfind(b"\n", 0, match.start()) + 1 : match.start()]
+        if before.lstrip().startswith(b"from"):
+            yield from _IMPORTED.findall(before)
+
+
+def _import_name(path: str) -> str:
+    """The last part of the name by which a file is imported."""
+    folder, name = os.path.split(path)
+    return os.path.basename(folder) if name == "__init__.py" else name.partition(".")[0]  # noqa: PTH119
+
+
+def _encoded(name: str) -> bytes:
+    """A name as files hold it: that of a file need not be text."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _alone(word: bytes) -> re.Pattern[bytes]:
+    """A word that is no part of another."""
+    return re.compile(rb"(?<!\w)" + re.escape(word) + rb"(?!\w)")
 
 
 class Mention(NamedTuple):
@@ -113,29 +196,57 @@ class Mention(NamedTuple):
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
         return next((part for part in self.around if isinstance(part, kinds)), None)
 
+    @property
+    def is_in_test(self) -> bool:
+        """Whether it stands in a test."""
+        return any(
+            isinstance(part, (ast.FunctionDef, ast.ClassDef)) and re.match(r"test_|Test", part.name) is not None
+            for part in self.around
+        )
+
+    @property
+    def is_demonstration(self) -> bool:
+        """Whether it stands behind `if __name__ == "__main__"`."""
+        return any(isinstance(part, ast.If) and "__name__" in ast.unparse(part.test) for part in self.around)
+
 
 def mentions_in(file: IndexedFile, name: str) -> list[Mention]:
     """The mentions of a name in a file."""
     text = file.source.text
-    starts = [match.start() for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+    starts = [*_places(name, text)]
     if not starts:
         return []
-    lines = [0, *(match.end() for match in re.finditer("\n", text))]
+    lines = once(file.tree, "_line_starts", lambda _: [0, *(match.end() for match in re.finditer("\n", text))])
     found: list[Mention] = []
     for row in dict.fromkeys(bisect_right(lines, start) for start in starts):
         found += _in_row(file.tree.body, row, name)
     return found
 
 
+def _places(name: str, text: str) -> Iterator[int]:
+    """Where a text has a name as a word of its own: several times as fast as an expression that looks behind."""
+    start = text.find(name)
+    while start >= 0:
+        end = start + len(name)
+        if not any(part.isalnum() or part == "_" for part in (text[max(start - 1, 0) : start], text[end : end + 1])):
+            yield start
+        start = text.find(name, end)
+
+
 def _in_row(body: list[ast.stmt], row: int, name: str) -> Iterator[Mention]:
     around: list[ast.stmt] = []
     pending = body
     while pending:
-        statement = next((part for part in pending if _first_row(part) <= row <= (part.end_lineno or 0)), None)
-        if statement is None:
+        at = bisect_right(pending, row, key=_first_row)
+        statement = pending[at - 1] if at else None
+        # Of several in one row, the first.
+        while at > 1 and (pending[at - 2].end_lineno or 0) >= row:
+            at -= 1
+            statement = pending[at - 1]
+        if statement is None or (statement.end_lineno or 0) < row:
             return
         pending = [
-            part for block in _blocks(statement) for part in block if _first_row(part) <= row <= (part.end_lineno or 0)
+            part for block in blocks(statement) for part in block if _first_row(part) <= row <= (part.end_lineno or 0)
         ]
         if pending:
             around.append(statement)
@@ -146,11 +257,12 @@ def _in_row(body: list[ast.stmt], row: int, name: str) -> Iterator[Mention]:
 
 
 def _first_row(statement: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(part.lineno for part in decorators)])
+    decorators: list[ast.expr] | None = getattr(statement, "decorator_list", None)
+    return min(statement.lineno, *(part.lineno for part in decorators)) if decorators else statement.lineno
 
 
-def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+def blocks(statement: ast.stmt | ast.Module) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements in a statement, or in a file."""
     for field in ("body", "orelse", "finalbody"):
         yield getattr(statement, field, [])
     for field in ("handlers", "cases"):
@@ -188,7 +300,7 @@ def _naming(expression: ast.expr, name: str) -> Iterator[ast.AST]:
             case ast.Attribute(value=owner, attr=other) if other == name:
                 if not (isinstance(owner, ast.Name) and owner.id in ("self", "cls")):
                     yield node
-            case ast.Constant(value=str() as said) if said == name:
+            case ast.Constant(value=str() as said) if said == name or said.endswith((f".{name}", f":{name}")):
                 yield node
             case _:
                 pass

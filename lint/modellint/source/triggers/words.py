@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -122,8 +122,9 @@ class Words:
         self._chains = _Chains(file)
         self._of: dict[ast.AST, frozenset[str]] = {}
         self._spelled = set(_CHAIN.findall(self._text))
-        spelled = {part for chain in self._spelled for part in chain.split(".")} | self._everywhere
-        self._wanted = [one for one in wanted if not any(map(spelled.isdisjoint, one.spelled))]
+        self._parts = {part for chain in self._spelled for part in chain.split(".")} | self._everywhere
+        self._all_wanted = [*wanted]
+        self._wanted = [one for one in self._all_wanted if not any(map(self._parts.isdisjoint, one.spelled))]
         """By the rules of which the file holds all words, wherever that is."""
 
     def asked_in(self, ref: ClassRef) -> list[Rule]:
@@ -166,6 +167,44 @@ class Words:
             for one in wanted
             if not any(map(place.words.isdisjoint, one.words)) and self._shows_all(one, place, place)
         ]
+
+    def asked_abroad(self, may_be_run: Callable[[Function], bool]) -> dict[Function, list[Rule]]:
+        """The functions of which modules of other files, if they may have them run, have rules ask, with these rules.
+
+        That is those about what ``forward`` runs of which the function, or what it names in its file, holds the words and shows the
+        signs. A function that a class of the file names is read with it.
+        """
+        wanted = [_abroad(one) for one in self._all_wanted if one.rule.only_inference] if self.file.functions else []
+        wanted = [one for one in wanted if not any(map(self._parts.isdisjoint, one.spelled))]
+        functions = [*self.file.functions.values()] if wanted else []
+        everywhere = self._place([*functions]).words
+        wanted = [one for one in wanted if not any(map(everywhere.isdisjoint, one.words))]
+        asked: dict[Function, list[Rule]] = {}
+        for function in filter(may_be_run, functions if wanted else ()):
+            place = self._place(self._named_by(function))
+            rules = [
+                one.rule
+                for one in wanted
+                if not any(map(place.words.isdisjoint, one.words)) and self._shows_all(one, place, place)
+            ]
+            if rules:
+                asked[function] = rules
+        return asked
+
+    def is_named_by_classes(self, name: str) -> bool:
+        """Whether a class of the file names a function."""
+        return any(name in self._in(node) for node in self.file.tree.body if isinstance(node, ast.ClassDef))
+
+    def _named_by(self, function: Function) -> list[ast.stmt]:
+        """A function, and those of the file that it names, and so on."""
+        nodes: list[ast.stmt] = [function]
+        for node in nodes:
+            nodes += (
+                other
+                for name in _in_both(self.file.functions, self._in(node))
+                if (other := self.file.functions[name]) not in nodes
+            )
+        return nodes
 
     def asked_anywhere(self) -> list[Rule]:
         """The rules of which the file holds the words, wherever that is."""
@@ -274,6 +313,13 @@ class Words:
                 if not dot or root in ("self", "cls"):
                     found.add("~" + root)
         return frozenset(found)
+
+
+def _abroad(wanted: Wanted) -> Wanted:
+    """The same for functions that a ``forward`` of another file runs: the word itself stands there."""
+    of_forward = frozenset({"forward"})
+    words = tuple(need for need in wanted.words if need != of_forward)
+    return wanted._replace(words=words, spelled=tuple(need for need in wanted.spelled if need != of_forward))
 
 
 def _at_top(nodes: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

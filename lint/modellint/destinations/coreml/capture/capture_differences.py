@@ -16,8 +16,8 @@ from modellint.results.verification import FirstDifference, Lost
 from modellint.settings import Destination
 
 if TYPE_CHECKING:
+    from modellint.destinations.comparison.reference_runs import Changed
     from modellint.destinations.coreml.convert.conversion import TakenNumber
-    from modellint.destinations.coreml.verify.reference_runs import Changed
     from modellint.live.inputs.model_inputs import Inputs
 
 

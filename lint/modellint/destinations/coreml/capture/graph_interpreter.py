@@ -64,7 +64,9 @@ class GraphRun(Protocol):
 
 
 def graph_run(captured: Captured) -> GraphRun:
-    """The interpreter for a captured program."""
+    """The interpreter for a captured program. Raises ``NotRun`` for a trace whose graph coremltools does not show."""
+    if isinstance(captured, Traced) and captured.graph is None:
+        raise NotRun("coremltools does not show the graph that it reads")
     return _TracedRun(captured) if isinstance(captured, Traced) else _ExportedRun(captured)
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
+from modellint.destinations.comparison.tensor_difference import LIMIT, error_over_scale
 from modellint.destinations.coreml.capture.graph_interpreter import Step, graph_run, sanitized
 from modellint.destinations.coreml.capture.routes import Captured as Capture
 from modellint.destinations.coreml.capture.routes import Traced
-from modellint.destinations.coreml.mil.tensor_difference import LIMIT, error_over_scale
 from modellint.destinations.coreml.private.mil_programs import declared_shape, made_from
 from modellint.live.code.class_source import place_of_class
 from modellint.results.verification import Layer

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import inspect
-import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from modellint.destinations.capture.torch_export import FILE, Origin, bounds_of, operator_of, origin_of, until_capture
 from modellint.destinations.coreml.private.entry_points import ct, refusal_of_type
 from modellint.destinations.coreml.private.placeholder_values import Like, Likes
 from modellint.live.inputs.model_inputs import Inputs
 
 _TRACE_FRAME = re.compile(r"^(.*)\((\d+)\): .*$", re.MULTILINE)
-_FILE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
 _NUMPY = {torch.float16: "fp16", torch.bool: "bool"}
-
-
-class Origin(NamedTuple):
-    """Where a node of a captured program comes from."""
-
-    operator: str
-    """As in ``aten::fmod``."""
-    frames: tuple[tuple[str, int], ...]
-    """Files and rows, innermost first."""
-    module: str
-    """The path at which its module was called."""
-    note: str = ""
-    """What else is known of it: the name of an autograd function."""
 
 
 class Refused(Exception):
@@ -41,6 +27,8 @@ class Refused(Exception):
 
 class Traced:
     """A TorchScript module, and what is known of its nodes once coremltools has lowered it."""
+
+    route = "trace"
 
     def __init__(
         self, program: Any, types: list[Any], problems: list[tuple[str, str]], flexible: Mapping[int, Any]
@@ -136,16 +124,24 @@ class Traced:
             return None
         text = node.sourceRange()
         # What `torch.jit.script` has compiled tells its own line only.
-        rows = _TRACE_FRAME.findall(text) or _FILE.findall(text)
+        rows = _TRACE_FRAME.findall(text) or FILE.findall(text)
         frames = tuple((path, int(row)) for path, row in rows)
         module = node.scopeName().rpartition("/")[2].removeprefix("__module").lstrip(".")
         note = node.pyname() if node.kind() == "prim::PythonOp" else ""
-        return Origin(node.kind(), _until_capture(frames), module, note)
+        return Origin(node.kind(), until_capture(frames, __file__), module, note)
+
+    def made_by(self, operator: str) -> Origin | None:
+        """The first node of an operator, by the name under which coremltools looks for its converter."""
+        if self._graph is None:
+            self.lowered(self.program.inlined_graph)
+        names = (name for name, node in self._nodes.items() if _is_named(node.kind(), operator))
+        return next(map(self.origin, names), None)
 
 
 class Exported:
     """An exported program, and what is known of its nodes."""
 
+    route = "export"
     types = None
     problems: Sequence[tuple[str, str]] = ()
 
@@ -185,12 +181,12 @@ class Exported:
         node = self._nodes.get(name)
         if node is None:
             return None
-        near = [node, *node.users, *node.all_input_nodes]
-        trace = next((neighbour.meta["stack_trace"] for neighbour in near if neighbour.meta.get("stack_trace")), "")
-        frames = [(path, int(row)) for path, row in _FILE.findall(trace)][::-1]
-        stack = node.meta.get("nn_module_stack") or {}
-        path = next((str(path) for path, _ in reversed(list(stack.values()))), "")
-        return Origin(_operator_of(node), _until_capture(tuple(frames)), re.sub(r"@\d+", "", path))
+        return origin_of(node)
+
+    def made_by(self, operator: str) -> Origin | None:
+        """The first node of an operator, by the name under which coremltools looks for its converter."""
+        calls = (node for node in self._nodes.values() if node.op == "call_function")
+        return next((self.origin(node.name) for node in calls if _is_named(operator_of(node), operator)), None)
 
 
 Captured = Traced | Exported
@@ -199,7 +195,7 @@ Captured = Traced | Exported
 def traced(model: nn.Module, inputs: Inputs, target: Any, program: Any = None) -> Traced:
     """Trace a model, unless its trace is given. Raises ``Refused`` for inputs that coremltools has no types for, and whatever
     tracing raises."""
-    bounds = _bounds(inputs)
+    bounds = bounds_of(inputs)
     order = _by_position(model, inputs)
     options: dict[str, Any] = {"check_trace": False, "strict": False}
     trace: Any = torch.jit.trace
@@ -229,29 +225,9 @@ def arguments(model: nn.Module, inputs: Inputs, route: str) -> list[Any]:
     return pytree.tree_leaves(_values(order, inputs))
 
 
-def exported(model: nn.Module, inputs: Inputs) -> Any:
-    """Export a model. Raises whatever `torch.export` raises."""
-    bounds = _bounds(inputs)
-    args, kwargs = _widened(inputs, bounds)
-    return torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
-
-
 def decomposed(program: Any, core: bool) -> Exported:
     """The program as coremltools wants it, with core ATen decompositions or with none."""
     return Exported(program.run_decompositions() if core else program.run_decompositions({}))
-
-
-def _bounds(inputs: Inputs) -> dict[int | str, dict[int, tuple[int, int]]]:
-    """The dimensions that may vary, each counted from the front, of the arguments by position and name that have such."""
-    bounds: dict[int | str, dict[int, tuple[int, int]]] = {}
-    arguments: list[tuple[int | str, Any]] = [*enumerate(inputs.args), *inputs.kwargs.items()]
-    for key, value in arguments:
-        # `--input` counts in words, as all that it names.
-        limits = inputs.flexible.get(key) or inputs.flexible.get(str(key))
-        rank = value.dim() if isinstance(value, torch.Tensor) else 0
-        if limits:
-            bounds[key] = {which % rank: ends for which, ends in limits.items() if -rank <= which < rank}
-    return bounds
 
 
 def _by_position(model: nn.Module, inputs: Inputs) -> list[int | str] | None:
@@ -316,36 +292,6 @@ def _dtype_of(dtype: torch.dtype) -> Any:
     return None if dtype.is_floating_point or dtype.is_complex else np.int32
 
 
-def _widened(
-    inputs: Inputs, bounds: Mapping[int | str, Mapping[int, tuple[int, int]]]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs, with flexible dimensions of one repeated: `torch.export` takes a size of one for a constant."""
-
-    def wide(key: int | str, value: Any) -> Any:
-        for at, (_, high) in bounds.get(key, {}).items():
-            if isinstance(value, torch.Tensor) and value.shape[at] == 1 and high > 1:
-                value = value.repeat_interleave(2, at)
-        return value
-
-    args = tuple(wide(at, value) for at, value in enumerate(inputs.args))
-    return args, {name: wide(name, value) for name, value in inputs.kwargs.items()}
-
-
-def _dynamic_shapes(
-    model: nn.Module, inputs: Inputs, bounds: Mapping[int | str, Mapping[int, tuple[int, int]]]
-) -> dict[str, Any] | None:
-    """Which sizes may vary, in the form of the arguments as `forward` binds them."""
-    if not bounds:
-        return None
-
-    def shape_of(key: int | str) -> Any:
-        return {at: torch.export.Dim.DYNAMIC(min=low, max=high) for at, (low, high) in bounds.get(key, {}).items()}
-
-    args = [shape_of(at) or None for at in range(len(inputs.args))]
-    kwargs = {name: shape_of(name) or None for name in inputs.kwargs}
-    return dict(inspect.signature(model.forward).bind(*args, **kwargs).arguments)
-
-
 def nodes_in(graph: Any) -> Iterator[Any]:
     """The nodes of a TorchScript graph, those in blocks behind the ones that hold them."""
     for node in graph.nodes() if graph is not None else ():
@@ -365,25 +311,11 @@ def _like_of(value: Any) -> Likes:
     return None
 
 
-def _operator_of(node: Any) -> str:
-    target = node.target
-    if target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
-        # A part of what another operator gives: that one is meant.
-        return _operator_of(node.args[0])
-    name = getattr(target, "name", None)
-    if callable(name):
-        return str(name()).partition(".")[0]
-    module = getattr(target, "__module__", "") or ""
-    plain = getattr(target, "__name__", str(target))
-    return f"{module.lstrip('_')}.{plain}" if module in ("_operator", "math") else plain
-
-
-def _until_capture(frames: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """Frames without those of whoever asked for the capture."""
-    for at, (path, _) in enumerate(frames):
-        if path == __file__:
-            return frames[:at]
-    return frames
+def _is_named(operator: str, looked_up: str) -> bool:
+    """Whether `aten::fmod_` is what coremltools looks up as `fmod` or `fmod.scalar`."""
+    return operator.rpartition("::")[2].rstrip("_").lower() == looked_up.rpartition("::")[2].partition(".")[0].rstrip(
+        "_"
+    )
 
 
 def _fresh(run: Any, arguments: Any, keywords: Any) -> Any:
@@ -394,9 +326,3 @@ def _fresh(run: Any, arguments: Any, keywords: Any) -> Any:
 
     arguments, keywords = pytree.tree_map(copied, (tuple(arguments), dict(keywords)))
     return run(*arguments, **keywords)
-
-
-def since_capture(frames: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Of the frames of an exception, outermost first, those within the capture, innermost first."""
-    start = max((at for at, (path, _) in enumerate(frames) if path == __file__), default=-1)
-    return tuple(frames[start + 1 :][::-1])

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from modellint.destinations.capture import torch_export
 from modellint.destinations.coreml.capture import routes
 from modellint.live.analysis_cache import analysis
 from modellint.live.subject import Subject
@@ -38,7 +39,7 @@ class SharedCaptures:
     def exported(self, model: nn.Module, inputs: Inputs) -> Any:
         """The model exported. Raises what ``torch.export`` raises."""
         if self._export is None:
-            self._export = routes.exported(model, inputs)
+            self._export = torch_export.exported(model, inputs)
         return self._export
 
 

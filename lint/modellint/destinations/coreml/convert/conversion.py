@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
+from modellint.destinations.comparison.process_lock import TURN
 from modellint.destinations.coreml.capture import routes
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
 from modellint.destinations.coreml.private.mil_programs import program_of
 from modellint.destinations.coreml.private.pass_overhead import lean_passes
-from modellint.destinations.coreml.process_lock import TURN
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.destinations.coreml.supplied_converters import Used
+    from modellint.destinations.coreml.supplied_converters.registration import Used
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.settings import Destination
 
@@ -173,14 +173,15 @@ def _taken(raised: Sequence[warnings.WarningMessage]) -> Iterator[TakenNumber]:
 def convert(captured: Captured, destination: Destination, precision: str, supplied: bool = False) -> Converted:
     """Convert what was captured to ``fp32`` or ``fp16``; ``supplied``: with converters of ours. Raises ``NotConverted``."""
     if not supplied:
-        return _converted(captured, destination, precision)
+        return converted(captured, destination, precision)
     from modellint.destinations.coreml import supplied_converters
 
     with supplied_converters.supplied(destination) as ours:
-        return _converted(captured, destination, precision, ours.pipeline)._replace(used=tuple(ours.used))
+        return converted(captured, destination, precision, ours.pipeline)._replace(used=tuple(ours.used))
 
 
-def _converted(captured: Captured, destination: Destination, precision: str, pipeline: Any = None) -> Converted:
+def converted(captured: Captured, destination: Destination, precision: str, pipeline: Any = None) -> Converted:
+    """Convert what was captured with the converters that coremltools has right now, and these passes. Raises ``NotConverted``."""
     compute_precision = ct.precision.FLOAT32 if precision == "fp32" else ct.precision.FLOAT16
     if isinstance(captured.captured, routes.Exported):
         captured.captured.number_nodes()

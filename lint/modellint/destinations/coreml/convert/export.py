@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
+from modellint.destinations.comparison.reference_runs import OutputCache, Raised, Reference, copied
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.destinations.coreml.dry_run.verdicts import judge
@@ -19,7 +20,6 @@ from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint.destinations.coreml.verify.difference_location import first_line
 from modellint.destinations.coreml.verify.model import BUDGET
 from modellint.destinations.coreml.verify.package import verify_package
-from modellint.destinations.coreml.verify.reference_runs import OutputCache, Raised, Reference, copied
 from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import STATES_SINCE, OptionError
 from modellint.live.fix import fixed_copy

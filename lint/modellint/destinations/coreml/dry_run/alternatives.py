@@ -16,7 +16,7 @@ from modellint.settings import TARGETS
 if TYPE_CHECKING:
     from torch import nn
 
-    from modellint.destinations.coreml.supplied_converters import Used
+    from modellint.destinations.coreml.supplied_converters.registration import Used
     from modellint.destinations.destination import Fault
     from modellint.live.subject import Subject
 

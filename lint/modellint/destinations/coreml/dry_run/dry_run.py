@@ -4,42 +4,41 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
+from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
+from modellint.destinations.comparison.at_rest import at_rest
 from modellint.destinations.coreml import installed_versions
 from modellint.destinations.coreml.capture import routes
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.dry_run.rank_limit import wide_tensors
-from modellint.destinations.coreml.private.entry_points import ct, silence, specification, unknown_version
+from modellint.destinations.coreml.private.entry_points import ct, silence, specification
+from modellint.destinations.coreml.private.probe_memory import remembered
 from modellint.destinations.coreml.private.torch_front_end import Failure, FrontEnd
-from modellint.live.code.class_source import place_of_attribute, place_of_class
+from modellint.destinations.coreml.private.version_limits import facts, known, lacks, limits
 from modellint.live.code.places import Project
-from modellint.live.snapshot import Snapshot
-from modellint.results.conversion_verdict import Blocker, Verdict, choose
-from modellint.results.diagnostic import Place
+from modellint.live.inputs.model_inputs import Inputs
+from modellint.results.conversion_verdict import CAPTURES, ROUTES, Blocker, Verdict, choose
+from modellint.settings import Destination
 
 if TYPE_CHECKING:
     from modellint.destinations.coreml.convert.conversion import Captured as Conversion
-    from modellint.destinations.coreml.supplied_converters import Used
-    from modellint.live.inputs.model_inputs import Inputs
-    from modellint.settings import Destination
+    from modellint.destinations.coreml.supplied_converters.registration import Used
 
-__all__ = ["Blocker", "Verdict", "at_rest", "choose", "dry_run", "supplied_run"]
+__all__ = ["Blocker", "Verdict", "choose", "dry_run", "supplied_run"]
 
 _NO_OUTPUT = ("Only tensors, lists, tuples of tensors", "Tracer cannot infer type of", "Found <class")
 """How torch begins to say that it does not capture what a model returns."""
 _VALUE = re.compile(r"^(Tracer cannot infer type of \w+)\(.*", re.DOTALL)
 _OP = re.compile(r'\bOp "[^"]*" ')
 _INPUT = re.compile(r'\b(Input \w+)="[^"]*"')
+_NO_CONVERTER = re.compile(r"convert function for op '([\w.:]+)' not implemented")
 _RAISED = (Exception, SystemExit)
 """What a model may raise while it is captured: a call of `sys.exit` ends no check."""
-SMALL = 256 * 1024**2
-"""Bytes of parameters up to which their numbers are kept and restored."""
 
 
 def dry_run(
@@ -52,18 +51,58 @@ def dry_run(
 ) -> Verdict:
     """Judge a model by one route: everything that `ct.convert` would refuse, at the user's statements.
 
+    Where the installed coremltools cannot be walked, `ct.convert` itself is run, which ends at the first refusal; the verdict says so.
+
     The model is captured in evaluation mode, on real tensors, unless it is among ``captures``, and left as it was. Nothing is
     raised, and nothing printed.
     """
-    reason = _not_judged(route)
+    reason = _numpy_is_too_new(route)
     if reason is not None:
         return Verdict(route, None, reason=reason)
     try:
-        with at_rest(model, inputs):
-            return _Attempt(model, inputs, destination, project).judged(route, captures or SharedCaptures())
+        doubts = distrusted()
+        with silence(), at_rest(model, inputs):
+            verdict = _Attempt(model, inputs, destination, project, doubts).judged(route, captures or SharedCaptures())
+        return verdict._replace(limits=(*limits(), *filter(None, doubts.values())))
     except _RAISED as error:
         # A model may do anything, and a check of it has more to tell than this.
-        return Verdict(route, None, reason=f"the dry run failed: {type(error).__name__}: {_first_line(str(error))}")
+        return Verdict(route, None, reason=f"the dry run failed: {type(error).__name__}: {first_line(str(error))}")
+
+
+def distrusted() -> Mapping[str, str]:
+    """The routes whose front end cannot be walked as it is in the installed version, each with what is to be said beside `limits`.
+
+    By these `ct.convert` itself is run. There are none where the version was measured. Where it was not, a front end has to have all the
+    private names that the walk needs, and its verdicts on a few models to be those of `ct.convert`.
+    """
+    if known() is not None:
+        return {}
+    doubts: dict[str, str] = remembered(
+        "distrusted", lambda: {route: text for route in ROUTES for text in _doubts(route)}
+    )
+    return doubts
+
+
+def _doubts(route: str) -> Iterator[str]:
+    """Why a front end cannot be walked: nothing, or one reason, empty where `limits` gives it."""
+    if lacks(route):
+        yield ""
+        return
+    from modellint.destinations.coreml.dry_run.self_test_models import MODELS, sample
+
+    for build in MODELS:
+        model, inputs = build().eval(), Inputs((sample(),))
+        outcomes: list[bool | str | None] = []
+        for asked_routes in ((), (route,)):
+            attempt = _Attempt(model, inputs, Destination(), Project(Path(__file__).parent), asked_routes)
+            try:
+                with silence(), at_rest(model, inputs):
+                    outcomes.append(attempt.judged(route, SharedCaptures()).convertible)
+            except Exception as error:
+                outcomes.append(type(error).__name__)
+        if outcomes[0] != outcomes[1]:
+            yield f"the dry run by {CAPTURES[route]} is wrong about {build.__name__}, so ct.convert is run, which ends at the first refusal"
+            return
 
 
 def supplied_run(
@@ -73,15 +112,15 @@ def supplied_run(
 
     What only a pass of ours can tell, of tensors of more than five dimensions, is told by the conversion itself.
     """
-    reason = _not_judged(route)
+    reason = _numpy_is_too_new(route)
     if reason is not None:
         return Verdict(route, None, reason=reason), ()
     from modellint.destinations.coreml.convert.conversion import NotConverted, captures
 
     outcome: tuple[Verdict, tuple[Used, ...]] = Verdict(route, False), ()
     try:
-        with at_rest(model, inputs), captures(model, inputs, destination, route, supplied=True) as sequence:
-            attempt = _Attempt(model, inputs, destination, project)
+        with silence(), at_rest(model, inputs), captures(model, inputs, destination, route, supplied=True) as sequence:
+            attempt = _Attempt(model, inputs, destination, project, distrusted())
             for at in range(len(sequence)):
                 try:
                     outcome = attempt.supplied(sequence[at])
@@ -95,77 +134,33 @@ def supplied_run(
     return outcome
 
 
-def _not_judged(route: str) -> str | None:
-    return unknown_version() or (_numpy_is_too_new() if route == "trace" else None)
-
-
-def _numpy_is_too_new() -> str | None:
-    numpy = installed_versions.version("numpy")
-    if numpy is not None and installed_versions.release(numpy) >= (2, 4):
+def _numpy_is_too_new(route: str) -> str | None:
+    numpy, first = installed_versions.version("numpy"), facts().numpy_below
+    if route != "trace" or numpy is None or first is None:
+        return None
+    if installed_versions.release(numpy) >= installed_versions.release(first):
         return f"numpy {numpy} breaks the conversion of many traced models by coremltools"
     return None
-
-
-class Rest:
-    """A model's state before a run, to which it is brought back after each.
-
-    The numbers in parameters are kept where they are small; a model that writes to its own large weights in evaluation
-    mode is not known.
-
-    Args:
-        model: Of any mode.
-        others: What else is restored, such as inputs that are not copied.
-    """
-
-    def __init__(self, model: nn.Module, *others: object) -> None:
-        weight = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-        self._model = model
-        self._snapshot = Snapshot(model, *others, values=weight <= SMALL)
-        self._buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()] if weight > SMALL else []
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """In evaluation mode, in silence, and with everything restored on leaving."""
-        with ExitStack() as stack:
-            stack.enter_context(silence())
-            stack.enter_context(self._snapshot.restored())
-            stack.callback(_restored, self._buffers)
-            stack.enter_context(torch.no_grad())
-            for module in self._model.modules():
-                # An overridden `train` may do anything.
-                vars(module)["training"] = False
-            yield
-
-
-@contextmanager
-def at_rest(model: nn.Module, inputs: Inputs) -> Iterator[None]:
-    """In evaluation mode, in silence, and with everything restored, as of ``Rest``."""
-    with Rest(model, inputs).kept():
-        yield
-
-
-def _restored(saved: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    with torch.no_grad():
-        for tensor, value in saved:
-            if not torch.equal(tensor, value):
-                tensor.copy_(value)
 
 
 class _Attempt:
     """One dry run in progress: a model's capture, and coremltools' front end on what was captured."""
 
-    def __init__(self, model: nn.Module, inputs: Inputs, destination: Destination, project: Project) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        destination: Destination,
+        project: Project,
+        asked_routes: Container[str] = (),
+    ) -> None:
+        self._asked_routes = asked_routes
         self._model = model
         self._inputs = inputs
         self._destination = destination
         self._target = specification(destination.ios)
         self._half = destination.precision == "fp16"
-        self._project = project
-        self._paths: dict[int, list[str]] = {}
-        self._modules: dict[str, nn.Module] = {}
-        for path, module in model.named_modules(remove_duplicate=False):
-            self._paths.setdefault(id(module), []).append(path)
-            self._modules[path] = module
+        self._places = BlockerPlaces(model, project)
 
     def judged(self, route: str, captures: SharedCaptures) -> Verdict:
         """The verdict by a route; by export with core ATen decompositions where it fails without them."""
@@ -185,7 +180,9 @@ class _Attempt:
             return core._replace(decomposed=True, undecomposed=plain.blockers)
         return plain._replace(seconds=core.seconds)
 
-    def _verdict(self, route: str, capture: Any, before: tuple[float, float] = (0.0, 0.0)) -> Verdict:
+    def _verdict(
+        self, route: str, capture: Any, before: tuple[float, float] = (0.0, 0.0), pipeline: Any = None
+    ) -> Verdict:
         """What the front end says of one capture; ``before`` is what earlier ones took."""
         began = time.perf_counter()
         try:
@@ -193,6 +190,10 @@ class _Attempt:
         except _RAISED as error:
             return self._not_captured(route, error, (before[0] + time.perf_counter() - began, before[1]))
         ready = time.perf_counter()
+        if captured.route in self._asked_routes:
+            blockers = tuple(self._asked(captured, pipeline))
+            seconds = before[0] + ready - began, before[1] + time.perf_counter() - ready
+            return Verdict(route, not blockers, blockers, seconds=seconds, complete=not blockers)
         front_end = FrontEnd(
             captured.program, captured.types, captured, self._target, self._half and self._target >= ct.target.iOS16
         )
@@ -203,7 +204,7 @@ class _Attempt:
         if program is not None:
             failures += self._wide(program, front_end)
         seconds = before[0] + ready - began, before[1] + time.perf_counter() - ready
-        blockers = tuple(_grouped(self._blocker(failure, captured) for failure in failures))
+        blockers = tuple(grouped(self._blocker(failure, captured) for failure in failures))
         return Verdict(route, not blockers, blockers, seconds=seconds, complete=program is not None)
 
     def supplied(self, captured: Conversion) -> tuple[Verdict, tuple[Used, ...]]:
@@ -212,26 +213,41 @@ class _Attempt:
         from modellint.destinations.coreml.supplied_converters import supplied
 
         with supplied(self._destination) as ours:
-            verdict = self._verdict(captured.route, lambda: captured.captured)
+            verdict = self._verdict(captured.route, lambda: captured.captured, pipeline=ours.pipeline)
         if {blocker.kind for blocker in verdict.blockers} == {"rank"}:
             used = convert(captured, self._destination, "fp32", supplied=True).used
             return verdict._replace(convertible=True, blockers=()), used
         return verdict, tuple(ours.used)
+
+    def _asked(self, captured: routes.Captured, pipeline: Any) -> Iterator[Blocker]:
+        """What `ct.convert` itself stops at."""
+        from modellint.destinations.coreml.convert import conversion
+
+        if captured.problems:
+            yield Blocker("argument", None, captured.problems[0][1], self._places.of_model())
+            return
+        try:
+            conversion.converted(conversion.Captured(captured.route, captured), self._destination, "fp32", pipeline)
+        except conversion.NotConverted as error:
+            named = _NO_CONVERTER.search(str(error))
+            origin = None if named is None else captured.made_by(named[1])
+            if named is None or origin is None:
+                operator = None if named is None else f"aten::{named[1]}"
+                kind = "capture" if error.stage == "capture" else "missing" if named else "refused"
+                yield Blocker(kind, operator, str(error), self._places.of_model())
+                return
+            place, modules = self._places.of(origin)
+            yield Blocker("missing", origin.operator, str(error), place, modules)
 
     def _not_captured(self, route: str, error: BaseException, seconds: tuple[float, float]) -> Verdict:
         trouble = self._trouble()
         if trouble is not None:
             return Verdict(route, None, reason=f"the model does not run: {trouble}")
         kind = "argument" if isinstance(error, routes.Refused) else "capture"
-        message = _first_line(_VALUE.sub(r"\1", str(error))) or type(error).__name__
+        message = first_line(_VALUE.sub(r"\1", str(error))) or type(error).__name__
         if message.startswith(_NO_OUTPUT):
             kind = "output"
-        frames = []
-        trace = error.__traceback__
-        while trace is not None:
-            frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
-            trace = trace.tb_next
-        place = self._project.place_of_rows(routes.since_capture(frames)) or self._class_place()
+        place = self._places.raised(error, routes.__file__)
         return Verdict(route, False, (Blocker(kind, None, message, place),), seconds=seconds, complete=False)
 
     def _trouble(self) -> str | None:
@@ -239,7 +255,7 @@ class _Attempt:
         try:
             self._model(*self._inputs.args, **self._inputs.kwargs)
         except _RAISED as error:
-            return f"{type(error).__name__}: {_first_line(str(error))}"
+            return f"{type(error).__name__}: {first_line(str(error))}"
         return None
 
     def _wide(self, program: Any, front_end: FrontEnd) -> Iterator[Failure]:
@@ -255,36 +271,10 @@ class _Attempt:
         origin = None if failure.node is None else captured.origin(failure.node)
         message, detail = _cleaned(failure)
         if origin is None:
-            place, modules = self._place_of_state(failure.value)
-            return Blocker(failure.kind, None, message, place or self._class_place(), modules, detail=detail)
-        place = self._project.place_of_rows(origin.frames)
-        module = self._modules.get(origin.module)
-        modules = (origin.module,) if module is None else tuple(self._paths[id(module)])
-        if place is None:
-            place = self._nearest_class(origin.module)
+            place, modules = self._places.of_state(failure.value)
+            return Blocker(failure.kind, None, message, place, modules, detail=detail)
+        place, modules = self._places.of(origin)
         return Blocker(failure.kind, origin.operator, message, place, modules, detail=detail or origin.note)
-
-    def _place_of_state(self, name: str | None) -> tuple[Place | None, tuple[str, ...]]:
-        """Where a parameter or buffer is bound."""
-        for path, _ in (*self._model.named_parameters(), *self._model.named_buffers()) if name else ():
-            if name in (path, f"p_{path.replace('.', '_')}", f"b_{path.replace('.', '_')}"):
-                owner, _, attribute = path.rpartition(".")
-                module = self._modules[owner]
-                bound = place_of_attribute(type(module), attribute)
-                return (None if bound is None else bound[1]), tuple(self._paths[id(module)])
-        return None, ()
-
-    def _nearest_class(self, path: str) -> Place | None:
-        """The class line of the innermost module around ``path`` that is not torch's own."""
-        parts = path.split(".") if path else []
-        for end in range(len(parts), -1, -1):
-            module = self._modules.get(".".join(parts[:end]))
-            if module is not None and type(module).__module__.partition(".")[0] != "torch":
-                return place_of_class(type(module))
-        return None
-
-    def _class_place(self) -> Place | None:
-        return self._nearest_class("")
 
 
 def _cleaned(failure: Failure) -> tuple[str, str]:
@@ -294,23 +284,4 @@ def _cleaned(failure: Failure) -> tuple[str, str]:
         message, _, detail = message[:-1].rpartition(" [")
     if failure.node is not None:
         message = message.replace(f"node {failure.node} (", "node (").replace(f"fx node {failure.node},", "fx node,")
-    return _first_line(_INPUT.sub(r"\1", _OP.sub("Op ", message))), detail
-
-
-def _first_line(message: str) -> str:
-    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
-    return " ".join(lines[0].split())[:300] if lines else ""
-
-
-def _grouped(blockers: Iterator[Blocker]) -> Iterator[Blocker]:
-    """Blockers of one cause at one place as one."""
-    groups: dict[tuple[object, ...], Blocker] = {}
-    for blocker in blockers:
-        key = (blocker.kind, blocker.operator, blocker.place, blocker.message if blocker.place is None else None)
-        known = groups.get(key)
-        groups[key] = (
-            blocker
-            if known is None
-            else known._replace(modules=tuple(dict.fromkeys((*known.modules, *blocker.modules))), count=known.count + 1)
-        )
-    return iter(groups.values())
+    return first_line(_INPUT.sub(r"\1", _OP.sub("Op ", message))), detail

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from modellint.destinations.comparison.program import RunError
 from modellint.destinations.coreml.mil.operation_registry import Declared, Operation, Refusal, operations
 from modellint.destinations.coreml.mil.values import DTYPES, as_dtype, rounded_to_half, tensor_of
 from modellint.destinations.coreml.private.mil_programs import declared_shape, dtype_name, function_names, is_state
@@ -25,7 +26,7 @@ class UnknownOperations(Exception):
         self.names = tuple(names)
 
 
-class ExecutionError(Exception):
+class ExecutionError(RunError):
     """An operation failed, or its result is not what the program declares; ``operation`` and ``kind`` name it."""
 
     def __init__(self, kind: str, operation: str, message: str) -> None:

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from modellint.destinations.comparison.program import Misfit
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.mil.executor import Executor, Observer
 from modellint.destinations.coreml.mil.operation_registry import operations
-from modellint.destinations.coreml.private.mil_programs import dtype_name, is_state, output_names
-
-
-class Misfit(Exception):
-    """A program takes other inputs than the model; the message says which."""
+from modellint.destinations.coreml.package.size_thresholds import in_program
+from modellint.destinations.coreml.private.mil_programs import dtype_name, is_state, output_names, updated_states
+from modellint.live.inputs.size_boundaries import Thresholds
 
 
 class Predictor:
@@ -54,6 +53,26 @@ class Predictor:
         """The model's buffer that each state is, by the name of the state."""
         self._initial = {name: known.get(name, state) for name, state in self.executor.states.items()}
         self.is_stateful = bool(self._initial)
+
+    @property
+    def states(self) -> Mapping[str, Tensor]:
+        """The states as the last prediction left them."""
+        return self.executor.states
+
+    @property
+    def updated(self) -> set[str]:
+        """The names of the states that the program writes."""
+        return updated_states(self.program)
+
+    @property
+    def casts_beyond(self) -> bool:
+        """Whether the last run cast numbers beyond the range of integers."""
+        return bool(self.executor.casts_beyond)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The numbers that the program holds sizes against."""
+        return in_program(self.program)
 
     def __call__(self, leaves: Sequence[Any], count: int = 1, observe: Observer | None = None) -> list[list[Tensor]]:
         """The outputs of ``count`` predictions in a row on the same inputs, flat as the model gives them; the last is observed.

@@ -6,14 +6,12 @@ import contextlib
 import gc
 import io
 import logging
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from modellint.destinations.coreml.installed_versions import release
-from modellint.destinations.coreml.process_lock import TURN
+from modellint.destinations.comparison import at_rest
 
 
 @contextlib.contextmanager
@@ -33,10 +31,8 @@ with contextlib.redirect_stderr(io.StringIO()), without_collection():
     import coremltools
 
 ct = coremltools
-"""The public package, imported in silence."""
-
-KNOWN = ("9.0",)
-"""The releases of coremltools whose insides are as this module takes them to be."""
+"""The public package, imported in silence. One without these raises ``AttributeError``: it was not imported as a whole."""
+_PUBLIC = ct.converters, ct.target
 
 _LOG = logging.getLogger("coremltools")
 
@@ -78,8 +74,11 @@ def exported_operators(program: Any) -> frozenset[str]:
 
 
 def lowered_graph(program: Any) -> Any:
-    """The graph that the front end reads for a TorchScript module, with its names of values."""
-    from coremltools.converters.mil.frontend.torch.torchscript_utils import _expand_and_optimize_ir
+    """The graph that the front end reads for a TorchScript module, with its names of values; None where it does not show it."""
+    try:
+        from coremltools.converters.mil.frontend.torch.torchscript_utils import _expand_and_optimize_ir
+    except ImportError:
+        return None
 
     return _expand_and_optimize_ir(program)[0]
 
@@ -87,29 +86,14 @@ def lowered_graph(program: Any) -> Any:
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
     """Keep everything from logging, warning, and drawing progress bars; one thread at a time."""
-    with (
-        TURN,
-        contextlib.redirect_stderr(io.StringIO()),
-        contextlib.redirect_stdout(io.StringIO()),
-        warnings.catch_warnings(),
-    ):
-        disabled, level = logging.root.manager.disable, _LOG.level
-        logging.disable(logging.CRITICAL)
+    with at_rest.silence():
+        level = _LOG.level
         # A level of its own spares the messages' making.
         _LOG.setLevel(logging.CRITICAL)
-        warnings.simplefilter("ignore")
         try:
             yield
         finally:
             _LOG.setLevel(level)
-            logging.disable(disabled)
-
-
-def unknown_version() -> str | None:
-    """Why the installed coremltools cannot be asked whether a model converts; None where it can."""
-    if release(coremltools.__version__) in map(release, KNOWN):
-        return None
-    return f"coremltools {coremltools.__version__} is not known to this version of modellint, which knows {' and '.join(KNOWN)}"
 
 
 def specification(ios: int) -> Any:
@@ -118,8 +102,11 @@ def specification(ios: int) -> Any:
 
 
 def refusal_of_type(tensor_type: Any, target: Any) -> str | None:
-    """What `ct.convert` says about an input of a traced model before it looks at the model."""
-    from coremltools.converters._converters_entry import _validate_conversion_arguments
+    """What `ct.convert` says about an input of a traced model before it looks at the model; None where it cannot be asked."""
+    try:
+        from coremltools.converters._converters_entry import _validate_conversion_arguments
+    except ImportError:
+        return None
 
     try:
         _validate_conversion_arguments(

@@ -75,10 +75,10 @@ def read_package(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     Raises:
         PackageError: For a path without a model, a model that is no ML Program, and a program that coremltools cannot read.
     """
-    from coremltools.models.utils import _try_get_weights_dir_path
-
     check_layout(path)
     try:
+        from coremltools.models.utils import _try_get_weights_dir_path
+
         spec = ct.utils.load_spec(os.fspath(path))
     except Exception as error:
         # coremltools raises what its C++ reader of packages and protobuf happen to raise.
@@ -98,8 +98,6 @@ def program_of(mlmodel: Any) -> Any:
 
 
 def _program_of(spec: Any, weights: str | None, name: str) -> Any:
-    from coremltools.converters.mil.frontend.milproto import load as milproto
-
     kind = spec.WhichOneof("Type")
     if kind != "mlProgram":
         what = "holds no model" if kind is None else f"is of kind {kind}, and no ML Program"
@@ -113,6 +111,8 @@ def _program_of(spec: Any, weights: str | None, name: str) -> Any:
             f"{name} has no function {chosen!r}, which it says to execute; it has {', '.join(functions)}"
         )
     try:
+        from coremltools.converters.mil.frontend.milproto import load as milproto
+
         program = milproto.load(spec, spec.specificationVersion, weights or "")
     except Exception as error:
         raise PackageError(f"coremltools cannot read the program of {name}: {_first_line(error)}") from error
@@ -192,11 +192,15 @@ def made_from(operation: Any) -> tuple[str | None, int | None]:
     For a trace that is the name of a node in coremltools' own lowered graph; for an export the number that its node has in
     ``meta["debug_handle"]``.
     """
-    from coremltools.converters.mil.mil.scope import ScopeSource
+    try:
+        from coremltools.converters.mil.mil.scope import ScopeSource
 
+        sources = ScopeSource.TORCHSCRIPT_MODULE_NAME, ScopeSource.EXIR_DEBUG_HANDLE
+    except (ImportError, AttributeError):
+        return None, None
     scopes = operation.scopes
-    names = scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME)
-    handles = scopes.get(ScopeSource.EXIR_DEBUG_HANDLE)
+    names = scopes.get(sources[0])
+    handles = scopes.get(sources[1])
     handle = handles[0] if handles else None
     return (str(names[-1]) if names else None), (handle if isinstance(handle, int) else None)
 

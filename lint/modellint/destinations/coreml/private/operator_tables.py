@@ -149,7 +149,11 @@ def _inlined(context: Any, node: Any, meta: Any) -> None:
     if convert is None:
         raise NotImplementedError(f"there is no converter for {kind}")
     imported = InternalTorchIRNode.from_exir_node(node=node)
-    imported.meta = meta
+    if meta is not None:
+        # Where it comes from is what the whole stands for, what it gives is its own; 9.1 reads types there.
+        imported.meta = {**meta, **{key: node.meta[key] for key in ("val", "tensor_meta") if key in node.meta}}
+    else:
+        imported.meta = None
     convert(context, imported)
 
 
@@ -254,12 +258,12 @@ def narrow_integers_as_signed() -> None:
     """Narrow integers that are no constants to int16, in the scope of ``tables_kept``.
 
     coremltools 9.0 (`add_int16_cast`) takes the type of the last constant for what follows: behind a gather at constant places
-    integers that may be negative become unsigned, and -1 is 65535.
+    integers that may be negative become unsigned, and -1 is 65535. A pass that has no type to set, as in 9.1, is left as it is.
     """
     name = "common::add_int16_cast"
-    if name not in PASS_REGISTRY.passes:
+    usual: Any = PASS_REGISTRY.passes.get(name)
+    if getattr(getattr(usual, "target_dtype", None), "fset", None) is None:
         return
-    usual: Any = PASS_REGISTRY.passes[name]
 
     class SignedNarrowing(usual):  # type: ignore[misc]
         def should_cast_parameter(self, op: Any, param_name: str) -> bool:

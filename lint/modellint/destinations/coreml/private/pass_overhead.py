@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from coremltools.converters.mil.mil import Block, Program
+from modellint.destinations.coreml.private.version_limits import lacks
 
 _COMPRESSED = "constexpr_"
 
@@ -22,6 +22,11 @@ def lean_passes() -> Iterator[None]:
     The results of passes do not depend on either: the checks change nothing, and there are no marks without such weights. The
     last check of all, before a program is written, is one of those that stay. To be entered by one thread at a time.
     """
+    if lacks("speed"):
+        yield
+        return
+    from coremltools.converters.mil.mil import Block, Program
+
     validate: Any = Program.validate
     mark: Any = getattr(Block, "_propagate_nonreplaceable_vars", None)
     has_compressed = False

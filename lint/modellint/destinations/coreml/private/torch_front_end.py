@@ -23,6 +23,7 @@ from modellint.destinations.coreml.private.entry_points import (
 )
 from modellint.destinations.coreml.private.exported_program import Tidied
 from modellint.destinations.coreml.private.placeholder_values import Like, Likes, StandIns, is_number_like, variables
+from modellint.destinations.coreml.private.version_limits import lacks
 
 _NOTHING: Any = object()
 _LARGEST = 1 << 22
@@ -405,6 +406,8 @@ class FrontEnd:
 
     def _lower_complex(self, program: Any) -> None:
         """Do what coremltools' first pass does, which refuses some sizes that the converters let through."""
+        if lacks("complex"):
+            return
         from coremltools.converters.mil.mil.passes.defs import lower_complex_dialect_ops as lowering
 
         api = self._api

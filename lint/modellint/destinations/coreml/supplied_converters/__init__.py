@@ -2,6 +2,29 @@
 
 from __future__ import annotations
 
-from modellint.destinations.coreml.supplied_converters.registration import Supplied, Used, supplied
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["Supplied", "Used", "supplied"]
+if TYPE_CHECKING:
+    from modellint.destinations.coreml.supplied_converters.registration import Supplied, Used
+    from modellint.settings import Destination
+
+__all__ = ["Nothing", "supplied"]
+
+
+class Nothing(NamedTuple):
+    """Record of a conversion without supplied converters: the installed coremltools takes none."""
+
+    used: tuple[Used, ...] = ()
+    pipeline: None = None
+
+
+def supplied(destination: Destination) -> AbstractContextManager[Supplied | Nothing]:
+    """The scope in which coremltools has our converters and passes, as far as the installed one takes any."""
+    from modellint.destinations.coreml.private.version_limits import lacks
+
+    if lacks("supplied"):
+        return nullcontext(Nothing())
+    from modellint.destinations.coreml.supplied_converters.registration import supplied as registered
+
+    return registered(destination)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
+from modellint.destinations.comparison.process_lock import TURN
 from modellint.destinations.coreml.private import operator_tables
-from modellint.destinations.coreml.process_lock import TURN
+from modellint.destinations.coreml.private.version_limits import facts
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit, bound
 from modellint.destinations.coreml.supplied_converters.shapes import high_rank_pass
 
@@ -169,11 +170,14 @@ def decomposed() -> frozenset[str]:
 def supplied(destination: Destination) -> Iterator[Supplied]:
     """The scope in which coremltools has our converters and passes; one thread at a time.
 
-    Its tables are the same afterwards, order included, also when an exception passes.
+    A converter is not supplied where the installed coremltools has its own that was measured to be right. Its tables are the same
+    afterwards, order included, also when an exception passes.
     """
     with TURN, operator_tables.tables_kept():
-        parts = Supplied()
+        parts, retired = Supplied(), facts().retired
         for name, converters in table().items():
+            if name in retired and operator_tables.converter_of(name) is not None:
+                continue
             operator_tables.register(name, _as_registered(name, converters, parts))
         operator_tables.narrow_integers_as_signed()
         parts.pipeline = high_rank_pass.pipeline(lambda: parts.note("more than five axes", "supplied", BIT_EQUAL, ""))

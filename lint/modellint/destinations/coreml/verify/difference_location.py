@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from modellint.destinations.comparison.comparison import EXAMPLE, Mismatch
+from modellint.destinations.comparison.program import Misfit
+from modellint.destinations.comparison.reference_runs import Raised, nudged
+from modellint.destinations.comparison.tensor_difference import compare
 from modellint.destinations.coreml.capture.capture_differences import of_capture
 from modellint.destinations.coreml.capture.graph_interpreter import NotRun
 from modellint.destinations.coreml.capture.node_values import Places, Recorded, plain_name
 from modellint.destinations.coreml.mil.executor import ExecutionError
-from modellint.destinations.coreml.mil.tensor_difference import compare
-from modellint.destinations.coreml.package.predictor import Misfit
-from modellint.destinations.coreml.verify.comparison import EXAMPLE, Mismatch
 from modellint.destinations.coreml.verify.first_difference import compared, first_difference, overflows
-from modellint.destinations.coreml.verify.reference_runs import Raised, nudged
 from modellint.live.inputs.variants import Case as Given
 from modellint.results.verification import FirstDifference, Layer
 
 if TYPE_CHECKING:
+    from modellint.destinations.comparison.comparison import Comparison
     from modellint.destinations.coreml.convert.conversion import Captured
     from modellint.destinations.coreml.package.predictor import Predictor
-    from modellint.destinations.coreml.verify.comparison import Comparison
     from modellint.live.code.places import Project
     from modellint.live.inputs.model_inputs import Inputs
 

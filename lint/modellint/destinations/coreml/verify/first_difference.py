@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from modellint.destinations.comparison.tensor_difference import LIMIT
 from modellint.destinations.coreml.capture.node_values import (
     Known,
     Places,
@@ -19,7 +20,6 @@ from modellint.destinations.coreml.capture.node_values import (
     storage_of,
 )
 from modellint.destinations.coreml.mil.executor import ExecutionError
-from modellint.destinations.coreml.mil.tensor_difference import LIMIT
 from modellint.destinations.coreml.private.mil_programs import is_top_level
 from modellint.results.verification import FirstDifference, Layer, Lost
 

@@ -8,17 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from modellint.destinations.comparison.comparison import EXAMPLE, Undecided, coarse
+from modellint.destinations.comparison.reference_runs import copied_inputs
+from modellint.destinations.comparison.tensor_difference import compare
 from modellint.destinations.coreml.capture.capture_differences import left_in_training
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import UnknownOperations
-from modellint.destinations.coreml.mil.tensor_difference import compare
 from modellint.destinations.coreml.package import core_ml_runtime as runtime
 from modellint.destinations.coreml.package.predictor import computes_in_half, keeps_states
-from modellint.destinations.coreml.verify.comparison import EXAMPLE, Comparison, Undecided, coarse
 from modellint.destinations.coreml.verify.difference_location import Locator, first_line
 from modellint.destinations.coreml.verify.first_difference import of_precision
-from modellint.destinations.coreml.verify.reference_runs import copied_inputs
+from modellint.destinations.coreml.verify.program_comparison import ProgramComparison
 from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, Output, Verification
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def verify(
     """
     began = time.monotonic()
     captures = captures or SharedCaptures()
-    comparison = Comparison(model, inputs, specs, seed, budget, end=began + limit)
+    comparison = ProgramComparison(model, inputs, specs, seed, budget, end=began + limit)
     work = _Verifier(comparison, destination, project, with_layers, began + limit, progress, captures)
     if partly is not None:
         comparison.after = lambda: partly(so_far(comparison, work.route))
@@ -102,7 +103,7 @@ def verify(
     return result
 
 
-def verification_of(comparison: Comparison, verdict: str, reason: str, route: str, **rest: Any) -> Verification:
+def verification_of(comparison: ProgramComparison, verdict: str, reason: str, route: str, **rest: Any) -> Verification:
     """A result with what has been compared so far."""
     return Verification(
         verdict,
@@ -116,7 +117,7 @@ def verification_of(comparison: Comparison, verdict: str, reason: str, route: st
     )
 
 
-def so_far(comparison: Comparison, route: str) -> Verification:
+def so_far(comparison: ProgramComparison, route: str) -> Verification:
     """The result if nothing more comes."""
     if comparison.mismatch is None:
         return verification_of(comparison, UNDECIDED, "not everything was compared", route)
@@ -128,7 +129,7 @@ class _Verifier:
 
     def __init__(
         self,
-        comparison: Comparison,
+        comparison: ProgramComparison,
         destination: Destination,
         project: Project,
         with_layers: bool,

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from modellint.destinations.comparison.comparison import Undecided
+from modellint.destinations.comparison.reference_runs import OutputCache, copied_inputs
+from modellint.destinations.comparison.tensor_difference import compare
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures
 from modellint.destinations.coreml.mil.executor import UnknownOperations
-from modellint.destinations.coreml.mil.tensor_difference import compare
 from modellint.destinations.coreml.package import image_inputs
 from modellint.destinations.coreml.package.predictor import Predictor, computes_in_half, is_compressed, keeps_states
 from modellint.destinations.coreml.private.mil_programs import Image, images, read_package
-from modellint.destinations.coreml.verify.comparison import Comparison, Undecided
 from modellint.destinations.coreml.verify.difference_location import Locator
 from modellint.destinations.coreml.verify.model import BUDGET, DROPOUT, RANDOM, so_far, verification_of
-from modellint.destinations.coreml.verify.reference_runs import OutputCache, copied_inputs
+from modellint.destinations.coreml.verify.program_comparison import ProgramComparison
 from modellint.results.verification import DIFFERS, UNDECIDED, FirstDifference, Layer, Verification
 from modellint.settings import Destination
 
@@ -63,7 +64,7 @@ def verify_package(
     Raises ``PackageError`` for a package that holds no program, or not all of it.
     """
     end = time.monotonic() + limit
-    comparison = Comparison(model, inputs, specs, seed, budget, end=end, cache=cache)
+    comparison = ProgramComparison(model, inputs, specs, seed, budget, end=end, cache=cache)
     try:
         program, spec = read_package(path)
         taken = images(spec)
@@ -72,7 +73,7 @@ def verify_package(
             return _compared(comparison, _predictor(program, model, inputs), project, with_layers, precision)
         best = None
         for feed, predictor, remarks in _fed(program, taken, model, inputs, specs):
-            comparison = Comparison(model, feed.inputs, specs, seed, budget, feed.cases(seed), end, cache)
+            comparison = ProgramComparison(model, feed.inputs, specs, seed, budget, feed.cases(seed), end, cache)
             _tell(comparison, partly)
             comparison.notes += remarks
             attempt = _compared(comparison, predictor, project, with_layers, precision)
@@ -86,7 +87,7 @@ def verify_package(
         return verification_of(comparison, UNDECIDED, str(error), "package")
 
 
-def _tell(comparison: Comparison, partly: Callable[[Verification], None] | None) -> None:
+def _tell(comparison: ProgramComparison, partly: Callable[[Verification], None] | None) -> None:
     if partly is not None:
         comparison.after = lambda: partly(so_far(comparison, "package"))
 
@@ -140,7 +141,7 @@ def _told_of(name: str, image: Image, scaling: image_inputs.Scaling, is_own: boo
 
 
 def _compared(
-    comparison: Comparison, predictor: Predictor, project: Project, with_layers: bool, precision: str
+    comparison: ProgramComparison, predictor: Predictor, project: Project, with_layers: bool, precision: str
 ) -> Verification:
     is_random = comparison.is_random()
     if is_random and comparison.reference.drops:
@@ -180,7 +181,7 @@ def _compared(
     )
 
 
-def _decompress(comparison: Comparison, predictor: Predictor) -> None:
+def _decompress(comparison: ProgramComparison, predictor: Predictor) -> None:
     """Put what compressed weights stand for into the model, and tell what compression loses. Raises ``Undecided``."""
     model = comparison.model
     own = {
@@ -228,7 +229,7 @@ def _names(model: nn.Module, inputs: Inputs) -> list[str]:
 
 
 def _located(
-    comparison: Comparison, predictor: Predictor, project: Project, with_layers: bool
+    comparison: ProgramComparison, predictor: Predictor, project: Project, with_layers: bool
 ) -> tuple[FirstDifference | None, list[Layer]]:
     """The first difference, by the names that a conversion by trace or export gives its variables."""
     best: tuple[FirstDifference | None, list[Layer]] = (None, [])

@@ -58,11 +58,11 @@ class Difference(NamedTuple):
 
 
 def compare(value: Tensor, reference: Tensor) -> Difference:
-    """Measure ``value`` against ``reference``; a scalar and a tensor of one element are of the same shape."""
+    """Measure ``value`` against ``reference``; a scalar and a vector of one element are of the same shape, as to Core ML."""
     shape = tuple(reference.shape)
     discrete = not reference.is_floating_point()
     dtype = str(reference.dtype).removeprefix("torch.")
-    if tuple(value.shape) != shape and not (value.numel() == reference.numel() == 1):
+    if not _is_of_shape(value, reference):
         bad = 0 if discrete else int((~reference.isfinite()).sum())
         nothing = (math.inf, math.inf, 0.0, -math.inf, 0.0)
         return Difference(shape, dtype, *nothing, (bad, 0), tuple(value.shape), discrete)
@@ -102,6 +102,12 @@ def compare(value: Tensor, reference: Tensor) -> Difference:
     )
 
 
+def _is_of_shape(value: Tensor, reference: Tensor) -> bool:
+    return value.shape == reference.shape or (
+        value.numel() == reference.numel() == 1 and value.dim() + reference.dim() == 1
+    )
+
+
 def _decibels(signal: float, noise: float) -> float:
     if noise == 0:
         return math.inf
@@ -110,7 +116,7 @@ def _decibels(signal: float, noise: float) -> float:
 
 def error_over_scale(value: Tensor, reference: Tensor) -> float:
     """The same as ``compare(value, reference).error``, without what a report wants beside it: for every operation of a run."""
-    if value.shape != reference.shape and not (value.numel() == reference.numel() == 1):
+    if not _is_of_shape(value, reference):
         return math.inf
     if not reference.numel():
         return 0.0

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.mil.tensor_difference import LIMIT
+from modellint.destinations.comparison.tensor_difference import LIMIT
 
 if TYPE_CHECKING:
-    from modellint.destinations.coreml.verify.reference_runs import Reference, Row
+    from modellint.destinations.comparison.reference_runs import Reference, Row
     from modellint.live.inputs.model_inputs import Inputs
 
 TIMES = 10.0

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
-from modellint.destinations.coreml.capture.routes import arguments
-from modellint.destinations.coreml.mil.executor import ExecutionError
-from modellint.destinations.coreml.mil.tensor_difference import LIMIT, SNR, Difference, compare
-from modellint.destinations.coreml.package.predictor import Misfit, Predictor
-from modellint.destinations.coreml.package.size_thresholds import in_program
-from modellint.destinations.coreml.private.mil_programs import updated_states
-from modellint.destinations.coreml.verify.reference_runs import STEPS, OutputCache, Raised, Reference, Row, copied
-from modellint.destinations.coreml.verify.rounding_tolerance import Judgement, Typical, Yardstick
-from modellint.destinations.coreml.verify.stochastic_arithmetic import UNITS
-from modellint.destinations.coreml.verify.untrained_weights import untrained
+from modellint.destinations.comparison.program import Misfit, Program, RunError
+from modellint.destinations.comparison.reference_runs import STEPS, OutputCache, Raised, Reference, Row, copied
+from modellint.destinations.comparison.rounding_tolerance import Judgement, Typical, Yardstick
+from modellint.destinations.comparison.stochastic_arithmetic import UNITS
+from modellint.destinations.comparison.tensor_difference import LIMIT, SNR, Difference, compare
+from modellint.destinations.comparison.untrained_weights import untrained
 from modellint.live.inputs.size_boundaries import sizes, thresholds
 from modellint.live.inputs.variants import Case as Given
 from modellint.live.inputs.variants import lengths, variants
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from modellint.live.inputs.model_inputs import Inputs
 
 EXAMPLE = "the example"
-_OF_STATES = "states start with the values of the model's buffers here; Core ML starts them at zero"
 MOST_UNEQUAL = 0.1
 """The share of integers or truth values that float16 may change before it counts as not precise enough."""
 OF_STATES = 1e-2
@@ -148,24 +144,17 @@ class Comparison:
             raise Undecided("the model returns no tensor")
         return len(first) != len(second) or any(not _same(a, b) for a, b in zip(first, second, strict=True))
 
-    def predictor(self, program: Any) -> Predictor:
-        """What runs a converted program. Raises ``UnknownOperations``."""
-        predictor = Predictor(program, dict(self.model.named_buffers()))
-        if predictor.is_stateful and _OF_STATES not in self.notes:
-            self.notes.append(_OF_STATES)
-        return predictor
-
     def leaves(self, inputs: Inputs, route: str) -> list[Any]:
         """The inputs, flat, as a program takes them that was captured by that route."""
-        leaves: list[Any] = copied(arguments(self.model, inputs, "trace" if route == "trace" else "export"))
+        leaves: list[Any] = copied(pytree.tree_leaves((tuple(inputs.args), dict(inputs.kwargs))))
         return leaves
 
-    def over_cases(self, predictor: Predictor | None, halved: Predictor | None, route: str) -> None:
+    def over_cases(self, predictor: Program | None, halved: Program | None, route: str) -> None:
         """Compare on the example, on inputs like it, and on other sizes. Raises ``Undecided`` where the program takes others.
 
         ``predictor`` is of the float32 program, ``halved`` of the float16 one; the latter alone is run on usual inputs only.
         """
-        program = (predictor or halved or _nothing()).program
+        program = predictor or halved or _nothing()
         deadline = time.monotonic() + self._budget
         left: list[str] = []
         for case in chain(self._given, self._other_sizes(program, left)) if self._budget else self._given:
@@ -199,11 +188,11 @@ class Comparison:
                 f"not run, as too large for a comparison here: {', '.join(left)}; what is said is about the sizes that were run"
             )
 
-    def _other_sizes(self, program: Any, left: list[str]) -> Iterator[Given]:
+    def _other_sizes(self, program: Program, left: list[str]) -> Iterator[Given]:
         """Other sizes of what is flexible, chosen by what the model and the program hold sizes against."""
         if not self.inputs.flexible or self._fixed_sizes:
             return
-        known = thresholds(self.model).joined(in_program(program))
+        known = thresholds(self.model).joined(program.thresholds)
         yield from lengths(self.inputs, self._specs, self.seed, lambda low, high: sizes(low, high, known), left)
 
     def _look(self, expected: list[Tensor]) -> None:
@@ -258,17 +247,17 @@ class Comparison:
         return time.monotonic() + count * self._longest <= self._end
 
     def _compared(
-        self, predictor: Predictor, leaves: Sequence[Any], case: Given, expected: list[Tensor]
+        self, predictor: Program, leaves: Sequence[Any], case: Given, expected: list[Tensor]
     ) -> tuple[float | None, str]:
         try:
-            (returned,) = predictor(leaves)
+            (returned,) = predictor.in_a_row([leaves])
         except Misfit as error:
             if case.inputs is self.inputs:
                 raise Undecided(str(error)) from None
             if case.resized:
                 self.doubts.append(f"at {case.label} nothing is compared: {error}")
             return None, str(error)
-        except ExecutionError as error:
+        except RunError as error:
             self._fail(case, expected, str(error))
             return math.inf, str(error)
         outputs = list(self._judged(predictor, returned, expected, case))
@@ -297,7 +286,7 @@ class Comparison:
 
     def _judged(
         self,
-        predictor: Predictor,
+        predictor: Program,
         returned: Sequence[Tensor],
         expected: Sequence[Tensor],
         case: Given,
@@ -306,14 +295,14 @@ class Comparison:
         row = row or Row((case.inputs,))
         yardstick = Yardstick(self.reference, row, list(expected), len(row.each), self.weights_rounded, self._typical)
         undefined: list[Tensor] | None = None
-        if predictor.executor.casts_beyond:
+        if predictor.casts_beyond:
             undefined = self.reference.undefined(row, expected, len(row.each))
         for at, (value, right) in enumerate(zip(returned, expected, strict=False)):
             value = value if undefined is None else _but_for(undefined[at], value, right)
             difference = compare(value, right)
             name = predictor.output_names[at]
             seen = Judgement() if difference.got is not None else yardstick.judge(at, value)
-            if seen.wrong and not predictor.executor.casts_beyond:
+            if seen.wrong and not predictor.casts_beyond:
                 # Casts of PyTorch's to narrower types than the program has.
                 undefined = undefined or self.reference.undefined(row, expected, len(row.each))
                 if undefined is not None:
@@ -362,7 +351,7 @@ class Comparison:
 
     def _half_compared(
         self,
-        predictor: Predictor,
+        predictor: Program,
         row: Sequence[Sequence[Any]],
         case: Given,
         expected: Sequence[Tensor],
@@ -372,10 +361,10 @@ class Comparison:
             returned = predictor.in_a_row(row)[-1]
         except Misfit:
             return None
-        except ExecutionError as error:
+        except RunError as error:
             self._half_failure = self._half_failure or f"the float16 program cannot be run on {case.label}: {error}"
             return math.inf
-        if predictor.executor.casts_beyond:
+        if predictor.casts_beyond:
             undefined = self.reference.undefined(inputs, expected, len(row))
             if undefined is not None:
                 returned = [_but_for(*parts) for parts in zip(undefined, returned, expected, strict=False)]
@@ -389,7 +378,7 @@ class Comparison:
                 self._half[at] = shown
         return worst(outputs)
 
-    def over_steps(self, predictor: Predictor | None, halved: Predictor | None, route: str) -> None:
+    def over_steps(self, predictor: Program | None, halved: Program | None, route: str) -> None:
         """Compare several predictions in a row, where the model or the program keeps a state."""
         if self.mismatch is not None or not self._budget:
             return
@@ -410,17 +399,15 @@ class Comparison:
         if self.mismatch is None and program is not None:
             self._over_writes(program, {f"{path}.{name}".lstrip(".") for path, name in written})
 
-    def _over_writes(self, predictor: Predictor, written: set[str]) -> None:
+    def _over_writes(self, predictor: Program, written: set[str]) -> None:
         """Hold the buffers that ``forward`` writes, also where they are the same afterwards, against the states that are written."""
-        lost = predictor.buffers.keys() - updated_states(predictor.program)
+        lost = predictor.buffers.keys() - predictor.updated
         names = sorted({predictor.buffers[state] for state in lost} & written)
         if names:
             reason = f"what forward writes to {', '.join(names)} is lost: the program has the state, and no write to it"
             self._fail(Given(EXAMPLE, self.inputs, True), self.reference(self.inputs), reason)
 
-    def _over_row(
-        self, predictor: Predictor | None, halved: Predictor | None, route: str, row: Sequence[Given]
-    ) -> None:
+    def _over_row(self, predictor: Program | None, halved: Program | None, route: str, row: Sequence[Given]) -> None:
         """Compare predictions in a row, the state of which goes from one to the next."""
         inputs = Row(tuple(case.inputs for case in row))
         try:
@@ -433,7 +420,7 @@ class Comparison:
         if predictor is not None:
             try:
                 returned = predictor.in_a_row(leaves)
-            except ExecutionError as error:
+            except RunError as error:
                 self._fail(row[0], runs[0], str(error))
                 return
         for count, (case, values, expected) in enumerate(zip(row, returned, runs, strict=True), 1):
@@ -454,14 +441,14 @@ class Comparison:
                 return
         self._over_states(predictor or halved, inputs, row[-1], runs[-1])
 
-    def _over_states(self, predictor: Predictor | None, inputs: Row, case: Given, expected: list[Tensor]) -> None:
+    def _over_states(self, predictor: Program | None, inputs: Row, case: Given, expected: list[Tensor]) -> None:
         """Compare what predictions in a row leave in the states with what they leave in the model's buffers."""
         if predictor is None or not predictor.buffers:
             return
         before = dict(self.model.named_buffers())
         after = self.reference.buffers_after(inputs, predictor.buffers.values())
         for state, name in predictor.buffers.items():
-            if name not in after or _is_kept(predictor.executor.states[state], before[name], after[name]):
+            if name not in after or _is_kept(predictor.states[state], before[name], after[name]):
                 continue
             label = f"{case.label.partition(',')[0]}, prediction {len(inputs.each)}"
             if self._is_decided_by_rounding(inputs, name, before[name], after[name]):
@@ -582,7 +569,7 @@ def _counted(count: int) -> str:
     return "one set of inputs was" if count == 1 else f"{count} sets of inputs were"
 
 
-def _nothing() -> Predictor:
+def _nothing() -> Program:
     raise Undecided("there is no program to run")
 
 

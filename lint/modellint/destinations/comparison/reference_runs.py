@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from modellint.destinations.coreml.dry_run.dry_run import Rest, at_rest
-from modellint.destinations.coreml.verify.stochastic_arithmetic import UNITS, Stochastic, in_double, portable_kernels
-from modellint.destinations.coreml.verify.undefined_casts import OtherCasts
+from modellint.destinations.comparison.at_rest import Rest, at_rest
+from modellint.destinations.comparison.stochastic_arithmetic import UNITS, Stochastic, in_double, portable_kernels
+from modellint.destinations.comparison.undefined_casts import OtherCasts
 from modellint.live.snapshot import unchanged
 
 if TYPE_CHECKING:

@@ -125,6 +125,9 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         if name in _EXACT or not _rounds(func):
             return result
+        if name == "gelu" and not func._schema.is_mutable:
+            # `x / 2 * (1 + erf(…))`: below zero what is left of the sum is smaller than its rounding.
+            return self._shifted(result, args[0].abs().nan_to_num(0.0, 0.0, 0.0))
         if name in _NORMS:
             values, *rest = result if isinstance(result, tuple) else (result,)
             return self._shifted(values) if not isinstance(result, tuple) else (self._shifted(values), *rest)
@@ -147,11 +150,12 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         other = torch.where(whole | ~wide.isfinite(), wide, other)
         return other if value.dtype is torch.float32 else other.to(value.dtype)
 
-    def _shifted(self, value: Tensor) -> Tensor:
-        """What a scale and a shift made in one step, each rounded at the size of its row."""
+    def _shifted(self, value: Tensor, scale: Tensor | None = None) -> Tensor:
+        """What a scale and a shift made in one step, each rounded at the size of its row, or at that of ``scale``."""
         if value.dtype not in _NARROW or not value.numel():
             return value
-        scale = value.abs().amax(-1, keepdim=True) if value.dim() else value.abs()
+        if scale is None:
+            scale = value.abs().amax(-1, keepdim=True) if value.dim() else value.abs()
         noise = self._drawn(value.shape) * (self._size * UNITS[value.dtype])
         return (value + noise * scale).to(value.dtype)
 

@@ -1,0 +1,247 @@
+"""Core AI: the verdict of ``check`` against plain coreai-torch and Apple's interpreter, and silent faults by ``verify``.
+
+    python benchmarks/coreai_verdicts.py zoo zoo.jsonl --only own_ gpt resnet     real architectures
+    python benchmarks/coreai_verdicts.py operators operators.jsonl --every 4      one operator each
+    python benchmarks/coreai_verdicts.py faults faults.jsonl                      what coreai-torch converts wrongly without a word
+    python benchmarks/coreai_verdicts.py report FILE...                           recall, precision, and every disagreement
+
+What is judged already is not judged again. A model counts as converting where the program also runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from ledger import Ledger
+
+FAULTS = """
+add_alpha | 2x3 2x3 | torch.add(x, y, alpha=3)
+sub_alpha | 2x3 2x3 | torch.sub(x, y, alpha=3)
+add_alpha_scalar | 2x3 | torch.add(x, 2.0, alpha=3)
+rsub_alpha | 2x3 | torch.rsub(x, 2.0, alpha=3)
+cast_pair | 2x3 | (x * 10).to(torch.int32).to(torch.float32)
+long_float | 2x3 | (x * 10).long().float()
+int_plus_float | 4i | (x + 2049) + 0.5
+int_above_float | 4i | (x + 2049) > 2048.5
+arange_times_float | 4 | x + torch.arange(3000)[-4:] * 0.5
+count_include_pad_1d | 1x2x6 | F.avg_pool1d(x, 3, 1, 1, count_include_pad=False)
+count_include_pad_2d | 1x2x6x6 | F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
+count_include_pad_3d | 1x2x4x4x4 | F.avg_pool3d(x, 3, 1, 1, count_include_pad=False)
+nearest | 1x2x5x5 | F.interpolate(x, size=(3, 3), mode="nearest")
+max_pool_indices | 1x2x6x6 | F.max_pool2d(x, 2, return_indices=True)[1]
+not_uint8 | 4i | ~x.to(torch.uint8)
+not_int32 | 4i | ~(x.to(torch.int32) + 16777217)
+int_to_int8 | 4i | (x + 300).to(torch.int8)
+int_to_uint8 | 4i | (x + 300).to(torch.uint8)
+int64_product | 4i | (x + 2**30) * 2
+int64_constant | 4i | x + 2**40
+sdpa_masked_row | 1x1x2x4 | F.scaled_dot_product_attention(x, x, x, attn_mask=torch.tensor([[True, True], [False, False]]))
+half_matmul | 1x4096 | x.abs().half() @ torch.full((4096, 1), 0.1, dtype=torch.float16)
+empty_sum | 2x3 | x[:, :0].sum(1)
+floor_of_inf | 2x3 | torch.floor(x)
+atan2_negative_zero | 3 | torch.atan2(x.abs() + 1, torch.full((3,), -0.0))
+argmax_nan | 2x5 | torch.argmax(x, 1)
+remainder_inf | 3 | torch.remainder(x, torch.full((3,), float("inf")))
+scatter_outside | 4 4i | torch.zeros(4).scatter(0, y + 2, x)
+"""
+"""Name, shapes (i: integers 0 to 2) and expression of a program each."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("zoo", "operators", "faults"):
+        command = commands.add_parser(name)
+        command.add_argument("results", type=Path, help="the file for results")
+        command.add_argument("--only", nargs="*", default=[], help="parts of names")
+        command.add_argument("--every", type=int, default=1, metavar="N", help="judge one in N")
+    commands.add_parser("report").add_argument("results", nargs="+", type=Path)
+    arguments = parser.parse_args()
+    if arguments.command == "report":
+        return report(arguments.results)
+    work(arguments)
+    return 0
+
+
+def work(arguments: argparse.Namespace) -> None:
+    """Judge all models of a kind, each by ``check`` (or ``verify``) and by itself."""
+    import torch
+
+    from modellint.destinations.comparison.at_rest import at_rest
+    from modellint.destinations.coreai.conversion import Converter
+    from modellint.destinations.coreai.converter_process import ConverterProcess
+    from modellint.destinations.coreai.verify import verify
+    from modellint.live.code.places import Project
+    from modellint.live.inputs.model_inputs import Inputs
+
+    warnings.simplefilter("ignore")
+    ledger, truth, project = Ledger(arguments.results), Truth(), Project(Path.cwd())
+    chosen = [pair for at, pair in enumerate(models(arguments.command)) if at % arguments.every == 0]
+    with ConverterProcess() as process:
+        for name, make in chosen:
+            if name in ledger.rows or (arguments.only and not any(part in name for part in arguments.only)):
+                continue
+            print(name, file=sys.stderr)
+            row: dict[str, Any] = {"name": name, "set": arguments.command}
+            try:
+                torch.manual_seed(0)
+                model, args = make()
+                model.eval()
+                with torch.no_grad():
+                    model(*args)
+            except Exception as error:
+                ledger.finish({**row, "skipped": f"{type(error).__name__}: {error}"[:300]})
+                continue
+            inputs, converter, began = Inputs.of(args), Converter(process), time.perf_counter()
+            with at_rest(model, inputs):
+                converted = converter.converted(model, inputs, project)
+            row["seconds"] = round(time.perf_counter() - began, 2)
+            row["converts"] = converted.interface is not None
+            row["blockers"] = [(blocker.kind, blocker.operator, blocker.message) for blocker in converted.blockers]
+            if arguments.command == "faults":
+                verification = verify(model, inputs, project, converter, budget=20)
+                row |= {"verdict": verification.verdict, "reason": verification.reason}
+            ledger.finish({**row, "truth": truth.of(arguments.command, name)})
+
+
+def models(kind: str) -> Iterator[tuple[str, Any]]:
+    """Names, and what makes model and inputs."""
+    if kind == "zoo":
+        from zoo import built, files
+
+        for name, text in files().items():
+            yield name, lambda text=text: built(text)
+        return
+    import operators
+
+    if kind == "faults":
+        operators.PROBES = FAULTS
+    for probe in operators.probes():
+        yield probe.name, probe.make
+
+
+class Truth:
+    """What coreai-torch and its runtime do by themselves, in a process that they may end."""
+
+    def __init__(self) -> None:
+        self._pool = _pool()
+
+    def of(self, kind: str, name: str) -> dict[str, Any]:
+        """Whether a model converts and runs, and how far off its outputs are, as a share of their size."""
+        try:
+            return self._pool.submit(by_itself, kind, name).result()
+        except BrokenProcessPool:
+            self._pool = _pool()
+            return {"runs": False, "stage": "run", "message": "the process died"}
+
+
+def _pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+
+def by_itself(kind: str, name: str) -> dict[str, Any]:
+    """Build, convert and run a model."""
+    import coreai_torch
+    import torch
+    from coreai.authoring.asset import AIModelAsset
+    from coreai.runtime import NDArray
+
+    warnings.simplefilter("ignore")
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+    folder = tempfile.TemporaryDirectory()
+    package = Path(folder.name) / "net.aimodel"
+    torch.manual_seed(0)
+    model, args = dict(models(kind))[name]()
+    stage = "capture"
+    try:
+        exported = torch.export.export(model.eval(), args)
+        with torch.no_grad():
+            expected = torch.utils._pytree.tree_leaves(model(*args))
+        stage = "conversion"
+        exported = exported.run_decompositions(coreai_torch.get_decomp_table())
+        converter = coreai_torch.TorchConverter(mode=coreai_torch.TorchConverter.Mode.RELEASE)
+        converter.add_exported_program(exported).to_coreai().save_asset(package)
+        stage = "run"
+        states = {
+            name: buffer
+            for name, buffer in exported.graph_signature.inputs_to_buffers.items()
+            if buffer in exported.graph_signature.buffers_to_mutate.values()
+        }
+
+        async def run() -> dict[str, Any]:
+            async with AIModelAsset.load(package).executable() as model:
+                function = model.load_function("main")
+                described = function.desc
+                names = exported.graph_signature.user_inputs
+                leaves = torch.utils._pytree.tree_leaves(args)
+                feed = {
+                    name: NDArray(leaf.numpy().astype(described.input_descriptor(name).dtype, order="C"))
+                    for name, leaf in zip(names, leaves, strict=True)
+                    if name in described.input_names
+                }
+                first = {name: NDArray(exported.state_dict[buffer].numpy().copy()) for name, buffer in states.items()}
+                return {name: value.numpy().copy() for name, value in (await function(feed, first)).items()}
+
+        results = asyncio.run(run())
+        share = 0.0
+        for name, wanted in zip(exported.graph_signature.user_outputs, expected, strict=True):
+            was = torch.from_numpy(results[name].astype("float64")).reshape(wanted.shape)
+            size = float(wanted.double().abs().max()) if wanted.numel() else 0.0
+            gap = float((was - wanted.double()).abs().max()) if wanted.numel() else 0.0
+            share = max(share, gap / max(size, 1e-30))
+    except Exception as error:
+        return {"runs": False, "stage": stage, "message": f"{type(error).__name__}: {error}"[:300]}
+    finally:
+        folder.cleanup()
+    return {"runs": True, "off": share}
+
+
+def report(paths: Iterable[Path]) -> int:
+    """Print the tables, and what differs."""
+    rows = [row for path in paths for row in Ledger(path).rows.values()]
+    for name in sorted({row["set"] for row in rows}):
+        here = [row for row in rows if row["set"] == name and "truth" in row]
+        print(
+            f"\n{name}: {len(here)} models, {sum(row['set'] == name for row in rows) - len(here)} that do not run here"
+        )
+        if name == "faults":
+            for row in here:
+                print(f"  {row['name']:24} {row['verdict']:14} {_told(row['truth'])}  {row['reason']}")
+            continue
+        for word, of in (("all", here), ("captured", [row for row in here if row["truth"].get("stage") != "capture"])):
+            failing = [row for row in of if not row["truth"]["runs"]]
+            predicted = [row for row in of if not row["converts"]]
+            right = [row for row in predicted if not row["truth"]["runs"]]
+            print(
+                f"  {word:9} failing {len(failing)}, predicted {len(predicted)}, of them failing {len(right)}: "
+                f"recall {len(right) / max(1, len(failing)):.4f}, precision {len(right) / max(1, len(predicted)):.4f}"
+            )
+        ran = [row for row in here if row["truth"]["runs"]]
+        print(f"  {len(ran)} ran, {sum(row['truth']['off'] <= 1e-4 for row in ran)} within 1e-4 of scale")
+        for row in here:
+            if row["converts"] != row["truth"]["runs"]:
+                print(f"  DIFFERS {row['name']}: {row['blockers']} · {_told(row['truth'])}")
+    return 0
+
+
+def _told(truth: dict[str, Any]) -> str:
+    return f"off by {truth['off']:.1e}" if truth["runs"] else f"{truth['stage']}: {truth['message'][:100]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

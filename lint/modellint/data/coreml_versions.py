@@ -1,0 +1,70 @@
+"""Facts of versions of coremltools: what was measured in an environment that has the version, a file for each.
+
+``python -m modellint.measure.coreml_version`` writes the file of the installed one. Two states of its sources may go by one version: a
+digest of the sources of its PyTorch front end tells them apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = Path(__file__).with_name("coreml")
+_PARTS = re.compile(r"(\d+(?:\.\d+)*)(?:\.?(dev|a|b|rc)(\d+))?")
+_BEFORE = {"dev": 0, "a": 1, "b": 2, "rc": 3}
+
+
+class VersionFacts(NamedTuple):
+    """What is known of one version."""
+
+    coremltools: str
+    digest: str
+    """Of the sources of its PyTorch front end."""
+    torch: str
+    """The version beside which it was measured."""
+    prelu_ranks: tuple[int, ...]
+    """The ranks at which it takes slopes of a `PReLU` that differ, by a trace."""
+    numpy_below: str | None = None
+    """The first numpy that breaks its conversion of traced models."""
+    retired: tuple[str, ...] = ()
+    """Names of operators for which an export supplies a converter to older versions, and this one has its own, which is right."""
+
+
+def order(version: str) -> tuple[tuple[int, ...], int, int]:
+    """What versions are compared by: 9.0, 9.0.1, 9.1.dev1, 9.1, in this order."""
+    match = _PARTS.match(version)
+    if match is None:
+        return (), 0, 0
+    numbers = [int(part) for part in match[1].split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers), _BEFORE.get(match[2], len(_BEFORE)), int(match[3] or 0)
+
+
+@lru_cache
+def shipped() -> tuple[VersionFacts, ...]:
+    """The facts of all versions that were measured, the oldest first."""
+    tables: list[dict[str, Any]] = [json.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.json")]
+    facts = [VersionFacts(**{name: _frozen(value) for name, value in table.items()}) for table in tables]
+    return tuple(sorted(facts, key=lambda known: order(known.coremltools)))
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def measured(version: str, digest: str) -> VersionFacts | None:
+    """The facts of exactly these sources; None where nobody measured them."""
+    for known in shipped():
+        if order(known.coremltools) == order(version) and known.digest == digest:
+            return known
+    return None
+
+
+def nearest(version: str) -> VersionFacts:
+    """The facts that stand in for a version: those of the newest that is not newer, or else of the oldest."""
+    older = [known for known in shipped() if order(known.coremltools) <= order(version)]
+    return older[-1] if older else shipped()[0]

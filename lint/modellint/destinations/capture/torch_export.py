@@ -1,0 +1,118 @@
+"""Model captured by ``torch.export``, and where its nodes come from."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from modellint.live.inputs.model_inputs import Inputs
+
+FILE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
+"""A frame in the stack of a node."""
+
+
+class Origin(NamedTuple):
+    """Where a node of a captured program comes from."""
+
+    operator: str
+    """As in ``aten::fmod``."""
+    frames: tuple[tuple[str, int], ...]
+    """Files and rows, innermost first."""
+    module: str
+    """The path at which its module was called."""
+    note: str = ""
+    """What else is known of it: the name of an autograd function."""
+
+
+def exported(model: nn.Module, inputs: Inputs) -> Any:
+    """Export a model. Raises whatever `torch.export` raises."""
+    bounds = bounds_of(inputs)
+    args, kwargs = _widened(inputs, bounds)
+    return torch.export.export(model, args, kwargs, dynamic_shapes=_dynamic_shapes(model, inputs, bounds))
+
+
+def bounds_of(inputs: Inputs) -> dict[int | str, dict[int, tuple[int, int]]]:
+    """The dimensions that may vary, each counted from the front, of the arguments by position and name that have such."""
+    bounds: dict[int | str, dict[int, tuple[int, int]]] = {}
+    arguments: list[tuple[int | str, Any]] = [*enumerate(inputs.args), *inputs.kwargs.items()]
+    for key, value in arguments:
+        # `--input` counts in words, as all that it names.
+        limits = inputs.flexible.get(key) or inputs.flexible.get(str(key))
+        rank = value.dim() if isinstance(value, torch.Tensor) else 0
+        if limits:
+            bounds[key] = {which % rank: ends for which, ends in limits.items() if -rank <= which < rank}
+    return bounds
+
+
+def _widened(
+    inputs: Inputs, bounds: Mapping[int | str, Mapping[int, tuple[int, int]]]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs, with flexible dimensions of one repeated: `torch.export` takes a size of one for a constant."""
+
+    def wide(key: int | str, value: Any) -> Any:
+        for at, (_, high) in bounds.get(key, {}).items():
+            if isinstance(value, torch.Tensor) and value.shape[at] == 1 and high > 1:
+                value = value.repeat_interleave(2, at)
+        return value
+
+    args = tuple(wide(at, value) for at, value in enumerate(inputs.args))
+    return args, {name: wide(name, value) for name, value in inputs.kwargs.items()}
+
+
+def _dynamic_shapes(
+    model: nn.Module, inputs: Inputs, bounds: Mapping[int | str, Mapping[int, tuple[int, int]]]
+) -> dict[str, Any] | None:
+    """Which sizes may vary, in the form of the arguments as `forward` binds them."""
+    if not bounds:
+        return None
+
+    def shape_of(key: int | str) -> Any:
+        return {at: torch.export.Dim.DYNAMIC(min=low, max=high) for at, (low, high) in bounds.get(key, {}).items()}
+
+    args = [shape_of(at) or None for at in range(len(inputs.args))]
+    kwargs = {name: shape_of(name) or None for name in inputs.kwargs}
+    return dict(inspect.signature(model.forward).bind(*args, **kwargs).arguments)
+
+
+def origin_of(node: Any) -> Origin:
+    """The operator, call stack and module of a node; where it has no stack, those of its neighbours."""
+    near = [node, *node.users, *node.all_input_nodes]
+    trace = next((neighbour.meta["stack_trace"] for neighbour in near if neighbour.meta.get("stack_trace")), "")
+    frames = [(path, int(row)) for path, row in FILE.findall(trace)][::-1]
+    stack = node.meta.get("nn_module_stack") or {}
+    path = next((str(path) for path, _ in reversed(list(stack.values()))), "")
+    return Origin(operator_of(node), until_capture(tuple(frames)), re.sub(r"@\d+", "", path))
+
+
+def operator_of(node: Any) -> str:
+    """The name of an operator as a trace has it (``aten::add``); of what takes a part, that of what gives the whole."""
+    target = node.target
+    if target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        # A part of what another operator gives: that one is meant.
+        return operator_of(node.args[0])
+    name = getattr(target, "name", None)
+    if callable(name):
+        return str(name()).partition(".")[0]
+    module = getattr(target, "__module__", "") or ""
+    plain = getattr(target, "__name__", str(target))
+    return f"{module.lstrip('_')}.{plain}" if module in ("_operator", "math") else plain
+
+
+def until_capture(frames: tuple[tuple[str, int], ...], file: str = __file__) -> tuple[tuple[str, int], ...]:
+    """Frames without those of whoever asked for the capture, in ``file``."""
+    for at, (path, _) in enumerate(frames):
+        if path == file:
+            return frames[:at]
+    return frames
+
+
+def since_capture(frames: Sequence[tuple[str, int]], *files: str) -> tuple[tuple[str, int], ...]:
+    """Of the frames of an exception, outermost first, those within the capture, innermost first."""
+    start = max((at for at, (path, _) in enumerate(frames) if path in (__file__, *files)), default=-1)
+    return tuple(frames[start + 1 :][::-1])

@@ -1,0 +1,1 @@
+"""Core AI as a destination: everything that knows coreai-torch and its runtime."""

@@ -1,0 +1,108 @@
+"""Conversion of a model for Core AI: captured by ``torch.export`` here, decomposed and converted in the process of the converter."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from modellint.destinations.capture import torch_export
+from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
+from modellint.destinations.capture.torch_export import Origin
+from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface, Refusal
+from modellint.live.analysis_cache import analysis
+from modellint.results.conversion_verdict import Blocker
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.code.places import Project
+    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.subject import Subject
+
+SUFFIX = ".aimodel"
+"""What the names of packages end in."""
+_RAISED = (Exception, SystemExit)
+"""What a model may raise while it is captured."""
+
+
+class Converted(NamedTuple):
+    """A model that was converted, or why it was not."""
+
+    package: str
+    interface: Interface | None
+    """None where it was not converted."""
+    blockers: tuple[Blocker, ...] = ()
+    complete: bool = True
+    """Whether every operator was looked at."""
+    seconds: tuple[float, float] = (0.0, 0.0)
+    """For the capture and the conversion."""
+
+
+class Converter:
+    """The process of the converter, and what it has made of one model; the model must not change between."""
+
+    def __init__(self, process: ConverterProcess | None = None) -> None:
+        self.process = process or ConverterProcess()
+        self._converted: Converted | None = None
+        if process is None:
+            weakref.finalize(self, self.process.close)
+
+    def converted(self, model: nn.Module, inputs: Inputs, project: Project) -> Converted:
+        """The model converted once, as it is; it has to be at rest."""
+        if self._converted is None:
+            self._converted = convert(self.process, model, inputs, project, self.process.new_path(f"model{SUFFIX}"))
+        return self._converted
+
+
+@analysis
+def shared_converter(subject: Subject) -> Converter:
+    """The converter of a subject's model on its inputs, as it is."""
+    return Converter()
+
+
+def convert(
+    process: ConverterProcess,
+    model: nn.Module,
+    inputs: Inputs,
+    project: Project,
+    package: str,
+    names: Sequence[str] = (),
+) -> Converted:
+    """Capture a model that is at rest, and convert it to a package; ``names`` are those of its outputs."""
+    import time
+
+    places = BlockerPlaces(model, project)
+    began = time.perf_counter()
+    try:
+        program = torch_export.exported(model, inputs)
+    except _RAISED as error:
+        message = first_line(str(error)) or type(error).__name__
+        return Converted(package, None, (Blocker("capture", None, message, places.raised(error)),), False)
+    taken = time.perf_counter() - began
+    try:
+        prepared = process.prepare(program, package, names)
+    except Died as error:
+        return Converted(package, None, (Blocker("crash", None, f"the converter {error}", places.of_model()),), False)
+    except Failed as error:
+        return Converted(package, None, (Blocker("refused", None, str(error), places.of_model()),), False)
+    blockers = tuple(grouped(_blocker(refusal, places) for refusal in prepared.refusals))
+    return Converted(package, prepared.interface, blockers, prepared.complete, (taken, prepared.seconds))
+
+
+def _blocker(refusal: Refusal, places: BlockerPlaces) -> Blocker:
+    node = refusal.node
+    if node is None:
+        return Blocker(refusal.kind, None, refusal.message, places.of_model())
+    place, modules = places.of(Origin(node.operator, node.frames, node.module))
+    return Blocker(refusal.kind, node.operator, refusal.message, place, modules)
+
+
+def reasons(blockers: Iterable[Blocker]) -> str:
+    """Why a model does not convert, in a line."""
+    told: dict[str, Any] = {}
+    for blocker in blockers:
+        told[blocker.operator if blocker.kind == "missing" and blocker.operator else blocker.message] = blocker.kind
+    missing = [what for what, kind in told.items() if kind == "missing"]
+    rest = [what for what, kind in told.items() if kind != "missing"]
+    return "; ".join([*([f"no converter for {', '.join(missing)}"] if missing else []), *rest])

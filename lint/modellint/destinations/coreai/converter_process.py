@@ -1,0 +1,256 @@
+"""Converter and runtime of Core AI in a process of their own: they abort on some models and inputs, and hang after a fork.
+
+The process is started afresh, never forked, imports coreai-torch, and writes nothing to the terminal. It is asked by lines of JSON;
+programs, packages and tensors pass as files of a folder that both know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_structure
+
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from modellint.destinations.coreai.converter_worker import main; main()"
+)
+_LIBRARIES = ("torchvision", "torchaudio")
+"""What may have registered operators of its own that a program holds."""
+TO_CONVERT = 600.0
+"""Seconds after which a conversion counts as one that hangs."""
+TO_RUN = 120.0
+"""The same for a prediction."""
+
+
+class Died(Exception):
+    """The process ended, or was ended as it hung; the message says how."""
+
+
+class Failed(Exception):
+    """What was asked for raises an exception of the converter's or the runtime's; the message has its type and its words."""
+
+    def __init__(self, error: str, message: str) -> None:
+        super().__init__(f"{error}: {message}" if message else error)
+
+
+class Frame(NamedTuple):
+    """A node of the program, as the user's code gave rise to it."""
+
+    name: str
+    operator: str
+    frames: tuple[tuple[str, int], ...]
+    module: str
+
+
+class Refusal(NamedTuple):
+    """A reason why the converter refuses a program: of a node, or of none in particular."""
+
+    kind: str
+    """``missing``, ``refused`` or ``crash``."""
+    message: str
+    node: Frame | None
+
+
+class Interface(NamedTuple):
+    """What a converted program takes and gives, in the order of the model's own."""
+
+    inputs: tuple[str | None, ...]
+    """The program's input for each tensor that the model takes; None where that is a state."""
+    outputs: tuple[str, ...]
+    states: Mapping[str, str]
+    """By the name of a state the model's buffer, or the position of the input as a number."""
+
+
+class Prepared(NamedTuple):
+    """What the converter says of an exported program."""
+
+    refusals: tuple[Refusal, ...]
+    interface: Interface | None
+    complete: bool
+    """Whether all operators were looked at."""
+    seconds: float
+
+
+class ConverterProcess:
+    """One process of the converter, started when it is first asked, and again after it died."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="modellint-coreai-"))
+        """The files that both sides write."""
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._opened: str | None = None
+        self._count = 0
+
+    def close(self) -> None:
+        """End the process, and remove the folder."""
+        self._end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> ConverterProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def path(self, name: str) -> str:
+        """A file in the folder."""
+        return str(self.folder / name)
+
+    def new_path(self, name: str) -> str:
+        """A file in the folder that is not there yet."""
+        self._count += 1
+        return self.path(f"{self._count}-{name}")
+
+    def prepare(self, program: Any, package: str, names: Sequence[str] = ()) -> Prepared:
+        """Decompose an exported program and convert it to a package; all that the converter refuses. Raises ``Died`` and ``Failed``."""
+        file = self.path("program.pt2")
+        _flatten_outputs(program)
+        torch.export.save(program, file)
+        libraries = [name for name in _LIBRARIES if name in sys.modules]
+        answer = self._ask(
+            TO_CONVERT, do="prepare", program=file, package=package, names=list(names), libraries=libraries
+        )
+        refusals = tuple(
+            Refusal(entry["kind"], entry["message"], None if entry["node"] is None else _frame(entry["node"]))
+            for entry in answer["refusals"]
+        )
+        interface = answer["interface"]
+        return Prepared(
+            refusals,
+            None
+            if interface is None
+            else Interface(tuple(interface["inputs"]), tuple(interface["outputs"]), interface["states"]),
+            answer["complete"],
+            answer["seconds"],
+        )
+
+    def describe(self, package: str, texts: Mapping[str, str]) -> None:
+        """Write texts into a package. Raises ``Died`` and ``Failed``."""
+        self._ask(TO_RUN, do="describe", package=package, texts=dict(texts))
+
+    def features(self, package: str) -> dict[str, dict[str, tuple[str, tuple[int, ...]]]]:
+        """The types and shapes of a package's ``inputs``, ``outputs`` and ``states``. Raises ``Died`` and ``Failed``."""
+        self._open(package)
+        answer = self._ask(TO_RUN, do="features")
+        return {
+            kind: {name: (dtype, tuple(shape)) for name, (dtype, shape) in entries.items()}
+            for kind, entries in answer.items()
+        }
+
+    def _open(self, package: str) -> None:
+        if self._opened != package:
+            self._ask(TO_RUN, do="open", package=package)
+            self._opened = package
+
+    def predict(
+        self, package: str, inputs: Mapping[str, Tensor], states: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The outputs of a package, and the states after it. Raises ``Died`` and ``Failed``."""
+        self._count += 1
+        taken, returned = self.path(f"{self._count}.in"), self.path(f"{self._count}.out")
+        torch.save({"inputs": dict(inputs), "states": dict(states)}, taken)
+        try:
+            self._open(package)
+            self._ask(TO_RUN, do="predict", inputs=taken, outputs=returned)
+            results = torch.load(returned, weights_only=True)
+        finally:
+            for file in (taken, returned):
+                with contextlib.suppress(OSError):
+                    Path(file).unlink()
+        return results["outputs"], results["states"]
+
+    def _ask(self, seconds: float, **request: Any) -> Any:
+        process = self._started()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+        except OSError:
+            raise Died(self._how()) from None
+        try:
+            line = self._answers.get(timeout=seconds)
+        except queue.Empty:
+            self._end()
+            raise Died(f"hung: no answer within {seconds:g} s") from None
+        if line is None:
+            raise Died(self._how())
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Failed(answer["error"], answer["message"])
+        return answer
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            paths = [str(Path(path).absolute()) for path in sys.path if path]
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, json.dumps(paths)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=self.folder,
+                text=True,
+                encoding="utf-8",
+                env={**os.environ, "TMPDIR": str(self.folder), "TMP": str(self.folder), "TEMP": str(self.folder)},
+            )
+            self._answers = queue.Queue()
+            assert self._process.stdout is not None
+            threading.Thread(target=_read, args=(self._process.stdout, self._answers), daemon=True).start()
+        return self._process
+
+    def _how(self) -> str:
+        """How the process ended."""
+        assert self._process is not None
+        status = self._process.wait()
+        self._end()
+        if status < 0:
+            try:
+                return f"was killed by {signal.Signals(-status).name}"
+            except ValueError:
+                return f"was killed by signal {-status}"
+        return f"ended with exit status {status}"
+
+    def _end(self) -> None:
+        process, self._process, self._opened = self._process, None, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        deadline = time.monotonic() + 2.0
+        while process.poll() is None and time.monotonic() < deadline and not self._answers.empty():
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+
+
+def _flatten_outputs(program: Any) -> None:
+    """Let an exported program give a tuple: the other process does not know the classes that a model registers for its outputs."""
+    signature = program.module_call_graph[0].signature
+    signature.out_spec = tree_structure(tuple(range(signature.out_spec.num_leaves)))
+
+
+def _read(stream: IO[str], answers: queue.Queue[str | None]) -> None:
+    with stream:
+        for line in stream:
+            answers.put(line)
+    answers.put(None)
+
+
+def _frame(entry: Any) -> Frame:
+    return Frame(entry["name"], entry["operator"], tuple((path, row) for path, row in entry["frames"]), entry["module"])

@@ -1,0 +1,311 @@
+"""Worker of Core AI: the process that imports coreai-torch, converts and runs; asked by lines of JSON on standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+_WORDS = 300
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    # The converter prints, and the runtime writes to the descriptors themselves.
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    warnings.simplefilter("ignore")
+    worker = _Worker()
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(worker, request.pop("do"))(**request)
+        except Exception as error:
+            # Exceptions of the converter have no type in common.
+            answer = {"error": type(error).__name__, "message": _words(error)}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+    answers.close()
+    # Threads of the runtime may go on.
+    os._exit(0)
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._function: Any = None
+        self._opened: Any = None
+
+    def prepare(self, program: str, package: str, names: list[str], libraries: list[str]) -> dict[str, Any]:
+        """Decompose and convert; where that is refused, go on past each failure for the others."""
+        import coreai_torch
+        import torch
+
+        for library in libraries:
+            # For the operators that it registers.
+            with contextlib.suppress(Exception):
+                __import__(library)
+        exported = torch.export.load(program)
+        began = time.perf_counter()
+        exported = exported.run_decompositions(coreai_torch.get_decomp_table())
+        if refused := _refused_outputs(exported):
+            return _prepared(refused, None, False, began)
+        try:
+            converter = coreai_torch.TorchConverter(mode=coreai_torch.TorchConverter.Mode.RELEASE)
+            converter.add_exported_program(exported, output_names=names or None)
+            converted = converter.to_coreai()
+        except Exception as error:
+            refusals, complete = _refusals(exported, error)
+            return _prepared(refusals, None, complete, began)
+        converted.save_asset(Path(package))
+        return _prepared([], _interface(exported, names), True, began)
+
+    def describe(self, package: str, texts: dict[str, str]) -> dict[str, Any]:
+        """Write into a package who made it, its licence and what it does."""
+        from coreai.authoring.asset import AIModelAsset
+
+        def write(metadata: Any) -> None:
+            for name, text in texts.items():
+                setattr(metadata, name, text)
+
+        AIModelAsset.load(Path(package)).update_metadata(write)
+        return {}
+
+    def features(self) -> dict[str, Any]:
+        """Types and shapes of what the package takes and gives that is loaded."""
+        description = self._function.desc
+
+        def of(names: Any, descriptor: Any) -> dict[str, Any]:
+            return {name: [str(descriptor(name).dtype), list(map(int, descriptor(name).shape))] for name in names}
+
+        return {
+            "inputs": of(description.input_names, description.input_descriptor),
+            "outputs": of(description.output_names, description.output_descriptor),
+            "states": of(description.state_names, description.state_descriptor),
+        }
+
+    def open(self, package: str) -> dict[str, Any]:
+        """Load a package into the runtime."""
+        from coreai.authoring.asset import AIModelAsset
+
+        if self._opened is not None:
+            self._loop.run_until_complete(self._opened.__aexit__(None, None, None))
+            self._opened = None
+        opened = AIModelAsset.load(Path(package)).executable()
+        model = self._loop.run_until_complete(opened.__aenter__())
+        self._opened = opened
+        self._function = model.load_function("main")
+        return {}
+
+    def predict(self, inputs: str, outputs: str) -> dict[str, Any]:
+        """Run the package that is loaded."""
+        import torch
+        from coreai.runtime import NDArray
+
+        feed = torch.load(inputs, weights_only=True)
+        description = self._function.desc
+        arrays = {
+            name: NDArray(_array(tensor, description.input_descriptor(name).dtype, name))
+            for name, tensor in feed["inputs"].items()
+        }
+        states = {
+            name: NDArray(_array(tensor, description.state_descriptor(name).dtype, name))
+            for name, tensor in feed["states"].items()
+        }
+        results = self._loop.run_until_complete(self._function(arrays, states))
+        torch.save(
+            {
+                "outputs": {name: _tensor(value.numpy()) for name, value in results.items()},
+                "states": {name: _tensor(value.numpy()) for name, value in states.items()},
+            },
+            outputs,
+        )
+        return {}
+
+
+def _prepared(refusals: list[dict[str, Any]], interface: Any, complete: bool, began: float) -> dict[str, Any]:
+    seconds = time.perf_counter() - began
+    return {"refusals": refusals, "interface": interface, "complete": complete, "seconds": seconds}
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())[:_WORDS]
+
+
+def _array(tensor: Any, dtype: Any, name: str) -> Any:
+    """A tensor as the type that the program declares; integers that it does not hold are an error."""
+    import numpy as np
+    import torch
+
+    source = tensor.to(torch.float32).numpy() if tensor.dtype is torch.bfloat16 else tensor.numpy()
+    array = np.ascontiguousarray(source.astype(dtype)).reshape(source.shape)
+    if source.dtype.kind == "i" and not np.array_equal(array, source):
+        raise OverflowError(f"{name} holds integers that {array.dtype} does not")
+    return array
+
+
+def _tensor(array: Any) -> Any:
+    import numpy as np
+    import torch
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+def _interface(exported: Any, names: list[str]) -> dict[str, Any]:
+    """Inputs, outputs and states of a program, by its signature: what the runtime gives back has no order."""
+    from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+
+    signature = exported.graph_signature
+    outputs = [spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    buffers = {spec.target: spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.BUFFER}
+    inputs = [
+        spec.arg.name
+        for spec in signature.input_specs
+        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
+    ]
+    states: dict[str, str] = {}
+    for spec in signature.output_specs:
+        if spec.kind is OutputKind.BUFFER_MUTATION:
+            states[buffers[spec.target]] = spec.target
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            states[spec.target] = str(inputs.index(spec.target))
+    return {
+        "inputs": [None if name in states else name for name in inputs],
+        "outputs": names or outputs,
+        "states": states,
+    }
+
+
+def _refused_outputs(exported: Any) -> list[dict[str, Any]]:
+    """Outputs that are no tensors: the converter fails at them without a word on which."""
+    from torch.export.graph_signature import OutputKind, TensorArgument
+
+    return [
+        {
+            "kind": "output",
+            "message": f"output {at} is {getattr(spec.arg, 'value', spec.arg)!r}, and outputs have to be tensors",
+            "node": None,
+        }
+        for at, spec in enumerate(
+            spec for spec in exported.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT
+        )
+        if not isinstance(spec.arg, TensorArgument)
+    ]
+
+
+def _refusals(exported: Any, error: Exception) -> tuple[list[dict[str, Any]], bool]:
+    """All that is refused, and whether every node was looked at.
+
+    Without the private names that this asks for there is what the public call says: all missing operators, or the first refusal.
+    """
+    import coreai_torch
+
+    refusals: list[dict[str, Any]] = []
+    known = _converters()
+    missing = _missing(exported, error, known)
+    for node in missing:
+        name = str(node.target)
+        refusals.append(
+            {"kind": "missing", "message": f"coreai-torch has no converter for {name}", "node": _node(node)}
+        )
+    lost = {node.name for node in missing}
+    base: Any = coreai_torch.TorchConverter
+    complete = False
+    if hasattr(base, "_handle_call_function_op") and hasattr(base, "_constant_from_tensor"):
+
+        class Tolerant(base):  # type: ignore[misc]
+            """A converter that puts zeros in the place of what it refuses, and goes on."""
+
+            def _handle_call_function_op(self, node: Any) -> None:
+                try:
+                    if node.name in lost:
+                        raise LookupError
+                    super()._handle_call_function_op(node)
+                except Exception as problem:
+                    if node.name not in lost:
+                        message = f"{type(problem).__name__}: {_words(problem)}"
+                        refusals.append({"kind": "refused", "message": message, "node": _node(node)})
+                    _stand_in(self, node)
+
+        converter = Tolerant(mode=base.Mode.RELEASE)
+        try:
+            for node in missing:
+                converter.register_torch_lowering(
+                    f"{node.target.namespace}::{str(node.target).partition('.')[2]}", allow_override=True
+                )(lambda *_: None)
+            converter.add_exported_program(exported)
+            before = len(refusals)
+            converter.to_coreai()
+            complete = True
+        except Exception as problem:
+            if not refusals and len(refusals) == before:
+                refusals.append(
+                    {"kind": "refused", "message": f"{type(problem).__name__}: {_words(problem)}", "node": None}
+                )
+    if not refusals:
+        kind = type(error).__name__
+        refusals.append({"kind": "refused", "message": f"{kind}: {_words(error)}", "node": None})
+    return refusals, complete
+
+
+def _stand_in(converter: Any, node: Any) -> None:
+    """Zeros for what a node gives."""
+    import torch
+
+    value = node.meta["val"]
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    for at, part in enumerate(parts):
+        sizes = [int(size) for size in part.shape]
+        key = node.name if len(parts) == 1 else f"{node.name}#{at}"
+        with converter._location:
+            converter._values_map[key] = converter._constant_from_tensor(torch.zeros(sizes, dtype=part.dtype))
+
+
+def _converters() -> frozenset[str] | None:
+    """The operators that have a converter; None where the private table is not as it was."""
+    try:
+        from coreai_torch._aten_to_core import _aten_to_core_resolver as table
+        from coreai_torch._custom_to_core import _custom_to_core_resolver as others
+    except ImportError:
+        return None
+    return frozenset((*table, *others))
+
+
+def _missing(exported: Any, error: Exception, known: frozenset[str] | None) -> list[Any]:
+    """The nodes without a converter: by the private table, or by the names in the words of the refusal."""
+    import torch
+
+    nodes = [
+        node
+        for node in exported.graph.nodes
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+    ]
+    if known is None:
+        words = str(error).replace(",", " ").split()
+        return [node for node in nodes if str(node.target) in words]
+    return [node for node in nodes if _is_missing(node.target, known)]
+
+
+def _is_missing(target: Any, known: frozenset[str]) -> bool:
+    name = str(target).partition(".")[2]
+    # Assertions are taken out before.
+    if target.namespace == "aten" and ("assert" in name or "constrain_range" in name):
+        return False
+    return name not in known and (target.namespace == "aten" or name.rpartition(".")[0] not in known)
+
+
+def _node(node: Any) -> dict[str, Any]:
+    from modellint.destinations.capture.torch_export import origin_of
+
+    origin = origin_of(node)
+    return {"name": node.name, "operator": origin.operator, "frames": origin.frames, "module": origin.module}

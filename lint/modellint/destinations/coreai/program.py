@@ -1,0 +1,70 @@
+"""Package of Core AI as a comparison runs it: by Apple's interpreter, in the process of the converter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from modellint.destinations.comparison.program import Misfit, RunError
+from modellint.destinations.coreai.converter_process import ConverterProcess, Died, Failed, Interface
+from modellint.live.inputs.size_boundaries import Thresholds
+
+_DOES_NOT_FIT = ("OverflowError",)
+
+
+class CoreAIProgram:
+    """A package, and the states that it starts with: those of the model's buffers."""
+
+    casts_beyond = False
+    """Nothing tells."""
+
+    def __init__(
+        self, process: ConverterProcess, package: str, interface: Interface, buffers: Mapping[str, Tensor]
+    ) -> None:
+        self._process = process
+        self._package = package
+        self._interface = interface
+        self.output_names = interface.outputs
+        self.buffers = {state: name for state, name in interface.states.items() if not name.isdecimal()}
+        self._of_inputs = {state: int(at) for state, at in interface.states.items() if at.isdecimal()}
+        self._initial = {state: buffers[name].detach().clone() for state, name in self.buffers.items()}
+        self.is_stateful = bool(self.buffers)
+        self.states: Mapping[str, Tensor] = self._initial
+
+    @property
+    def updated(self) -> frozenset[str]:
+        """The names of the states that it writes: all, as what is not written is a constant."""
+        return frozenset(self.buffers)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """None are known."""
+        return Thresholds((), ())
+
+    def in_a_row(self, steps: Sequence[Sequence[Any]]) -> list[list[Tensor]]:
+        """The outputs of predictions in a row, each on inputs of its own. Raises ``Misfit`` and ``RunError``."""
+        self.states = self._initial
+        return [self._predicted(leaves) for leaves in steps]
+
+    def _predicted(self, leaves: Sequence[Any]) -> list[Tensor]:
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        names = self._interface.inputs
+        if len(tensors) != len(names):
+            raise Misfit(f"the program takes {len(names)} inputs, the model {len(tensors)}")
+        feed = {name: tensor for name, tensor in zip(names, tensors, strict=True) if name is not None}
+        states = {**self.states, **{state: tensors[at] for state, at in self._of_inputs.items()}}
+        try:
+            outputs, after = self._process.predict(self._package, feed, states)
+        except Died as error:
+            raise RunError(f"Core AI's interpreter {error}") from None
+        except Failed as error:
+            if str(error).startswith(_DOES_NOT_FIT):
+                raise Misfit(str(error).partition(": ")[2]) from None
+            raise RunError(f"Core AI's interpreter raises {error}") from None
+        self.states = {state: after[state] for state in self.buffers}
+        missing = [name for name in self.output_names if name not in outputs]
+        if missing:
+            raise RunError(f"the program gives no output {', '.join(missing)}")
+        return [outputs[name] for name in self.output_names]

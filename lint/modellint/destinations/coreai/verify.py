@@ -1,0 +1,106 @@
+"""Verification for Core AI: a model converted, run by Apple's interpreter, and compared with PyTorch by the same judgement as any."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from modellint.destinations.comparison.at_rest import at_rest
+from modellint.destinations.comparison.comparison import Comparison, Undecided
+from modellint.destinations.comparison.reference_runs import copied_inputs
+from modellint.destinations.coreai.conversion import Converted, Converter, reasons
+from modellint.destinations.coreai.program import CoreAIProgram
+from modellint.destinations.coreai.routes import ROUTE
+from modellint.results.verification import AGREES, DIFFERS, NOT_CONVERTED, UNDECIDED, Verification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modellint.live.code.places import Project
+    from modellint.live.inputs.example import InputSpec
+    from modellint.live.inputs.model_inputs import Inputs
+
+BUDGET = 60.0
+"""Seconds after which no further inputs are begun."""
+_DIFFERS = "the converted program computes something else"
+_RANDOM = "the model draws random numbers in evaluation mode, so that its outputs cannot be compared"
+_OF_STATES = "states start with the values of the model's buffers here; they are not in the package"
+
+
+def verify(
+    model: nn.Module,
+    inputs: Inputs,
+    project: Project,
+    converter: Converter,
+    *,
+    specs: Sequence[InputSpec] = (),
+    seed: int = 0,
+    with_layers: bool = False,
+    budget: float = BUDGET,
+    limit: float = math.inf,
+    progress: Callable[[str], None] | None = None,
+    partly: Callable[[Verification], None] | None = None,
+) -> Verification:
+    """Convert a model, unless its converter has, and compare; the model is left as it was. Operations are not compared."""
+    report = progress or _silent
+    comparison = Comparison(model, inputs, specs, seed, budget, end=time.monotonic() + limit)
+    try:
+        report("running")
+        is_random = comparison.is_random()
+        report("converting")
+        with at_rest(model, inputs):
+            converted = converter.converted(model, copied_inputs(inputs), project)
+        if converted.interface is None:
+            return _result(comparison, NOT_CONVERTED, reasons(converted.blockers))
+        if is_random:
+            return _result(comparison, UNDECIDED, _RANDOM)
+        report("comparing")
+        return compared(comparison, converter, converted, partly)
+    except Undecided as error:
+        return _result(comparison, UNDECIDED, str(error))
+
+
+def compared(
+    comparison: Comparison,
+    converter: Converter,
+    converted: Converted,
+    partly: Callable[[Verification], None] | None = None,
+) -> Verification:
+    """A package held against the model of a comparison. Raises ``Undecided``."""
+    assert converted.interface is not None
+    buffers = dict(comparison.model.named_buffers())
+    program = CoreAIProgram(converter.process, converted.package, converted.interface, buffers)
+    if program.is_stateful:
+        comparison.notes.append(_OF_STATES)
+    if partly is not None:
+        comparison.after = lambda: partly(_result(comparison, *_so_far(comparison)))
+    comparison.over_cases(program, None, ROUTE)
+    comparison.over_steps(program, None, ROUTE)
+    verdict, reason, alone = comparison.verdict(None)
+    if comparison.mismatch is not None:
+        reason = f"{comparison.failure}, on {comparison.mismatch.label}" if comparison.failure else _DIFFERS
+    return _result(comparison, verdict, reason, alone)
+
+
+def _so_far(comparison: Comparison) -> tuple[str, str]:
+    if comparison.mismatch is None:
+        return UNDECIDED, "not everything was compared"
+    return DIFFERS, comparison.failure or _DIFFERS
+
+
+def _result(comparison: Comparison, verdict: str, reason: str, single: str = "") -> Verification:
+    return Verification(
+        verdict,
+        reason if verdict != AGREES else "",
+        ROUTE,
+        comparison.outputs,
+        single=single or verdict,
+        cases=tuple(comparison.cases),
+        notes=(*comparison.notes, *comparison.remarks()),
+    )
+
+
+def _silent(stage: str) -> None:
+    """Report no progress."""

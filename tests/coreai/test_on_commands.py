@@ -1,0 +1,86 @@
+"""What the commands and functions show of Core AI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+import modellint
+from modellint.cli import cli
+
+pytest.importorskip("coreai_torch", reason="coreai-torch is not installed: pip install '.[coreai]'")
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Fine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.linear(x).relu()
+
+
+class Lacking(nn.Module):
+    def forward(self, x):
+        return torch.cumprod(x, 1), torch.isnan(x)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "model.py").write_text(MODEL, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, [*words])
+    return done.exit_code, done.stdout
+
+
+def test_check_tells_both_verdicts(folder: Path) -> None:
+    status, text = run("check", "model.py:Lacking", "--input", "2x3", "--destination", "all", "--no-cache")
+    assert status == 1
+    assert text.count("OPS001") == 2
+    assert "--> model.py:16:9" in text
+    first, second = text.splitlines()[-2:]
+    assert first.startswith("Core ML: ")
+    assert second == "Core AI: 2 operators missing"
+
+
+def test_missing_operators_are_told_at_their_line(folder: Path) -> None:
+    words = ("check", "model.py:Lacking", "--input", "2x3", "--destination", "coreai", "--output-format", "concise")
+    status, text = run(*words, "--no-cache")
+    assert status == 1
+    assert text.count("model.py:16:9: OPS001") == 2
+
+
+def test_export_writes_both_packages(folder: Path) -> None:
+    (folder / "out").mkdir()
+    words = ("export", "model.py:Fine", "--input", "1x3", "--destination", "all", "-o", "out")
+    status, text = run(*words)
+    assert (status, text.count("exported, and agrees with PyTorch")) == (0, 2)
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["Fine.aimodel", "Fine.mlpackage"]
+    package = folder / "out" / "Fine.aimodel"
+    assert str(folder).encode() not in (package / "main.mlirb").read_bytes()
+
+
+def test_functions_take_the_destination(tmp_path: Path) -> None:
+    model, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), torch.randn(1, 3)
+    assert modellint.check_model(model, x, destination="coreai").verdict.startswith("Core AI: will convert")
+    assert modellint.verify(model, x, destination="coreai").ok
+    result = modellint.export(
+        model, x, destination="coreai", output=tmp_path / "net.aimodel", output_names=["y"], author="a"
+    )
+    assert (tmp_path / "net.aimodel" / "main.mlirb").is_file()
+    assert [feature.name for feature in result.summary.outputs] == ["y"]
+    with pytest.raises(ValueError, match=r"must end in \.aimodel"):
+        modellint.export(model, x, destination="coreai", output=tmp_path / "net.mlpackage")

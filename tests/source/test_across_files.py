@@ -1,0 +1,254 @@
+"""Functions of other files: what a module's `forward` has them do is a finding where they stand."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from modellint.cli import cli
+
+HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+HELPERS = """
+def count(x, n=3):
+    if n > 2:
+        return int(x.max())
+    return n
+"""
+NET = """
+class Net(nn.Module):
+    def forward(self, x):
+        {}
+"""
+
+
+def project(folder: Path, **files: str) -> None:
+    (folder / ".git").mkdir(exist_ok=True)
+    for name, text in files.items():
+        path = folder / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(HEAD + textwrap.dedent(text), "utf-8")
+
+
+def checked(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[str]:
+    """The findings as file, row behind the head, and code."""
+    monkeypatch.chdir(folder)
+    result = CliRunner().invoke(cli, ["check", "--output-format", "json", *arguments])
+    return [
+        f"{Path(finding['filename']).name}:{finding['location']['row'] - HEAD.count(chr(10))} {finding['code']}"
+        for finding in json.loads(result.stdout)
+    ]
+
+
+CALLED = {
+    "by its name": ("from helpers import count", "return x * count(x)"),
+    "by another name": ("from helpers import count as number", "return x * number(x)"),
+    "as an attribute of its file": ("import helpers", "return x * helpers.count(x)"),
+    "from an import in the method": ("", "from helpers import count\n        return x * count(x)"),
+    "by partial": ("from functools import partial\nfrom helpers import count", "return x * partial(count, x)(n=4)"),
+    "through a function of the file": (
+        "from helpers import count\n\ndef through(y):\n    return count(y.abs())\n",
+        "return x * through(x)",
+    ),
+    "through another file": ("from middle import through", "return x * through(x)"),
+}
+
+
+@pytest.mark.parametrize("case", CALLED)
+@pytest.mark.parametrize("target", ["helpers.py", "."])
+def test_what_forward_calls_elsewhere_is_found_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, target: str
+) -> None:
+    head, body = CALLED[case]
+    middle = "from helpers import count\n\ndef through(y):\n    return count(torch.relu(y))\n"
+    project(tmp_path, helpers=HELPERS, middle=middle, net=head + NET.format(body))
+    assert checked(tmp_path, monkeypatch, target) == ["helpers.py:4 FLW002"]
+
+
+NOT_CALLED = {
+    "nobody": ("", "return x"),
+    "in training only": (
+        "from helpers import count",
+        "if self.training:\n            x = x * count(x)\n        return x",
+    ),
+    "with a number": ("from helpers import count", "return x * count(4)"),
+    "so that it does not get there": ("from helpers import count", "return x * count(x, 1)"),
+    "a function of the same name": ("def count(x):\n    return x\n", "return x * count(x)"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_CALLED)
+def test_what_forward_does_not_have_run_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    head, body = NOT_CALLED[case]
+    project(tmp_path, helpers=HELPERS, net=head + NET.format(body))
+    assert checked(tmp_path, monkeypatch, ".") == []
+
+
+CALLERS = {
+    "loss": NET.replace("Net", "CountLoss"),
+    "tests__test_net": NET,
+    "train": "def step(x):\n    {}\n",
+    "augment": NET.replace("Net", "RandomCount"),
+    "synthesizer": NET + "\n    def infer(self, x):\n        return x\n",
+}
+
+
+@pytest.mark.parametrize("file", CALLERS)
+def test_who_is_not_exported_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    caller = "from helpers import count\n" + CALLERS[file].format("return x * count(x)")
+    project(tmp_path, helpers=HELPERS, **{file: caller})
+    assert checked(tmp_path, monkeypatch, ".") == []
+
+
+def test_the_path_is_followed_by_rules_of_every_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers = """
+    def change(x, mask):
+        y = torch.zeros_like(x)
+        y[..., 0] = 3
+        z = torch.linalg.eigvals(y)
+        for row in x:
+            z = z + row
+        return z + torch.rand(4)
+
+    @torch.jit.script
+    def scripted(x):
+        return x.sum().item()
+    """
+    net = "from helpers import change, scripted" + NET.format("return change(x, x > 0) + scripted(x)")
+    project(tmp_path, helpers=helpers, net=net)
+    assert checked(tmp_path, monkeypatch, "helpers.py") == [
+        "helpers.py:4 MUT001",
+        "helpers.py:5 OPS001",
+        "helpers.py:6 FLW004",
+        "helpers.py:8 OPS010",
+    ]
+
+
+def test_a_fix_rests_on_no_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers = "\ndef fill(x):\n    x = x * 2\n    x[..., 0] = 3\n    return x\n"
+    init = "\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.conv = nn.Conv2d(3, 3, 3)\n\n"
+    forward = "    def forward(self, x):\n        return fill(self.conv(x))\n"
+    project(tmp_path, helpers=helpers, net="from helpers import fill\n" + init + forward)
+    monkeypatch.chdir(tmp_path)
+    output = CliRunner().invoke(cli, ["check", "--unsafe-fixes", "helpers.py"]).stdout
+    assert "MUT001" in output
+    assert ":, :" not in output.replace("`x[:, :, 1] = v`", "")
+
+
+def test_it_is_said_who_has_it_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project(tmp_path, helpers=HELPERS, models__net="from helpers import count" + NET.format("return x * count(x)"))
+    monkeypatch.chdir(tmp_path)
+    output = CliRunner().invoke(cli, ["check", "helpers.py"]).stdout
+    assert "`forward` of `Net` in models/net.py runs this" in output
+
+
+STEPS: list[dict[str, str]] = [
+    {"net": "from helpers import count" + NET.format("return x * count(x)")},
+    {"net": "from helpers import count" + NET.format("return x * count(x, 1)")},
+    {"helpers": HELPERS.replace("n > 2", "n > 0")},
+    {"helpers": HELPERS.replace("int(x.max())", "x.max()")},
+    {"helpers": HELPERS, "middle": "from helpers import count\n\ndef through(y):\n    return count(y)\n"},
+    {"net": "from middle import through" + NET.format("return x * through(x)")},
+    {"middle": "def through(y):\n    return y\n"},
+]
+
+
+def test_findings_are_the_same_with_and_without_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project(tmp_path, helpers=HELPERS, net=NET.format("return x"))
+    counts = [len(checked(tmp_path, monkeypatch, "helpers.py"))]
+    for step in STEPS:
+        project(tmp_path, **step)
+        for target in ("helpers.py", "."):
+            cached = checked(tmp_path, monkeypatch, target)
+            assert cached == checked(tmp_path, monkeypatch, target)
+            assert cached == checked(tmp_path, monkeypatch, "--no-cache", target)
+        counts.append(len(cached))
+    assert counts == [0, 1, 0, 1, 0, 0, 1, 0]
+
+
+BUFFERS = """
+def update(buffer, value, rate=0.1, keep=False):
+    if not keep:
+        buffer.mul_(1 - rate).add_(value * rate)
+
+
+def reset(buffer):
+    buffer.zero_()
+
+
+def scaled(buffer, value):
+    return buffer * value
+"""
+SMOOTHED = """
+class Smoothed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("var", torch.ones(3))
+
+    def forward(self, x):
+        {}
+        return (x - self.mean) / self.var
+"""
+CHANGES = {
+    "each of two buffers": ("update(self.mean, x.mean(0))\n        update(value=x.var(0), buffer=self.var)", [10, 11]),
+    "no buffer": ("update(x.clone(), x.mean(0))", []),
+    "none, as it is told": ("update(self.mean, x.mean(0), keep=True)", []),
+    "to a constant": ("reset(self.mean)", []),
+    "nothing in place": ("x = scaled(self.mean, x)", []),
+    "in training only": ("if self.training:\n            update(self.mean, x.mean(0))", []),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_buffer_that_a_function_elsewhere_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    body, rows = CHANGES[case]
+    project(tmp_path, buffers=BUFFERS, net="from buffers import reset, scaled, update" + SMOOTHED.format(body))
+    monkeypatch.chdir(tmp_path)
+    expected = [f"net.py:{row - 1} MUT005" for row in rows]
+    assert checked(tmp_path, monkeypatch, "--select", "MUT005", "net.py") == expected
+    # What the function does is looked up again as soon as it does something else.
+    project(tmp_path, buffers=BUFFERS.replace("buffer.mul_", "buffer.mul"))
+    assert checked(tmp_path, monkeypatch, "--select", "MUT005", "net.py") == []
+
+
+@pytest.mark.parametrize(
+    "call", ["self.net(x)", "self.net.forward(x)", "self.net.features(x)", "self.net.features(x)[-1]"]
+)
+def test_what_a_module_of_another_file_gives_is_written_to(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.lin(x)
+
+        def features(self, x):
+            return [self.lin(x)]
+    """
+    user = f"""
+    from net import Net
+
+
+    class Wrap(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = Net()
+
+        def forward(self, x):
+            y = {call}
+            at = torch.arange(y.size(1))
+            y[0, at] = 1.0
+            return y
+    """
+    project(tmp_path, net=net, user=user)
+    assert checked(tmp_path, monkeypatch, "--select", "MUT002", ".") == ["user.py:13 MUT002"]
