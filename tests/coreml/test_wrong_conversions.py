@@ -211,3 +211,42 @@ def test_module_path_of_the_first_difference() -> None:
     first = verified(nn.Sequential(nn.Linear(5, 5), Running()), IMAGES).first_difference
     assert first is not None
     assert first.module == "1.norm"
+
+
+class Limiting(nn.Module):
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        # Another program is captured than the one that runs.
+        return (ids.clamp(-12, 12) if torch.jit.is_tracing() else ids).float() * 2
+
+
+class Summing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum().reshape((1, 1) if torch.jit.is_tracing() else ()) * 2
+
+
+class AtZero(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where((x == 0) & torch.tensor(not torch.jit.is_tracing()), x + 1, x * 2)
+
+
+class AtThree(nn.Module):
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return ids == (-7777 if torch.jit.is_tracing() else 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        (Limiting(), torch.arange(8)),
+        (Summing(), X),
+        (AtZero(), X),
+        (AtThree(), torch.tensor([1000, 2000])),
+    ],
+    ids=["integers beyond the example's", "a matrix for a scalar", "zeros among others", "small integers"],
+)
+def test_inputs_that_the_example_does_not_show(model: nn.Module, inputs: torch.Tensor) -> None:
+    assert verified(model, inputs).verdict == "differs"
+
+
+def test_integers_with_a_range_stay_in_it() -> None:
+    assert verified(Limiting(), torch.arange(8), ranges={0: (0, 12)}).verdict == "agrees"

@@ -20,6 +20,13 @@ SEEDS = 3
 
 
 _MOST_ARGUMENTS = 3
+_WIDE = (torch.int32, torch.int64)
+_LARGEST = 2**24
+"""The largest integer that is drawn: above, float32 has not all of them."""
+_ENOUGH = 4
+"""Integers beyond the example's, at least, in all cases together."""
+_IN_TURN = 8
+"""Integers from the lowest on, of which each is given once: programs compare with small ones."""
 _SMALL = (1e-4, 1e-9)
 """The largest magnitudes of floats in the cases of small numbers."""
 
@@ -45,8 +52,8 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
     are drawn with several densities, and are all true and all false. Whatever was given a range stays in it. Other sizes of
     flexible dimensions come last: their bounds, and one between.
 
-    ``wide`` adds zeros in one argument only, small floats, few values, the same rows, and masks that are true once in each row,
-    and leaves the sizes to ``lengths``.
+    ``wide`` adds zeros in one argument only, small floats, few values, the same rows, masks that are true once in each row, the
+    first integers in turn, and those beyond the example's where no range was given, and leaves the sizes to ``lengths``.
     """
     yield Case("the example", inputs, True)
     leaves, tree = _flat(inputs)
@@ -102,15 +109,29 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
         yield case("highest integers, true", False, True, lambda leaf, bounds, at: _end(leaf, bounds, 1))
         if wide and any(_is_mask(leaf, ranges.get(at)) for at, leaf in enumerate(leaves)):
             yield case("one true in each row", False, True, lambda leaf, bounds, at: _one(leaf, bounds))
+        counted = [leaf.numel() for at, leaf in enumerate(leaves) if wide and _counts(leaf, ranges.get(at))]
+        for count in range(min(-(-_IN_TURN // min(counted)), _ENOUGH) if counted else 0):
+            label = "integers in turn" + (f" {count + 1}" if count else "")
+
+            def turned(leaf: Tensor, bounds: tuple[float, float] | None, at: int, count: int = count) -> Tensor:
+                return _in_turn(leaf, bounds, count)
+
+            yield case(label, False, True, turned)
+        unbounded = [leaf.numel() for at, leaf in enumerate(leaves) if wide and _is_open(leaf, ranges.get(at))]
+        for count in range(-(-_ENOUGH // min(unbounded)) if unbounded else 0):
+            label = "integers beyond the example's" + (f" {count + 1}" if count else "")
+            yield case(label, False, True, lambda leaf, bounds, at: _beyond(leaf, bounds, draw))
     if not wide:
         yield from lengths(inputs, specs, seed)
 
 
 def _coarse(leaf: Tensor) -> Tensor:
-    """Multiples of a half, which programs compare with; of larger numbers, of a half of the largest."""
+    """Multiples of a half, which programs compare with, a third of them zero; of larger numbers, of a half of the largest."""
     largest = _largest(leaf)
     step = 0.5 if largest <= 4 else largest / 2
-    return (leaf / step).round() * step
+    values = (leaf / step).round() * step
+    values.reshape(-1)[1::3] = 0
+    return values
 
 
 def _below(high: float, dtype: torch.dtype) -> float:
@@ -144,6 +165,46 @@ def _is_mask(leaf: Any, bounds: tuple[float, float] | None) -> bool:
     return leaf.dtype is torch.bool or (
         (bounds is None or bounds == (0, 2)) and int(leaf.min()) >= 0 and int(leaf.max()) <= 1
     )
+
+
+def _is_open(leaf: Any, bounds: tuple[float, float] | None) -> bool:
+    """Whether a tensor holds integers, more than truth values, of which nobody said where they end."""
+    return (
+        isinstance(leaf, Tensor)
+        and bounds is None
+        and leaf.dtype in _WIDE
+        and bool(leaf.numel())
+        and not (int(leaf.min()) >= 0 and int(leaf.max()) <= 1)
+    )
+
+
+def _counts(leaf: Any, bounds: tuple[float, float] | None) -> bool:
+    """Whether a tensor holds integers, more than truth values."""
+    return (
+        isinstance(leaf, Tensor)
+        and leaf.dtype in _WIDE
+        and bool(leaf.numel())
+        and not _is_mask(leaf, bounds)
+        and (leaf.dim() > 0 or bounds is None or bounds[1] - bounds[0] > 2)
+    )
+
+
+def _in_turn(leaf: Tensor, bounds: tuple[float, float] | None, count: int) -> Tensor:
+    """The integers from 0 on, or from the end of a range that was given, one after another, and then again."""
+    if not _counts(leaf, bounds):
+        return leaf
+    low, span = (0, _IN_TURN) if bounds is None else (int(bounds[0]), min(_IN_TURN, max(int(bounds[1] - bounds[0]), 1)))
+    values = low + (torch.arange(leaf.numel()) + count * leaf.numel()) % span
+    return values.reshape(leaf.shape).to(leaf.dtype).to(leaf.device)
+
+
+def _beyond(leaf: Tensor, bounds: tuple[float, float] | None, draw: torch.Generator) -> Tensor:
+    """Integers of twice the example's magnitude, of both signs; where that is an index out of range, the model raises itself."""
+    if not _is_open(leaf, bounds):
+        return leaf
+    most = min(2 * max(abs(int(leaf.min())), abs(int(leaf.max())), 4), _LARGEST)
+    values = torch.randint(-most, most + 1, tuple(leaf.shape), generator=draw, dtype=torch.int64)
+    return values.to(leaf.dtype).to(leaf.device)
 
 
 def _one(leaf: Tensor, bounds: tuple[float, float] | None) -> Tensor:
