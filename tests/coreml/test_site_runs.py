@@ -24,6 +24,7 @@ LAST_OF_TUTORIAL = "python -m pytest -q test_net.py"
         ("language-model.md", 2),
         ("flexible-sizes.md", 3),
         ("without-a-mac.md", 4),
+        ("sweep.md", 2),
     ],
 )
 def test_page_runs_as_it_says(page: str, commands: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,9 +26,11 @@ _COMMANDS = {
     "init": "adopting_commands",
     "new-rule": "adopting_commands",
     "ops": "about_commands",
+    "report": "report_command",
     "rule": "about_commands",
     "server": "server_command",
     "shapes": "shapes_command",
+    "sweep": "sweep_command",
     "verify": "verify_command",
 }
 """Each command, and the module that holds it under the name ``<command>_command``, with ``_`` for ``-``."""

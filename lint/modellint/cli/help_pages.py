@@ -22,9 +22,11 @@ SUMMARIES = {
     "init": "Set modellint up in a project: settings, hook, workflow.",
     "new-rule": "Write a rule of your own, with its page and test.",
     "ops": "Tell which operators convert, and what to write instead.",
+    "report": "Show a sweep as a static site, and what changed since another.",
     "rule": "List the rules, or explain one.",
     "server": "Serve an editor: findings and fixes as you type.",
     "shapes": "Show what every layer of a model takes and gives.",
+    "sweep": "Check, verify or export many models; a row for each in one file.",
     "verify": "Convert a model, execute the result, compare it with PyTorch.",
 }
 """Each command in a line."""
@@ -34,16 +36,16 @@ GROUPS = {
     "Fixes": "fix unsafe_fixes show_diff",
     "Old code": "baseline write_baseline add_ignore",
     "Files": "exclude force_exclude show_files stdin_filename",
-    "Model": "inputs image images state states labels checkpoint models reference seed timeout memory",
+    "Model": "catalogues actions inputs image images state states labels checkpoint models reference seed timeout memory",
     "Core ML": "destination deployment_target coreml_version frontend precision",
     "Package": (
         "output force output_names author license description model_version input_description output_description"
     ),
     "Table": "depth flat",
     "Setup": "parts requirement yes rule_name kind",
-    "Output": "outputs output_format output_file schema statistics color quiet verbose",
+    "Output": "against title outputs output_format output_file schema statistics color quiet verbose",
     "Exit status": "fail_level exit_zero exit_non_zero_on_fix",
-    "Settings, cache and processes": "config isolated no_cache cache_dir jobs watch",
+    "Settings, cache and processes": "config isolated no_cache cache_dir jobs workers scheduler resume watch",
     "Help": "version",
 }
 """The parameters of commands by what they are for."""
@@ -96,11 +98,20 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("modellint rule REG001", "the page of a rule, by its code"),
         ("modellint rule module-in-list", "or by its name"),
     ),
+    "report": (
+        ("modellint report sweep.sqlite -o site", "a site, to be opened at site/index.html"),
+        ("modellint report new.sqlite --against old.sqlite", "what changed; 1 where something is lost"),
+    ),
     "server": (
         ("modellint server", "as editors start it"),
         ("modellint server --tcp 127.0.0.1:8765", "for one that connects"),
     ),
     "shapes": (("modellint shapes model.py:Net --input 1..4x3x224x224", "a flexible batch stays a symbol"),),
+    "sweep": (
+        ("modellint sweep zoo.py:models --do export -o sweep.sqlite", "all models that a function yields"),
+        ("modellint sweep --catalogue timm --do check,export -o timm.sqlite", "a package's models, in small"),
+        ("modellint sweep zoo.py:models -o sweep.sqlite --resume", "go on where it was"),
+    ),
     "verify": (
         (f"modellint verify {_LIVE}", "a model"),
         (f"modellint verify Net.mlpackage --reference {_LIVE}", "a saved package"),
@@ -114,7 +125,13 @@ STATUSES = {
     ),
     "export": (("0", "written"), ("1", "it does not convert, or does not agree"), ("2", "a wrong request")),
     "server": (("0", "the editor ended it"), ("1", "the editor was gone"), ("2", "a wrong request")),
+    "report": (
+        ("0", "told; with --against, nothing is lost"),
+        ("1", "with --against, something is lost"),
+        ("2", "a wrong request"),
+    ),
     "shapes": (("0", "every layer has its shapes"), ("1", "something stands in the way"), ("2", "a wrong request")),
+    "sweep": (("0", "every target has its rows"), ("2", "a wrong request, or targets that cannot be listed")),
     "verify": (("0", "agrees"), ("1", "does not convert, differs or is undecided"), ("2", "a wrong request")),
 }
 _RANGE = re.compile(r"\s*\[[^\[\]]*x[<>][^\[\]]*\]\Z|\s*\[[^\[\]]*[<>]=?x[^\[\]]*\]\Z")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Any], Any]
 _FORMATS = f"One of {', '.join(FORMATS)}."
-_MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*\Z", re.DOTALL)
+_ITEM = re.compile(r"\[[^\[\]]+\]\Z")
+_MAY_BE_LIVE = re.compile(r".+:[^\W\d][\w.]*(?:\[[^\[\]]+\])?\Z", re.DOTALL)
 
 
 def _codes(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -338,7 +339,7 @@ def file_of(target: str) -> str:
     """The part of a target that may be a path."""
     if not may_be_live(target):
         return target
-    place = target.rpartition(":")[0]
+    place = _ITEM.sub("", target).rpartition(":")[0]
     return place if os.path.exists(place) else "."  # noqa: PTH110
 
 

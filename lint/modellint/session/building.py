@@ -60,6 +60,8 @@ class Builder:
         self._request = session.request
         self._on_meta = on_meta
         """Whether building may be tried on the meta device first."""
+        self.model: nn.Module | None = None
+        """The model, once it is built."""
 
     @cached_property
     def specs(self) -> tuple[inputs.InputSpec, ...]:
@@ -123,15 +125,7 @@ class Builder:
         """The model, imported, built and given shapes; with ``only_shapes`` inputs that are too large get no values."""
         from torch import nn
 
-        self._session.enter("importing")
-        target.replace_texts(self._request.texts)
-        try:
-            module = target.load(self._request.location)
-        except target.TargetError:
-            raise
-        except BaseException as error:
-            raise Failed from error
-        named = target.find(module, self._request.target)
+        named = self._named()
         self._session.enter("building")
         if isinstance(named, nn.Module):
             model, example = named, None
@@ -142,6 +136,7 @@ class Builder:
                 raise
             except BaseException as error:
                 raise Failed from error
+        self.model = model
         devices = {str(tensor.device) for tensor in (*model.parameters(), *model.buffers())}
         on_meta = "meta" in devices
         # Inputs of any size have a shape.
@@ -149,6 +144,32 @@ class Builder:
         given_inputs = self._inputs(example, "meta" if without_values else next(iter(sorted(devices)), "cpu"))
         self._give_shapes(model, given_inputs)
         return Built(model, given_inputs, not on_meta)
+
+    def _named(self) -> Any:
+        """What the target names, imported; of a collection the function that builds the model in question."""
+        self._session.enter("importing")
+        target.replace_texts(self._request.texts)
+        wanted = self._request.target
+        try:
+            named = target.find(target.load(self._request.location), wanted)
+            return target.item(named, wanted) if wanted.item else named
+        except target.TargetError:
+            raise
+        except BaseException as error:
+            raise Failed from error
+
+    def collection(self) -> tuple[str, ...]:
+        """The names of the models that the target yields; none for a target that is no collection."""
+        wanted, named = self._request.target, self._named()
+        if wanted.item or not target.is_collection(named):
+            return ()
+        self._session.enter("listing")
+        try:
+            return tuple(name for name, _ in target.pairs(named, wanted))
+        except target.TargetError:
+            raise
+        except BaseException as error:
+            raise Failed from error
 
     def _give_shapes(self, model: nn.Module, inputs: Inputs | None) -> None:
         """Call a model once whose lazy modules wait for that. Raises ``lazy.Unshaped`` where that is not possible."""

@@ -97,10 +97,7 @@ def answer(job: Job, request: Request, limits: Limits, progress: Progress | None
     Findings of a verification or an export stand at the places and have the fixes that the check of the target's file gives. Raises
     ``UsageError`` for a target that names nothing or has no inputs, for options that do not fit it, or without what it needs.
     """
-    extra = "coreml" if isinstance(request.action, (Verify, Export)) else "live"
-    for module, name in (("torch", "PyTorch"), ("psutil", "psutil")):
-        if importlib.util.find_spec(module) is None:
-            raise UsageError(f"a live target needs {name}: pip install 'modellint[{extra}]'")
+    expect_extras("coreml" if isinstance(request.action, (Verify, Export)) else "live")
     # It is psutil's, which the base installation lacks.
     from modellint.session.parent import check_target
 
@@ -108,13 +105,20 @@ def answer(job: Job, request: Request, limits: Limits, progress: Progress | None
         if progress is not None:
             progress(request.target.text, stage, seconds)
 
-    shown = _shown(job, check_target(_under_settings(job, request), limits, report))
+    shown = _shown(job, check_target(under_settings(job, request), limits, report))
     if isinstance(request.action, (Verify, Export)):
         return shown._replace(diagnostics=_with_source(job, request, shown.diagnostics))
     return shown
 
 
-def _under_settings(job: Job, request: Request) -> Request:
+def expect_extras(extra: str) -> None:
+    """Raise ``UsageError`` where what a live target needs is not installed."""
+    for module, name in (("torch", "PyTorch"), ("psutil", "psutil")):
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"a live target needs {name}: pip install 'modellint[{extra}]'")
+
+
+def under_settings(job: Job, request: Request) -> Request:
     """A request with the rules that are to be asked, and where the model is to go."""
     file = request.location.file
     settings = job.resolver.of_folder(job.root if file is None else file.parent)

@@ -13,6 +13,7 @@ from modellint.results.conversion_verdict import Conversion
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.exported import Exported
 from modellint.results.shape_table import Table
+from modellint.results.target_facts import TargetFacts
 from modellint.results.verification import Verification
 from modellint.session.target import Location, Target
 from modellint.settings import Destination
@@ -46,7 +47,11 @@ class Export(NamedTuple):
     """Where it is made: the worker keeps all that it writes in the folder around it."""
 
 
-Action: TypeAlias = Check | Shapes | Verify | Export
+class Models(NamedTuple):
+    """Tell which models a target stands for: those that a function yields, or itself."""
+
+
+Action: TypeAlias = Check | Shapes | Verify | Export | Models
 
 
 class Request(NamedTuple):
@@ -71,6 +76,8 @@ class Request(NamedTuple):
     seed: int = 0
     texts: Mapping[str, str] = {}
     """Source that is to be run in the place of what files hold, by their paths."""
+    with_facts: bool = False
+    """Whether the answer is to tell what the target is made from, and what it cost."""
 
 
 class Limits(NamedTuple):
@@ -105,6 +112,10 @@ class Answer(NamedTuple):
     """Where that was asked for, and the target runs."""
     undecided: Mapping[str, frozenset[str]] = {}
     """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
+    models: tuple[str, ...] = ()
+    """The names of a collection's models, where these were asked for; empty for a target that is no collection."""
+    facts: TargetFacts | None = None
+    """Where they were asked for, and the worker came to its end."""
 
 
 class Start(NamedTuple):

@@ -1,4 +1,7 @@
-"""Live targets: from ``path/to/model.py:NAME`` or ``package.module:NAME`` to the model that it names."""
+"""Live targets: from ``path/to/model.py:NAME`` or ``package.module:NAME`` to the model that it names.
+
+A function that yields ``(name, build)`` pairs is a collection of models: ``zoo.py:models[small]`` is one of them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ import importlib.util
 import inspect
 import linecache
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,6 +35,8 @@ class Target(NamedTuple):
     """A file, or the dotted name of a module."""
     name: str
     """Dotted: ``Zoo.small``."""
+    item: str = ""
+    """Which model of a collection; empty for a target that is none."""
 
 
 class Location(NamedTuple):
@@ -46,12 +52,22 @@ class Location(NamedTuple):
 
 def parse(text: str) -> Target | None:
     """The target that a command-line argument names; None for a file or folder."""
-    place, colon, name = text.rpartition(":")
+    head, item = _split_item(text)
+    place, colon, name = head.rpartition(":")
     if not colon or not place or not all(part.isidentifier() for part in name.split(".")):
         return None
     if os.name == "nt" and len(place) == 1 and place.isalpha():
         return None
-    return None if Path(text).exists() else Target(text, place, name)
+    return None if Path(text).exists() else Target(text, place, name, item)
+
+
+_ITEM = re.compile(r"([^\[\]]+)\[([^\[\]]+)\]\Z", re.DOTALL)
+
+
+def _split_item(text: str) -> tuple[str, str]:
+    """A target without the name in brackets at its end, and that name."""
+    match = _ITEM.match(text)
+    return (text, "") if match is None else (match[1], match[2])
 
 
 def locate(target: Target, root: Path, folder: Path) -> Location:
@@ -169,8 +185,48 @@ def find(module: ModuleType, target: Target) -> Any:
     )
 
 
+Pair: TypeAlias = tuple[str, Callable[[], Any]]
+"""A model of a collection: its name, and the function that builds it."""
+
+
+def pairs(named: Any, target: Target) -> Iterator[Pair]:
+    """The models of a collection, in its order. Raises whatever its code raises, and ``TargetError`` for what is no collection."""
+    found = named() if is_collection(named) else None
+    if not isinstance(found, Iterator):
+        raise TargetError(
+            f"{target.text}: {target.name} yields no models; `[…]` names one of those that a function yields"
+        )
+    for value in found:
+        match value:
+            case (str() as name, build) if callable(build):
+                yield name, build
+            case _:
+                what = f"a value of type {type(value).__name__}"
+                raise TargetError(
+                    f"{target.text}: {target.name} yields {what}, and not a pair of a name and a function"
+                )
+
+
+def is_collection(named: Any) -> bool:
+    """Whether a target is a function that yields its models."""
+    return inspect.isgeneratorfunction(inspect.unwrap(named)) if callable(named) else False
+
+
+def item(named: Any, target: Target) -> Callable[[], Any]:
+    """The function that builds one model of a collection. Raises as ``pairs`` does, and ``TargetError`` where there is none."""
+    known = []
+    for name, build in pairs(named, target):
+        if name == target.item:
+            return build
+        known.append(name)
+    raise TargetError(f"{target.text}: {target.name} yields no {target.item!r}{_near(target.item, known)}")
+
+
 def _nearest(name: str, owner: object) -> str:
-    known = list(_candidates(owner))
+    return _near(name, list(_candidates(owner)))
+
+
+def _near(name: str, known: Sequence[str]) -> str:
     near = get_close_matches(name, known, 3, 0.5)
     by_case = [candidate for candidate in known if candidate.lower() == name.lower()]
     if suggestions := list(dict.fromkeys((*by_case, *near))):
@@ -204,6 +260,11 @@ def pair(target: Target, result: Any) -> tuple[nn.Module, Any]:
             return result, None
         case (nn.Module() as model, inputs):
             return model, inputs
+        case Iterator():
+            raise TargetError(
+                f"{target.text}: {target.name}() yields several models: name one, as in '{target.text}[NAME]', or give all of them "
+                "to modellint sweep"
+            )
         case tuple() | list():
             what = f"({', '.join(type(part).__name__ for part in result)})"
         case _:

@@ -28,6 +28,7 @@ from modellint.session.messages import (
     Export,
     InternalError,
     Message,
+    Models,
     Partial,
     Refusal,
     Restart,
@@ -126,7 +127,6 @@ def _served(start: Start, channel: Channel) -> Message:
         return Refusal(f"PyTorch cannot be imported: {failed.described(error)}")
     finally:
         gc.enable()
-    from modellint.live.inputs import lazy_parameters
     from modellint.session.requested_actions import Session
 
     # What PyTorch has made so far is no garbage, and is too much to be gone through again and again.
@@ -142,8 +142,23 @@ def _served(start: Start, channel: Channel) -> Message:
 
     began = time.monotonic()
     session = Session(request, lambda: began + _SPARE * start.timeout, entered)
+    builder = Builder(session, start.on_meta)
+    message = _worked(_Work(session, builder, channel, start.timeout, began), session)
+    if request.with_facts and isinstance(message, Answer):
+        from modellint.session.target_facts import facts_of
+
+        # The user's code may have left anything behind; the answer holds without them.
+        with contextlib.suppress(Exception):
+            return message._replace(facts=facts_of(builder.model))
+    return message
+
+
+def _worked(work: _Work, session: Session) -> Message:
+    """The answer of a request, or why there is none."""
+    from modellint.live.inputs import lazy_parameters
+
     try:
-        return _Work(session, Builder(session, start.on_meta), channel, start.timeout, began).answer()
+        return work.answer()
     except (target.TargetError, example.InputError, OptionError, PackageError) as error:
         return Refusal(str(error))
     except Again:
@@ -176,6 +191,8 @@ class _Work:
                 return self._verified(action)
             case Export():
                 return self._exported(action)
+            case Models():
+                return self._session.answer([], models=self._build.collection())
 
     def _checked(self) -> Answer:
         from modellint.live.capture.line_coverage import Executed

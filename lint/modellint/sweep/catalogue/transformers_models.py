@@ -1,0 +1,257 @@
+"""Catalogue of transformers: the base model of each configuration class, shrunk, with inputs that its ``forward`` asks for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_SMALL: dict[str, int] = {
+    **dict.fromkeys(
+        (
+            "hidden_size",
+            "d_model",
+            "n_embd",
+            "dim",
+            "embed_dim",
+            "hidden_dim",
+            "embedding_size",
+            "word_embed_proj_dim",
+            "emb_dim",
+            "attention_hidden_size",
+            "projection_dim",
+            "feat_extract_dim",
+            "decoder_hidden_size",
+            "encoder_hidden_size",
+            "d_embed",
+            "model_dim",
+            "width",
+            "lru_width",
+        ),
+        32,
+    ),
+    **dict.fromkeys(
+        (
+            "num_hidden_layers",
+            "n_layer",
+            "n_layers",
+            "num_layers",
+            "encoder_layers",
+            "decoder_layers",
+            "num_encoder_layers",
+            "num_decoder_layers",
+            "depth",
+            "encoder_num_layers",
+            "decoder_num_layers",
+            "num_blocks",
+            "num_hidden_groups",
+            "num_key_value_heads",
+            "num_kv_heads",
+            "multi_query_group_num",
+            "num_experts_per_tok",
+            "moe_topk",
+            "moe_k",
+            "top_k_experts",
+        ),
+        2,
+    ),
+    **dict.fromkeys(
+        (
+            "num_attention_heads",
+            "n_head",
+            "n_heads",
+            "num_heads",
+            "encoder_attention_heads",
+            "decoder_attention_heads",
+            "num_encoder_attention_heads",
+            "num_decoder_attention_heads",
+            "decoder_num_attention_heads",
+            "encoder_num_attention_heads",
+            "num_local_experts",
+            "n_routed_experts",
+            "num_experts",
+            "moe_num_experts",
+        ),
+        4,
+    ),
+    **dict.fromkeys(
+        (
+            "head_dim",
+            "attention_head_dim",
+            "qk_nope_head_dim",
+            "qk_rope_head_dim",
+            "v_head_dim",
+            "d_kv",
+            "key_value_proj_dim",
+            "num_queries",
+        ),
+        8,
+    ),
+    **dict.fromkeys(
+        (
+            "intermediate_size",
+            "encoder_ffn_dim",
+            "decoder_ffn_dim",
+            "ffn_dim",
+            "d_ff",
+            "n_inner",
+            "dim_feedforward",
+            "moe_intermediate_size",
+            "hidden_dim_ffn",
+            "shared_expert_intermediate_size",
+            "ffn_hidden_size",
+            "mlp_dim",
+            "feed_forward_size",
+            "max_position_embeddings",
+            "n_positions",
+            "max_source_positions",
+            "max_target_positions",
+            "n_ctx",
+            "seq_length",
+            "image_size",
+        ),
+        64,
+    ),
+    "vocab_size": 128,
+    "rotary_dim": 4,
+    "hidden_size_per_layer_input": 8,
+}
+"""What attributes of a configuration are set to, where it has them as numbers."""
+_TOKENS = 8
+"""Tokens of a text."""
+_SECONDS = 0.5
+"""Of sound, at 16 kHz."""
+
+
+def models() -> Iterator[tuple[str, Callable[[], tuple[nn.Module, dict[str, Tensor]]]]]:
+    """The base model of each type of model that transformers has, by the name of the type."""
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    for name in sorted(MODEL_MAPPING_NAMES):
+        yield name, partial(build, name)
+
+
+def build(kind: str) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The model of a type, in eval mode, and inputs that it runs on.
+
+    Raises what the smallest form raises that transformers builds, where none runs.
+    """
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    failure: Exception | None = None
+    for degree, gives_tuples, takes_all in product(_DEGREES, (True, False), (False, True)):
+        torch.manual_seed(0)
+        try:
+            config = _configuration(kind, degree, gives_tuples)
+            make = partial(transformers.AutoModel.from_config, config, attn_implementation="eager")
+            # Its size is known before it takes any memory.
+            with torch.device("meta"):
+                if sum(parameter.numel() for parameter in make().parameters()) > _LARGEST:
+                    continue
+            model = make().eval()
+            inputs = _inputs(model, config, takes_all)
+            with torch.no_grad():
+                model(**inputs)
+        except Exception as error:
+            failure = failure or error
+        else:
+            return model, inputs
+    raise failure or ValueError(f"{kind}: no form has fewer than {_LARGEST:,} parameters")
+
+
+_LARGEST = 50_000_000
+_DEGREES: tuple[frozenset[str], ...] = (
+    frozenset(),
+    frozenset({"image_size"}),
+    frozenset({"head_dim", "attention_head_dim", "d_kv"}),
+    frozenset({"num_key_value_heads", "num_kv_heads", "head_dim"}),
+    frozenset({"image_size", "hidden_size", "embed_dim", "d_model", "dim", "hidden_dim", "projection_dim"}),
+    frozenset(_SMALL) - {"num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers", "n_layer", "depth"},
+    frozenset(_SMALL),
+)
+"""What is left as it is, from the smallest form on."""
+
+
+def _configuration(kind: str, left: frozenset[str], gives_tuples: bool) -> Any:
+    """The configuration of a type with small numbers, those of its parts too; some models need their own parts' named outputs."""
+    from transformers import CONFIG_MAPPING
+
+    config = CONFIG_MAPPING[kind]()
+    _shrink(config, left)
+    for name, value in (("return_dict", not gives_tuples), ("use_cache", False)):
+        if hasattr(config, name):
+            setattr(config, name, value)
+    return config
+
+
+def _shrink(config: Any, left: frozenset[str]) -> None:
+    for name, value in list(vars(config).items()):
+        if hasattr(value, "to_dict"):
+            _shrink(value, left)
+        elif name in _SMALL and name not in left and type(value) is int:
+            setattr(config, name, min(value, _SMALL[name]))
+        elif name == "mrope_section" and isinstance(value, list):
+            setattr(config, name, [1, 1, 2])
+        elif isinstance(value, dict) and "mrope_section" in value:
+            value["mrope_section"] = [1, 1, 2]
+        elif name == "depths" and isinstance(value, (list, tuple)):
+            setattr(config, name, type(value)(1 for _ in value))
+        elif name == "layer_types" and isinstance(value, list) and len(value) > 2:
+            # One of each kind, as far as two layers have them.
+            setattr(config, name, [*dict.fromkeys(value), *value][:2])
+        elif name in ("pad_token_id", "bos_token_id", "eos_token_id") and type(value) is int and value >= 128:
+            setattr(config, name, 0)
+
+
+def _inputs(model: nn.Module, config: Any, takes_all: bool) -> dict[str, Tensor]:
+    """Values for the arguments that a ``forward`` takes its data by: text, pictures, sound, numbers over time."""
+    taken = inspect.signature(model.forward).parameters
+    draw = torch.Generator().manual_seed(0)
+    makers: dict[str, Callable[[], Tensor]] = {
+        "input_ids": lambda: _tokens(config, draw),
+        "pixel_values": lambda: _pictures(config, draw),
+        "input_values": lambda: torch.randn(1, int(16_000 * _SECONDS), generator=draw),
+        "input_features": lambda: _features(config, draw),
+        "qformer_input_ids": lambda: _tokens(config, draw),
+        "decoder_input_ids": lambda: _tokens(config, draw),
+    }
+    main = getattr(model, "main_input_name", "input_ids")
+    chosen = [main] if main in taken and main in makers else [name for name in makers if name in taken][:1]
+    needed = {name for name, taking in taken.items() if taking.default is taking.empty}
+    chosen += [name for name in makers if name not in chosen and (name in needed or (takes_all and name in taken))]
+    if "decoder_input_ids" in taken and getattr(config, "is_encoder_decoder", False):
+        chosen.append("decoder_input_ids")
+    return {name: makers[name]() for name in dict.fromkeys(chosen)}
+
+
+def _of_part(config: Any, name: str, usual: Any) -> Any:
+    """An attribute of a configuration, or of the part that has it."""
+    for holder in (config, *(value for value in vars(config).values() if hasattr(value, "to_dict"))):
+        value = getattr(holder, name, None)
+        if value is not None:
+            return value
+    return usual
+
+
+def _tokens(config: Any, draw: torch.Generator) -> Tensor:
+    return torch.randint(3, min(int(_of_part(config, "vocab_size", 128)), 128), (1, _TOKENS), generator=draw)
+
+
+def _pictures(config: Any, draw: torch.Generator) -> Tensor:
+    size = _of_part(config, "image_size", 64)
+    height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+    return torch.randn(1, int(_of_part(config, "num_channels", 3)), height, width, generator=draw)
+
+
+def _features(config: Any, draw: torch.Generator) -> Tensor:
+    bins = int(_of_part(config, "num_mel_bins", 80))
+    frames = getattr(config, "max_source_positions", None)
+    if frames is not None:
+        return torch.randn(1, bins, 2 * int(frames), generator=draw)
+    return torch.randn(1, 64, int(_of_part(config, "feature_size", bins)), generator=draw)
