@@ -121,4 +121,6 @@ def _distributed(option: str) -> Any:
         import distributed
     except ImportError:
         raise UsageError(f"{option} {_INSTALL}") from None
+    # A lost scheduler is told of in a line of ours, and waited for.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     return distributed

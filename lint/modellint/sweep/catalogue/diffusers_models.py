@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,8 @@ class Form(NamedTuple):
     options: Mapping[str, Any]
     inputs: Mapping[str, tuple[int, ...]]
     """The shapes of arguments; whole numbers where the name ends in ``timestep`` or ``labels``."""
+    fixed: Mapping[str, Any] = {}
+    """Arguments that are no tensors, and belong to the model."""
 
 
 _TIME = (1,)
@@ -116,6 +118,7 @@ FORMS: dict[str, Form] = {
             "norm_num_groups": 8,
         },
         {"hidden_states": _LATENT, "encoder_hidden_states": _TEXT, "timestep": _TIME},
+        {"added_cond_kwargs": {"resolution": None, "aspect_ratio": None}},
     ),
     "PriorTransformer": Form(
         {**_HEADS, "embedding_dim": 32, "num_embeddings": 7, "additional_embeddings": 4},
@@ -185,7 +188,7 @@ FORMS: dict[str, Form] = {
 """The models that have a form here, by their class."""
 
 
-def models() -> Iterator[tuple[str, Callable[[], tuple[nn.Module, dict[str, Any]]]]]:
+def models() -> Iterator[tuple[str, Callable[[], tuple[nn.Module, dict[str, Tensor]]]]]:
     """Each model that the installed version has, by its class."""
     import diffusers
 
@@ -194,7 +197,7 @@ def models() -> Iterator[tuple[str, Callable[[], tuple[nn.Module, dict[str, Any]
             yield name, partial(build, name)
 
 
-def build(name: str) -> tuple[nn.Module, dict[str, Any]]:
+def build(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
     """The model of a class with drawn weights, in eval mode, and its arguments; it gives tuples."""
     import diffusers
 
@@ -202,10 +205,19 @@ def build(name: str) -> tuple[nn.Module, dict[str, Any]]:
     form = FORMS[name]
     model: nn.Module = getattr(diffusers, name)(**form.options).eval()
     draw = torch.Generator().manual_seed(0)
-    inputs: dict[str, Any] = {argument: _drawn(argument, shape, draw) for argument, shape in form.inputs.items()}
-    if name == "PixArtTransformer2DModel":
-        inputs["added_cond_kwargs"] = {"resolution": None, "aspect_ratio": None}
-    return model, {**inputs, "return_dict": False}
+    _fix_arguments(model, {**form.fixed, "return_dict": False})
+    return model, {argument: _drawn(argument, shape, draw) for argument, shape in form.inputs.items()}
+
+
+def _fix_arguments(model: nn.Module, fixed: Mapping[str, Any]) -> None:
+    """Give a model these arguments at every call: converters take tensors only. It keeps the name of its class."""
+    base = type(model)
+
+    @wraps(base.forward)
+    def forward(self: nn.Module, *args: Tensor, **kwargs: Tensor) -> Any:
+        return base.forward(self, *args, **kwargs, **fixed)
+
+    model.__class__ = type(base.__name__, (base,), {"forward": forward, "__module__": base.__module__})
 
 
 def _drawn(name: str, shape: tuple[int, ...], draw: torch.Generator) -> Tensor:
