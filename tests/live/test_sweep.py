@@ -210,6 +210,16 @@ def models():
     yield "last", lambda: (Net().eval(), torch.ones(2))
 
 
+def late():
+    time.sleep(6)
+    return Net().eval(), torch.ones(2)
+
+
+def neighbours():
+    yield "deadly", deadly
+    yield "late", late
+
+
 def waiting():
     yield "first", lambda: (Net().eval(), torch.ones(2))
     yield "slow", slow
@@ -217,12 +227,15 @@ def waiting():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes end with their parents on Linux only")
-def test_a_lost_process_costs_its_own_target_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "jobs", "others"), [("models", "1", ["first", "last"]), ("neighbours", "2", ["late"])]
+)
+def test_a_lost_process_costs_its_own_target_only(tmp_path: Path, name: str, jobs: str, others: list[str]) -> None:
     folder = project(tmp_path / "project", LOST)
-    done = run(folder, "sweep", "zoo.py:models", "-o", "sweep.sqlite", "--jobs", "1")
+    done = run(folder, "sweep", f"zoo.py:{name}", "-o", "sweep.sqlite", "--jobs", jobs)
     assert (done.returncode, done.stderr) == (0, "")
     rows = ledger.read(folder / "sweep.sqlite")
-    assert {row.name: row.status for row in rows} == {"first": "converts", "deadly": "not run", "last": "converts"}
+    assert {row.name: row.status for row in rows} == {"deadly": "not run", **dict.fromkeys(others, "converts")}
     assert [row.reason for row in rows if row.name == "deadly"] == ["the process that ran it was lost 3 times"]
 
 
@@ -276,6 +289,8 @@ def _of_folder(folder: Path, parent: int) -> list[object]:
         (("zoo.py:models", "--scheduler", "tcp://10.1.2.3:8786"), "is spoken to over TLS: give tls://"),
         (("zoo.py:models", "--scheduler", "there"), "not the address of a scheduler"),
         (("zoo.py:models", "--workers", "1", "--scheduler", "tls://here:1"), "name two places to run on"),
+        (("zoo.py:models", "--workers", "1", "--jobs", "2"), "--jobs is about processes without dask"),
+        (("--catalogue", "timm", "--input", "1x3x8x8"), "--input goes with targets that are named"),
     ],
 )
 def test_wrong_requests(swept: Path, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -45,6 +45,8 @@ def _report(file: Path, options: Mapping[str, Any]) -> int:
         if path is not None:
             ledger.check_suffix(path, name)
     output: Path | None = options["output"]
+    if output is None and options["title"] is not None:
+        raise click.UsageError("--title is the head of a site: give its folder with --output")
     if output is not None:
         _expect(output)
     rows = ledger.read(file)

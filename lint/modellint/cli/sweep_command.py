@@ -122,6 +122,12 @@ def _sweep(targets: tuple[str, ...], options: Mapping[str, Any]) -> int:
         raise click.UsageError(f"--output {output}: there is no folder {output.absolute().parent}")
     if options["workers"] is not None and options["scheduler"] is not None:
         raise click.UsageError("--workers and --scheduler name two places to run on: give one of them")
+    if options["jobs"] is not None and (options["workers"] is not None or options["scheduler"] is not None):
+        raise click.UsageError("--jobs is about processes without dask: leave it out, or --workers and --scheduler")
+    if options["inputs"] and not targets:
+        raise click.UsageError(
+            "--input goes with targets that are named: catalogues and settings have inputs of their own"
+        )
     if options["scheduler"] is not None:
         dask_cluster.check_address(options["scheduler"])
     live_targets.expect_extras("live")
@@ -129,7 +135,7 @@ def _sweep(targets: tuple[str, ...], options: Mapping[str, Any]) -> int:
     where = Where(jobs, options["workers"], options["scheduler"])
     limits = Limits(options["timeout"] or Limits().timeout, _memory(options, where, memory_for_each))
     job = resolve(Path(file_of(targets[0])) if targets else Path(), options)
-    requests = [*_requests(job, targets, options), *(plan.catalogue(job, name) for name in options["catalogues"])]
+    requests = [*_requests(job, targets, options), *_catalogues_of(job, options)]
     if not requests:
         raise UsageError("no target: name some, such as zoo.py:models, a --catalogue, or models in the settings")
     ledger.expect(output, options["resume"])
@@ -145,6 +151,12 @@ def _sweep(targets: tuple[str, ...], options: Mapping[str, Any]) -> int:
     shown.close()
     click.echo(summary.render(rows, str(output)), nl=False)
     return 0
+
+
+def _catalogues_of(job: Job, options: Mapping[str, Any]) -> list[Request]:
+    from modellint.sweep import plan
+
+    return [plan.catalogue(job, name, options["seed"] or 0) for name in options["catalogues"]]
 
 
 def _memory(options: Mapping[str, Any], where: Where, share: Any) -> int | None:

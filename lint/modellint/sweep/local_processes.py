@@ -26,11 +26,14 @@ def results(tasks: Mapping[str, str], jobs: int, attempts: int) -> Generator[tup
     """
     left, lost = dict(tasks), Counter[str]()
     while left:
-        with _pool(jobs) as pool:
+        # A pool is lost as a whole: what ran in one is run alone, which shows whose fault it was.
+        suspects = {key: text for key, text in left.items() if lost[key]}
+        width = 1 if suspects else jobs
+        with _pool(width) as pool:
             # No more than run at once, so that a lost process is charged to no task that had not begun.
-            waiting, running = iter(list(left.items())), dict[Future[str], str]()
+            waiting, running = iter(list((suspects or left).items())), dict[Future[str], str]()
             try:
-                while _fill(pool, running, waiting, jobs):
+                while _fill(pool, running, waiting, width):
                     future = next(as_completed(running))
                     key = running[future]
                     rows = future.result()

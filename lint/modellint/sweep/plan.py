@@ -22,11 +22,11 @@ CATALOGUES = ("transformers", "timm", "diffusers", "torchvision")
 """The packages of which there is a catalogue."""
 
 
-def catalogue(job: Job, name: str) -> Request:
+def catalogue(job: Job, name: str, seed: int) -> Request:
     """The request for a catalogue, which is a collection like any other. Raises ``UsageError``."""
     target = parse(f"modellint.sweep.catalogue.{name}_models:models")
     assert target is not None
-    return live_targets.request_for(job, target)
+    return live_targets.request_for(job, target, seed=seed)
 
 
 def expanded(job: Job, requests: Iterable[Request], told: Callable[[str], None]) -> Iterator[tuple[str, Request]]:
