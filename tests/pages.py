@@ -18,7 +18,7 @@ from modellint.cli import cli
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 _BLOCK = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-_NUMBER = re.compile(r"\d+\.\d+(e[+-]\d+)?|\d+(?= (dB|kB))|var_\d+")
+_NUMBER = re.compile(r"\d+\.\d+(e[+-]\d+)?|\d+(?= (dB|kB|sets of inputs))|var_\d+")
 _LIVE = re.compile(r"\S\.py:[A-Za-z]| (verify|export) |pytest")
 
 

@@ -10,6 +10,9 @@ __all__ = [
     "CheckFailed",
     "ExportError",
     "ExportResult",
+    "Input",
+    "LanguageModelError",
+    "LanguageModelResult",
     "Progress",
     "Report",
     "__version__",
@@ -17,6 +20,7 @@ __all__ = [
     "check_source",
     "export",
     "fix_model",
+    "language_model",
     "shapes",
     "verify",
 ]
@@ -27,12 +31,16 @@ if TYPE_CHECKING:
     from modellint.api import CheckFailed as CheckFailed
     from modellint.api import ExportError as ExportError
     from modellint.api import ExportResult as ExportResult
+    from modellint.api import Input as Input
+    from modellint.api import LanguageModelError as LanguageModelError
+    from modellint.api import LanguageModelResult as LanguageModelResult
     from modellint.api import Progress as Progress
     from modellint.api import Report as Report
     from modellint.api import check_model as check_model
     from modellint.api import check_source as check_source
     from modellint.api import export as export
     from modellint.api import fix_model as fix_model
+    from modellint.api import language_model as language_model
     from modellint.api import shapes as shapes
     from modellint.api import verify as verify
 

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modellint.live.inputs.declared_inputs import Input as Input
 from modellint.results.applied_fix import BIT_EQUAL, Applied
 from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.results.progress import Progress as Progress
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.exported import Exported
+    from modellint.results.exported_language_model import ExportedLanguageModel
     from modellint.source.syntax.text import SourceText
 
 
@@ -85,7 +87,7 @@ def check_model(
     model: nn.Module,
     example_inputs: Any = None,
     *,
-    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+    flexible: Mapping[str | int, Mapping[int, Sequence[int]]] | None = None,
     ranges: Mapping[str | int, tuple[float, float]] | None = None,
     checkpoint: str | PathLike[str] | Mapping[str, Any] | None = None,
     select: str | Sequence[str] | None = None,
@@ -100,7 +102,8 @@ def check_model(
     """Check a model as it stands in memory, and leave it exactly as it was.
 
     ``example_inputs`` is what the model is called with, once, in evaluation mode, on tensors without values: a tuple of
-    arguments, a dict of keyword arguments, or the one argument. Without it what needs a run is not checked.
+    arguments, a dict of keyword arguments, or the one argument; an ``Input`` stands for a tensor of its shape. Without it what needs a
+    run is not checked.
     ``flexible`` and ``ranges`` are those of ``verify``. ``checkpoint`` is a
     file (``.pt``, ``.pth``, ``.safetensors``) or a dict that is to fit the model. ``select`` and ``ignore`` are codes or the
     beginnings of codes, such as ``"REG"``; without them the settings of the project hold, which is the one of the model's class,
@@ -199,7 +202,7 @@ def shapes(
     model: nn.Module,
     example_inputs: Any,
     *,
-    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+    flexible: Mapping[str | int, Mapping[int, Sequence[int]]] | None = None,
 ) -> Table:
     """What every layer of a model takes and gives, its parameters and its memory; the table prints readably.
 
@@ -212,7 +215,8 @@ def shapes(
 
     from modellint.live.capture.fake_tensor_run import capture
     from modellint.live.garbage_collection import undisturbed
-    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.inputs.declared_inputs import inputs_of
+    from modellint.live.inputs.model_inputs import with_lists
     from modellint.live.shape_table import table_of
     from modellint.live.subject import Subject
     from modellint.settings import Destination
@@ -221,7 +225,8 @@ def shapes(
         raise TypeError(f"an nn.Module is needed, not {type(model).__name__}")
     from modellint.session.in_process import ready
 
-    inputs = Inputs.of(example_inputs)._replace(flexible=flexible or {})
+    inputs = inputs_of(example_inputs)
+    inputs = inputs._replace(flexible=with_lists({**inputs.flexible, **(flexible or {})}))
     model = ready(model, inputs)
     has_values = not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
     subject = Subject(model, inputs, Path.cwd(), Destination(), has_values=has_values)
@@ -233,7 +238,7 @@ def verify(
     model: nn.Module,
     example_inputs: Any,
     *,
-    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+    flexible: Mapping[str | int, Mapping[int, Sequence[int]]] | None = None,
     ranges: Mapping[str | int, tuple[float, float]] | None = None,
     root: str | PathLike[str] | None = None,
     destination: str | None = None,
@@ -241,13 +246,15 @@ def verify(
     deployment_target: str | None = None,
     precision: str | None = None,
     seed: int = 0,
+    record: str | PathLike[str] | None = None,
     progress: Callable[[Progress], None] | bool | None = None,
 ) -> Verification:
     """Convert a model, execute the result on this machine, and compare it with the model, which is left as it was.
 
     ``example_inputs`` is a tuple of arguments, a dict of keyword arguments, or the one argument; more inputs are made of its shapes
     and kinds, from ``seed``. ``flexible`` gives, for arguments by position or name, the bounds of dimensions whose size may vary:
-    ``{0: {0: (1, 8)}}``, and ``ranges`` the values that arguments take, as in ``{"ids": (0, 1000)}``, the end excluded. ``destination``,
+    ``{0: {0: (1, 8)}}``, or a list of their sizes, ``{0: {1: [16, 64, 256]}}``; ``ranges`` gives the values that arguments take, as in
+    ``{"ids": (0, 1000)}``, the end excluded. ``destination``,
     ``frontend``, ``deployment_target``, ``precision`` and ``progress`` are those of ``check_model``.
 
     The result's ``ok`` says whether the model converts and agrees: in float32 within ten times PyTorch's own rounding,
@@ -255,16 +262,20 @@ def verify(
     enough; ``verdict`` is ``undecided`` where either cannot be said. ``first_difference`` is where it first does
     not. What is executed is the meaning of an ML Program as this package reads it, not Apple's hardware.
 
-    Raises ``TypeError`` for what is no model or without inputs, ``ValueError`` for unknown words, ``ImportError`` without
-    coremltools. A model that does not convert raises nothing: its ``verdict`` says so.
+    ``record`` is a folder that inputs, PyTorch's outputs and the converted package are written to, with a script that predicts on a Mac.
+
+    Raises ``TypeError`` for what is no model or without inputs, ``ValueError`` for unknown words, and for a folder that is no
+    place to record in, ``OSError`` where that cannot be written, ``ImportError`` without coremltools. A model that does not
+    convert raises nothing: its ``verdict`` says so.
     """
     from modellint.session.in_process import Varying, verified
     from modellint.session.progress_reporting import reporting
 
     settings = chosen(frontend, deployment_target, precision, destination)
     varying = Varying(flexible or {}, ranges or {})
+    folder = None if record is None else Path(record)
     with reporting(progress, model) as entered:
-        return verified(model, example_inputs, varying, root, settings, seed, entered)
+        return verified(model, example_inputs, varying, root, settings, seed, entered, folder)
 
 
 def check_source(text: str, filename: str = "model.py") -> Report:
@@ -377,7 +388,7 @@ def export(
     *,
     output: str | PathLike[str] | None = None,
     force: bool = False,
-    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] | None = None,
+    flexible: Mapping[str | int, Mapping[int, Sequence[int]]] | None = None,
     ranges: Mapping[str | int, tuple[float, float]] | None = None,
     images: Mapping[str, Mapping[str, Any] | None] | None = None,
     labels: Sequence[str] | str | PathLike[str] | None = None,
@@ -407,7 +418,8 @@ def export(
         example_inputs: A tuple of arguments, a dict of keyword arguments, or the one argument.
         output: The ``.mlpackage`` to write, or the ``.aimodel`` for Core AI; None keeps an ``.mlpackage`` in memory.
         force: Replace what is at ``output``, and keep a package that does not agree too; the result's ``verification`` tells.
-        flexible: For arguments by position or name the bounds of dimensions whose size may vary: ``{0: {0: (1, 8)}}``.
+        flexible: For arguments by position or name the bounds of dimensions whose size may vary: ``{0: {0: (1, 8)}}``, or a list of
+            their sizes, ``{0: {1: [16, 64, 256]}}``, which are enumerated shapes.
         ranges: The values that arguments take, as in ``{"ids": (0, 1000)}``, the end excluded; they are compared on such alone.
         images: Arguments, of shape 1 x channels x height x width, that Core ML is to take as images, each with ``layout`` (``rgb``,
             ``bgr`` or ``grayscale``), ``scale`` and ``bias``: the model gets ``scale * pixel + bias`` of pixels from 0 to 255.
@@ -479,6 +491,131 @@ def export(
     return ExportResult(
         outcome.mlmodel, report, outcome.summary.verification, outcome.summary.route, path, outcome.summary
     )
+
+
+class LanguageModelError(Exception):
+    """A language model does not convert, or its package does not generate what it does. ``summary`` says why."""
+
+    __module__ = "modellint"
+
+    def __init__(self, summary: ExportedLanguageModel, name: str = "") -> None:
+        from modellint.report import language_model as texts
+
+        super().__init__(texts.render(summary, name).rstrip("\n"))
+        self.summary = summary
+        self._name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.summary, self._name)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LanguageModelResult:
+    """An exported language model; it prints as the summary that the command ends with."""
+
+    mlmodel: Any
+    """coremltools' `MLModel`, not loaded into Core ML: `MLModel(path, function_name="decode")` does that on a Mac."""
+    path: Path | None
+    """The package; None where it is kept in memory."""
+    summary: ExportedLanguageModel
+    """Both functions, how the package generates, and sizes."""
+
+    def __repr__(self) -> str:
+        from modellint.report import language_model as texts
+
+        return texts.render(self.summary, "" if self.path is None else str(self.path)).rstrip("\n")
+
+
+def language_model(
+    model: nn.Module,
+    *,
+    output: str | PathLike[str] | None = None,
+    force: bool = False,
+    context: int | None = None,
+    prefill: int | Sequence[int] = 64,
+    source: Sequence[int] | None = None,
+    author: str = "",
+    license: str = "",  # noqa: A002
+    description: str = "",
+    version: str = "",
+    root: str | PathLike[str] | None = None,
+    frontend: str | None = None,
+    deployment_target: str | None = None,
+    precision: str | None = None,
+    seed: int = 0,
+    progress: Callable[[Progress], None] | bool | None = None,
+) -> LanguageModelResult:
+    """Export a language model to Core ML: prefill and decode in one package, its caches as states.
+
+    Both functions take ``input_ids``, int32 of 1xN, and ``position``, int32 of shape (1,): how many tokens came before. They return
+    ``logits`` of 1 x N x vocabulary. Tokens may be padded at the end of a prompt, within the context.
+
+    Of an encoder-decoder, such as Whisper or T5, there is a third function, ``encode``: it takes ``input_features``, or ``input_ids``
+    of 1xS and ``source_length``, int32 of shape (1,), how many of them are meant. It returns ``cross_keys`` and ``cross_values``, of
+    layers x heads x S x size, which prefill and decode take, as they do ``source_length``.
+
+    Args:
+        model: A causal model or an encoder-decoder of transformers; or a module whose ``forward`` takes these two, returns these
+            logits, and keeps its cache in buffers.
+        output: Where the package goes; None keeps it in memory.
+        force: Replace what is there.
+        context: The length of the caches in tokens; by default 256, or what the model is made for if that is less. Of a module
+            with its own cache it must be given.
+        prefill: How many tokens prefill takes at once; a list of such numbers, or a pair of bounds.
+        source: The shape of what the encoder of an encoder-decoder reads, batch included; by default 1x64 tokens, or the features
+            of the length that the model is made for.
+        author: Who made it.
+        license: Under which it may be used.
+        description: What it does.
+        version: Its version.
+        root: The folder whose settings hold; by default that of the project of the model's class.
+        frontend: ``auto``, ``trace`` or ``export``.
+        deployment_target: From ``"iOS18"`` on, which it is by default.
+        precision: ``fp16`` or ``fp32``.
+        seed: Where random numbers start.
+        progress: A function that is told each stage, or True to show them.
+
+    The package, as it is saved, is executed here: 64 tokens are decoded greedily and compared with PyTorch, which for a model of
+    transformers is its `generate`, as are logits and caches at every step, and a second run. It is written where all agree, and where both
+    functions agree in float32 and rounding decides between tokens that are nearly as good; the summary says at which step.
+
+    Raises:
+        LanguageModelError: Where the model does not convert, differs, or cannot be judged; its ``summary`` says why.
+        FileExistsError: For an ``output`` that exists, without ``force``.
+        OSError: For one that cannot be written.
+        TypeError: For what is no model.
+        ValueError: For unknown words, and for a model or lengths that are not taken.
+        ImportError: Without PyTorch or coremltools.
+    """
+    from torch import nn
+
+    from modellint.destinations.export_options import LanguageModel, Metadata, OptionError
+    from modellint.session.export import exported_language_model
+    from modellint.session.progress_reporting import reporting
+
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"an nn.Module is needed, not {type(model).__name__}")
+    settings = chosen(frontend, deployment_target, precision)
+    path = None if output is None else Path(output)
+    if path is not None and os.path.lexists(path) and not force:
+        raise FileExistsError(f"{path} exists: force=True replaces it")
+    lengths = (prefill,) if isinstance(prefill, int) else tuple(prefill)
+    is_range = isinstance(prefill, tuple) and len(prefill) == 2
+    if not lengths or min(lengths) < 1 or (context is not None and context < 1):
+        raise ValueError("context and prefill are numbers of tokens, from 1 on")
+    shape = None if source is None else tuple(source)
+    if shape is not None and (not shape or min(shape) < 1):
+        raise ValueError("source is a shape, of sizes from 1 on")
+    metadata = Metadata(author, license, description, version)
+    wanted = LanguageModel(context, lengths, is_range, deployment_target is not None, source=shape, metadata=metadata)
+    try:
+        with reporting(progress, model) as entered:
+            mlmodel, summary = exported_language_model(model, root, settings, wanted, path, force, seed, entered)
+    except OptionError as error:
+        raise ValueError(str(error)) from None
+    if mlmodel is None:
+        raise LanguageModelError(summary, "" if path is None else str(path))
+    return LanguageModelResult(mlmodel, path, summary)
 
 
 def _changes(summary: Exported, kind: str) -> tuple[Applied, ...]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modellint.results.diagnostic import Diagnostic
 
@@ -86,41 +86,26 @@ def remove(folder: Path) -> bool:
     return True
 
 
-class Cache:
-    """Results by file. Nothing here ever raises: what cannot be read or written is not cached."""
+class Store:
+    """Entries as JSON files below one folder, by name. Nothing here ever raises: what cannot be read or written is not kept."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self._folder = folder / key[:16]
-        self._known: dict[str, str | None] = {}
         self._usable = True
 
-    def get(self, path: Path, data: bytes, variant: str) -> list[Diagnostic] | None:
-        """The findings kept for this content, or None."""
+    def load(self, name: str) -> Any:
+        """What was kept under the hex digest ``name``; None where that is nothing."""
         try:
-            place = self._place(path, data, variant)
-            stored = json.loads(place.read_bytes() if place.is_file() else b"")
-            for other, known in stored["consulted"].items():
-                if self._digest_of(other) != known:
-                    return None
-            findings = stored["diagnostics"]
-            return [] if findings == [] else list(_codec().from_json(findings))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            place = self._place(name)
+            return json.loads(place.read_bytes()) if place.is_file() else None
+        except (OSError, ValueError, RecursionError):
             return None
 
-    def put(
-        self,
-        path: Path,
-        data: bytes,
-        variant: str,
-        diagnostics: Iterable[Diagnostic],
-        consulted: Mapping[str, str | None],
-    ) -> None:
-        """Keep the findings of a file."""
+    def save(self, name: str, entry: object) -> None:
+        """Keep an entry, whole or not at all."""
         if not self._usable:
             return
-        findings = tuple(diagnostics)
-        entry = {"consulted": dict(consulted), "diagnostics": _codec().to_json(findings) if findings else []}
-        place = self._place(path, data, variant)
+        place = self._place(name)
         try:
             self._prepare()
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -144,9 +129,42 @@ class Cache:
             for name, content in _MARKS.items():
                 (top / name).write_text(content, "utf-8")
 
-    def _place(self, path: Path, data: bytes, variant: str) -> Path:
-        name = digest((str(path).encode("utf-8", "surrogatepass"), data, variant.encode("utf-8", "surrogatepass")))
+    def _place(self, name: str) -> Path:
         return self._folder / name[:2] / f"{name[2:40]}.json"
+
+
+class Cache:
+    """Findings by file. Nothing here ever raises: what cannot be read or written is not cached."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.store = Store(folder, key)
+        """For what is kept beside the findings."""
+        self._known: dict[str, str | None] = {}
+
+    def get(self, path: Path, data: bytes, variant: str) -> list[Diagnostic] | None:
+        """The findings kept for this content, or None."""
+        stored = self.store.load(_name(path, data, variant))
+        try:
+            for other, known in stored["consulted"].items():
+                if self._digest_of(other) != known:
+                    return None
+            findings = stored["diagnostics"]
+            return [] if findings == [] else list(_codec().from_json(findings))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def put(
+        self,
+        path: Path,
+        data: bytes,
+        variant: str,
+        diagnostics: Iterable[Diagnostic],
+        consulted: Mapping[str, str | None],
+    ) -> None:
+        """Keep the findings of a file."""
+        findings = tuple(diagnostics)
+        entry = {"consulted": dict(consulted), "diagnostics": _codec().to_json(findings) if findings else []}
+        self.store.save(_name(path, data, variant), entry)
 
     def _digest_of(self, path: str) -> str | None:
         if path not in self._known:
@@ -160,3 +178,7 @@ class Cache:
             except OSError:
                 self._known[path] = None
         return self._known[path]
+
+
+def _name(path: Path, data: bytes, variant: str) -> str:
+    return digest((str(path).encode("utf-8", "surrogatepass"), data, variant.encode("utf-8", "surrogatepass")))

@@ -195,7 +195,7 @@ def _subject(names: dict[str, Any], folder: Path, *, executes: bool) -> Any:
     """The ``model`` that the block binds, or else what its last module class builds, in evaluation mode."""
     from torch import nn
 
-    from modellint.live.inputs.model_inputs import Inputs
+    from modellint.live.inputs.declared_inputs import inputs_of
     from modellint.live.subject import Subject
     from modellint.session.destination_verdicts import execute, judge
     from modellint.settings import Destination
@@ -207,7 +207,7 @@ def _subject(names: dict[str, Any], folder: Path, *, executes: bool) -> Any:
         _expect(own, "the example must bind `model`, or define a class of module")
         model = own[-1]().eval()
     inputs = names.get("inputs")
-    example = None if inputs is None else Inputs.of(inputs)._replace(flexible=names.get("flexible", {}))
+    example = None if inputs is None else inputs_of(inputs)._replace(flexible=names.get("flexible", {}))
     return Subject(
         model,
         example,

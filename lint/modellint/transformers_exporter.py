@@ -58,8 +58,8 @@ class CoreMLConfig(ExportConfigMixin):  # type: ignore[misc]
     """``fp16`` or ``fp32``."""
     frontend: str | None = None
     """``auto``, ``trace`` or ``export``."""
-    flexible: dict[str, dict[int, tuple[int, int]]] | None = None
-    """Bounds of dimensions whose size may vary: ``{"input_ids": {1: (8, 128)}}``."""
+    flexible: dict[str, dict[int, tuple[int, int] | list[int]]] | None = None
+    """Bounds of dimensions whose size may vary: ``{"input_ids": {1: (8, 128)}}``; or a list of their sizes."""
     ranges: dict[str, tuple[float, float]] | None = None
     """The values that inputs take, the end excluded; by default ids of tokens are below the size of the vocabulary, and masks 0 or 1."""
     quantizer: None = None

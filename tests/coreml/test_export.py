@@ -473,3 +473,57 @@ def test_images_leave_no_hook() -> None:
     model = Net()
     exported(model, image(), images={"image": {"scale": 1 / 255}})
     assert not model._forward_pre_hooks
+
+
+class Scaled(nn.Module):
+    """A constant of bfloat16, as some language models scale their embeddings by."""
+
+    def __init__(self, rounds: bool = False) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("scale", torch.tensor([5.7, 0.3, -1.1, 2.9], dtype=torch.bfloat16))
+        self.rounds = rounds
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factor = torch.tensor(32**0.5, dtype=torch.bfloat16)
+        scale = self.scale * factor if self.rounds else self.scale[None]
+        return self.layer(x) * scale.to(x.dtype) * factor.type(x.dtype)
+
+
+def test_constants_of_bfloat16_are_widened(tmp_path: Path) -> None:
+    model = Scaled().eval()
+    made = modellint.export(model, (torch.randn(2, 4),), precision="fp32", output=tmp_path / "Net.mlpackage")
+    assert made.verification.verdict == "agrees"
+    assert made.summary.route == "export"
+    assert model.scale.dtype is torch.bfloat16
+
+
+def test_numbers_that_are_rounded_to_bfloat16_are_refused() -> None:
+    with pytest.raises(modellint.ExportError, match=r"(?i)bfloat16"):
+        modellint.export(Scaled(rounds=True).eval(), (torch.randn(2, 4),), precision="fp32")
+
+
+class Counting(nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        return {"logits": x * 2, "layers": 3, "cache": None}
+
+
+def test_output_that_is_no_tensor_is_told() -> None:
+    made = modellint.export(Counting(), (torch.randn(2, 4),), precision="fp32")
+    assert made.summary.notes == ("the output layers is no tensor, and is left out",)
+
+
+class FloorOfFloor(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.div(torch.floor(x), 2, rounding_mode="floor")
+
+
+class GeluOfTanh(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(torch.tanh(x), approximate="tanh")
+
+
+@pytest.mark.parametrize("model", [FloorOfFloor(), GeluOfTanh()], ids=lambda model: type(model).__name__)
+def test_words_that_are_also_names_of_values(model: nn.Module) -> None:
+    made = modellint.export(model.eval(), (torch.randn(3, 4),), precision="fp32", frontend="export")
+    assert (made.verification.verdict, made.summary.route) == ("agrees", "export")

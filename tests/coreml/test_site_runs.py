@@ -21,9 +21,10 @@ LAST_OF_TUTORIAL = "python -m pytest -q test_net.py"
     [
         ("tutorial.md", 7),
         ("image-classifier.md", 2),
-        ("language-model.md", 2),
-        ("flexible-sizes.md", 3),
-        ("without-a-mac.md", 4),
+        ("language-model.md", 3),
+        ("whisper.md", 1),
+        ("flexible-sizes.md", 4),
+        ("without-a-mac.md", 5),
         ("sweep.md", 2),
     ],
 )

@@ -187,15 +187,70 @@ def test_what_is_no_model_is_refused(wrong: Any) -> None:
 
 class Returning(nn.Module):
     def forward(self, x: torch.Tensor) -> dict[str, Any]:
-        return {"logits": x * 2, "parts": (x.sigmoid(), torch.ones(2))}
+        return {"logits": x * 2, "parts": (x.sigmoid(), torch.ones(2), x * 0)}
 
 
 def test_outputs_are_told_by_their_place_in_what_the_model_returns() -> None:
     found = verified(Returning(), X, frontend="export")
-    assert [one.path for one in found.outputs] == ["['logits']", "['parts'][0]", "['parts'][1]"]
+    assert [one.path for one in found.outputs] == ["['logits']", "['parts'][0]", "['parts'][1]", "['parts'][2]"]
     assert [one.path for one in verified(nn.ReLU(), X).outputs] == [""]
+    # The ones are a constant, and compared whole.
     (note,) = found.notes
-    assert "['parts'][1] is the same on all inputs" in note
+    assert "['parts'][2] is the same on all inputs" in note
+
+
+class Flag(nn.Module):
+    """A truth value that is no other on any usual input, and integers that no input changes."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return x.tanh(), (x > -1e30).all(), torch.arange(x.shape[1])
+
+
+def test_truth_value_that_is_the_same_on_many_inputs_is_told() -> None:
+    found = verified(Flag(), X, precision="fp32")
+    assert found.ok and len(found.cases) >= 40
+    (note,) = found.notes
+    assert "the output [1] is the same on all inputs" in note
+
+
+class Branching(nn.Module):
+    """A constant that is chosen by the input."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * 2, torch.ones(2).int() if bool((x < 1e30).all()) else torch.zeros(2).int()
+
+
+def test_constant_that_a_branch_chooses_depends_on_the_input() -> None:
+    (note,) = verified(Branching(), X, precision="fp32", frontend="trace").notes
+    assert "the output [1] is the same on all inputs" in note
+
+
+class Halving(nn.Module):
+    def forward(self, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        return x * (count // 2)
+
+
+def test_integer_by_itself_is_no_mask() -> None:
+    found = verified(Halving(), X, torch.tensor([1]), precision="fp32")
+    labels = [case.label for case in found.cases]
+    assert "integers in turn 3" in labels and "integers beyond the example's" in labels
+    many = verified(Halving(), X, torch.tensor([1, 0, 1, 1]), precision="fp32")
+    assert not any(case.label.startswith("integers") for case in many.cases)
+
+
+class Greatest(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).max()
+
+
+def test_output_of_one_element_is_compared_on_more_inputs() -> None:
+    one, many = verified(Greatest(), X, precision="fp32"), verified(nn.Linear(4, 80), X, precision="fp32")
+    assert one.ok and many.ok
+    assert len(one.cases) >= 40 > 20 > len(many.cases)
 
 
 def test_error_that_the_model_magnifies_is_told() -> None:

@@ -119,7 +119,7 @@ def test_rows_of_a_check(swept: Path) -> None:
     assert (small.target, small.library, small.family) == ("zoo.py:models[small]", "project", "zoo")
     assert (small.model, small.parameters, small.size) == ("zoo.Net", 6, 24)
     assert small.cpu > 0 and small.memory > 10**7 and small.seconds > 0
-    assert {Path(path).name for path in small.files} == {"zoo.py"} and "torch" in small.versions
+    assert {Path(path).name for path in small.files} == {"zoo.py", swept.name} and "torch" in small.versions
     assert [blocker.place and blocker.place.span.row for blocker in lacking.blockers] == [16]
     assert {finding.code for finding in lacking.findings} == {"OPS001"}
 
@@ -333,6 +333,20 @@ def test_two_sweeps_do_not_share_a_file(copied: Path) -> None:
         assert len(book.rows()) == 4
         with pytest.raises(UsageError, match="another sweep is writing it"), ledger.opened(path, True):
             pass
+        assert len(ledger.read(path)) == 4, "what is there can be read on the way"
+    with ledger.opened(path, True) as book:
+        assert len(book.rows()) == 4
+
+
+def test_a_sweep_that_was_killed_holds_no_file(copied: Path) -> None:
+    path = copied / "sweep.sqlite"
+    code = (
+        "import os, sys; from pathlib import Path; from modellint.sweep import ledger\n"
+        "with ledger.opened(Path(sys.argv[1]), True): os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, path], check=True, timeout=60)
+    with ledger.opened(path, True) as book:
+        assert len(book.rows()) == 4
 
 
 def test_one_model_of_a_collection(swept: Path) -> None:

@@ -124,6 +124,28 @@ def test_what_is_no_plain_tensor_is_clean(init: str, forward: str) -> None:
     assert not {"REG006", "REG015"} & set(codes(net(init, forward)))
 
 
+@pytest.mark.parametrize(
+    ("given", "forward", "expected"),
+    [
+        ("given: torch.Tensor = None", "self.table = self.table.to(x.device)\nreturn x + self.table", ["REG006"]),
+        (
+            "given: torch.Tensor | None = None",
+            "self.table = self.table.to(x) if self.table is not None else None\nreturn x + self.table",
+            ["REG006"],
+        ),
+        # It may be a module, a parameter, or never be moved at all.
+        ("given=None", "self.table = self.table.to(x.device)\nreturn x + self.table", []),
+        ("given: torch.Tensor = None", "self.table = self.table\nreturn x + self.table", []),
+        ("given: torch.Tensor = None", "return x + self.table.to(x.device)", []),
+    ],
+)
+def test_a_tensor_that_the_constructor_is_given_and_a_method_moves(
+    given: str, forward: str, expected: list[str]
+) -> None:
+    text = net("self.table = given", forward).replace("given=None", given)
+    assert codes(text, "REG") == expected
+
+
 def test_the_place_is_where_the_tensor_is_made_not_where_it_is_moved() -> None:
     text = net("self.mask = 1 - torch.eye(n)\nif given:\n    self.mask = self.mask.cuda()", "return x * self.mask")
     (finding,) = modellint.check_source(text).diagnostics

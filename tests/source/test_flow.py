@@ -52,6 +52,8 @@ def codes(text: str, *wanted: str) -> list[str]:
         "with torch.no_grad():\n    if F.relu(x).sum() > 0:\n        x = x + 1\nreturn x",
         "if self.training:\n    pass\nelif x.sum() > 0:\n    x = x + 1\nreturn x",
         "return [t for t in (x, x + 1) if t.sum() > 0]",
+        "y = sum(t * 2 for t in (x, x + 1))\nif y.sum() > 0:\n    x = x + y\nreturn x",
+        "y = sum([x, x.abs()], 0.0)\nif y.any():\n    x = x + y\nreturn x",
     ],
 )
 def test_a_branch_on_a_tensor_is_found(forward: str) -> None:
@@ -70,7 +72,6 @@ def test_a_branch_on_a_tensor_is_found(forward: str) -> None:
         "if not torch.jit.is_tracing() and x.sum() > 0:\n    x = x + 1\nreturn x",
         "if torch.jit.is_tracing():\n    return x.abs()\nif x.sum() > 0:\n    x = x + 1\nreturn x",
         "if torch.jit.is_scripting():\n    if x.sum() > 0:\n        x = x + 1\nreturn x",
-        "if (x < 0).any():\n    raise ValueError('negative')\nreturn x",
         "assert (x >= 0).all()\nreturn x",
         "assert x.min() >= 0 and (x.max() < 1 or not x.any())\nreturn x",
         "if self.fc.weight.sum() > 0:\n    x = x.abs()\nreturn x",
@@ -78,10 +79,33 @@ def test_a_branch_on_a_tensor_is_found(forward: str) -> None:
         "if self.k > 2 or self.flag:\n    x = x.abs()\nreturn x",
         "return torch.where(x.sum() > 0, x, -x)",
         "if x.type() == 'torch.FloatTensor':\n    x = x.abs()\nreturn x",
+        "if sum(t.numel() for t in (x, x + 1)) > sum(x.shape):\n    x = x.abs()\nreturn x",
+        "if sum([[x], [x]], []):\n    x = x.abs()\nreturn x",
     ],
 )
 def test_a_branch_on_what_tracing_knows_is_clean(forward: str) -> None:
     assert codes(net(forward, init="self.k, self.flag = k, flag\nself.fc = nn.Linear(3, 3)"), "FLW001") == []
+
+
+@pytest.mark.parametrize(
+    ("frontend", "severity"), [("auto", [Severity.WARNING]), ("trace", []), ("export", [Severity.ERROR])]
+)
+def test_a_check_of_values_is_refused_by_an_export_alone(frontend: str, severity: list[Severity]) -> None:
+    Path("modellint.toml").write_text(f'frontend = "{frontend}"\n')
+    text = net("if (x < 0).any():\n    raise ValueError('negative')\nreturn x")
+    assert [one.severity for one in modellint.check_source(text).diagnostics if one.code == "FLW001"] == severity
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "if not torch.compiler.is_compiling() and (x < 0).any():\n    raise ValueError('negative')\nreturn x",
+        "if self.training and x.isnan().any():\n    print('diverged')\nreturn x",
+        "if labels is not None:\n    if (x < 0).any():\n        raise ValueError('negative')\nreturn x",
+    ],
+)
+def test_a_check_that_no_export_runs_is_clean(forward: str) -> None:
+    assert codes(net(forward, "x, labels=None"), "FLW001") == []
 
 
 def test_a_parameter_is_a_tensor_only_where_its_uses_say_so() -> None:

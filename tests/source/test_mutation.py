@@ -287,6 +287,26 @@ def test_a_buffer_that_stays_in_evaluation_is_clean(forward: str) -> None:
     assert codes(net(forward, init=BUFFER), "MUT005") == []
 
 
+@pytest.mark.parametrize(
+    ("forward", "rows"),
+    [
+        ("if self.flag:\n    self.last.copy_(x[0])\nelse:\n    self.last.add_(x[0])\nreturn x + self.last", [2, 4]),
+        (
+            "put(self.other, x)\nif self.flag:\n    put(self.last, x)\nelse:\n    put(self.last, -x)\nreturn x",
+            [1, 3, 5],
+        ),
+        ("if self.flag:\n    self.last.copy_(x[0])\nself.last.add_(x[0])\nreturn x + self.last", [2]),
+        ("if self.flag:\n    self.last.copy_(x[0])\n    self.last.add_(x[0])\nreturn x + self.last", [2]),
+    ],
+)
+def test_of_changes_of_a_buffer_one_is_told_for_each_branch(forward: str, rows: list[int]) -> None:
+    text = net(forward, init=f"{BUFFER}\nself.register_buffer('other', torch.zeros(3))\nself.flag = flag")
+    text += "\n\ndef put(buffer, value):\n    buffer.copy_(value)\n"
+    start = text[: text.index("def forward")].count("\n") + 1
+    told = [one for one in modellint.check_source(text).diagnostics if one.code == "MUT005"]
+    assert [one.span.row - start for one in told if one.span] == rows
+
+
 def test_a_running_statistic_is_mut008s_and_other_updates_of_it_are_not() -> None:
     text = net(
         "self.last.mul_(0.9).add_(0.1 * x.detach().mean(0))\nself.last[0] = x.sum()\nreturn x - self.last", init=BUFFER

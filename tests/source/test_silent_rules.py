@@ -203,6 +203,27 @@ def test_random_numbers_on_demand_are_for_information(body: str) -> None:
     assert [one[0] for one in said(text, "OPS010")] == ["I"]
 
 
+@pytest.mark.parametrize(
+    ("body", "severities"),
+    [
+        ("if reverse:\n    y = torch.rand(4)\nelse:\n    y = torch.randn(4)\nreturn x + y", "IW"),
+        ("if reverse:\n    return x + torch.rand(4)\nelse:\n    y = torch.randn(4)\nreturn x + y", "IW"),
+        (
+            "if reverse:\n    y = 0\nelif x is None:\n    y = torch.rand(4)\nelse:\n    y = torch.randn(4)\nreturn x + y",
+            "II",
+        ),
+        ("if reverse:\n    y = torch.rand(4) if self.p else 0\nelse:\n    y = torch.randn(4)\nreturn x + y", "II"),
+        (
+            "if self.p == 0:\n    return x\nif reverse:\n    y = torch.rand(4)\nelse:\n    y = torch.randn(4)\nreturn x + y",
+            "II",
+        ),
+    ],
+)
+def test_random_numbers_in_both_branches_are_drawn_in_any_case(body: str, severities: str) -> None:
+    text = net(body, "self.p = n", arguments="x, reverse=False")
+    assert [one[0] for one in said(text, "OPS010")] == [*severities]
+
+
 def test_modules_that_are_random_on_purpose() -> None:
     assert said(net("return x + torch.randn_like(x)", name="RandomNoise"), "OPS010") == []
 

@@ -43,6 +43,7 @@ _LIVE_ONLY = {
     "seed": "--seed",
     "frontend": "--frontend",
     "precision": "--precision",
+    "cache_live": "--cache-live",
 }
 
 
@@ -50,6 +51,7 @@ _NOT_TOGETHER = {
     "add_ignore": ("fix", "unsafe_fixes", "show_files"),
     "show_files": ("fix", "show_diff", "models", "statistics"),
     "watch": ("fix", "add_ignore", "write_baseline", "show_files"),
+    "cache_live": ("no_cache",),
     "write_baseline": ("add_ignore", "show_diff", "show_files"),
 }
 
@@ -84,6 +86,11 @@ _NOT_TOGETHER = {
 @click.option("--jobs", "-j", type=click.IntRange(min=1), metavar="N", help="How many processes to use.")
 @click.option("--no-cache", "-n", is_flag=True, help="Neither read nor write the cache.")
 @click.option("--cache-dir", type=NamedPath(path_type=Path), metavar="FOLDER", help="Where the cache is.")
+@click.option(
+    "--cache-live",
+    is_flag=True,
+    help="Keep results of live targets too, as long as code, inputs, versions and settings are the same.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Print findings only, no summary.")
 @click.option("--verbose", "-v", is_flag=True, help="Tell on stderr what is read.")
 @with_color

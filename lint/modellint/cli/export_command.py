@@ -67,6 +67,13 @@ TIMEOUT = 1800.0
 @click.option(
     "--labels", type=NamedPath(path_type=Path), metavar="FILE", help="Make a classifier, with a label on each line."
 )
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["language-model"]),
+    help="Make prefill and decode of a language model, its caches as states (iOS18); of an encoder-decoder encode too.",
+)
+@click.option("--context", type=click.IntRange(min=1), metavar="N", help="Tokens that a language model's caches hold.")
 @click.option("--state", "states", is_flag=True, help="Keep buffers that forward updates as states (iOS18).")
 @click.option("--output-name", "output_names", multiple=True, metavar="NAME", help="Name the outputs, in their order.")
 @click.option("--author", metavar="TEXT", help="Who made the model.")
@@ -99,7 +106,13 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
         wanted = _options(options)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
+    if options["form"] is None and options["context"] is not None:
+        raise click.UsageError("--context goes with --as language-model")
     outputs = list(_outputs([goal.name for goal in job.resolver.top.goals], target.name, options))
+    if options["form"] is not None:
+        from modellint.cli import language_model
+
+        return 0 if language_model.export(job, target, outputs[0], wanted, options) else 1
     request = live_targets.request_for(job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0)
     written = [
         _export_one(job, text, request._replace(destination=goal), wanted, output, options)

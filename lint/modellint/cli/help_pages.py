@@ -36,16 +36,17 @@ GROUPS = {
     "Fixes": "fix unsafe_fixes show_diff",
     "Old code": "baseline write_baseline add_ignore",
     "Files": "exclude force_exclude show_files stdin_filename",
-    "Model": "catalogues actions inputs image images state states labels checkpoint models reference seed timeout memory",
+    "Model": "catalogues actions inputs image images state states labels checkpoint models reference record recorded seed timeout memory",
     "Core ML": "destination deployment_target coreml_version frontend precision",
     "Package": (
         "output force output_names author license description model_version input_description output_description"
     ),
+    "Language model": "form context",
     "Table": "depth flat",
     "Setup": "parts requirement yes rule_name kind",
     "Output": "against title outputs output_format output_file schema statistics color quiet verbose",
     "Exit status": "fail_level exit_zero exit_non_zero_on_fix",
-    "Settings, cache and processes": "config isolated no_cache cache_dir jobs workers scheduler resume watch",
+    "Settings, cache and processes": "config isolated no_cache cache_live cache_dir jobs workers scheduler resume watch",
     "Help": "version",
 }
 """The parameters of commands by what they are for."""
@@ -80,6 +81,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "export": (
         (f"modellint export {_LIVE} -o Net.mlpackage", "fixed sizes"),
         ("modellint export model.py:Net --input 1..8x3x224x224 -o Net.mlpackage", "a flexible batch"),
+        ("modellint export model.py:make --as language-model -o Net.mlpackage", "prefill and decode"),
     ),
     "init": (
         ("modellint init", "ask before each file"),
@@ -115,6 +117,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "verify": (
         (f"modellint verify {_LIVE}", "a model"),
         (f"modellint verify Net.mlpackage --reference {_LIVE}", "a saved package"),
+        (
+            "modellint verify Net.mlpackage --reference model.py:Net --input 1x3x224x224 --record case",
+            "a case for a Mac",
+        ),
+        ("modellint verify Net.mlpackage --recorded case", "what the Mac predicted"),
     ),
 }
 STATUSES = {

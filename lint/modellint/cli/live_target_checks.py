@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job
+    from modellint.session.answer_cache import AnswerCache
     from modellint.session.merge import LiveResult
     from modellint.session.messages import Answer, Request
 
@@ -49,7 +50,8 @@ def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, op
     waiting = Waiting(options["verbose"])
     results = []
     proves_fixes = bool(options["fix"] or options["show_diff"])
-    for checked in live_targets.check(job, live, limits(options), waiting, proves_fixes=proves_fixes):
+    answers = _answers(job, options)
+    for checked in live_targets.check(job, live, limits(options), waiting, proves_fixes=proves_fixes, answers=answers):
         waiting.close()
         for note in checked.notes:
             click.echo(f"note: {note}", err=True)
@@ -65,6 +67,15 @@ def check(job: Job, files: list[Path], live: list[Request], outcome: Outcome, op
     if job.baseline is not None:
         outcome.diagnostics = job.baseline.without_fixes(outcome.diagnostics, Texts(job.folder, None))
     outcome.targets = [(result.target, _conversion(job, result, outcome.diagnostics)) for result in results]
+
+
+def _answers(job: Job, options: Mapping[str, Any]) -> AnswerCache | None:
+    """The answers of earlier runs, where they are wanted and there is a place for them."""
+    if not options["cache_live"] or job.cache is None:
+        return None
+    from modellint.session.answer_cache import AnswerCache
+
+    return AnswerCache(job.cache.store)
 
 
 def _conversion(job: Job, result: LiveResult, findings: Sequence[Diagnostic]) -> Conversion | None:

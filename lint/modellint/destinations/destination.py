@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from modellint import settings
-    from modellint.destinations.export_options import Options
+    from modellint.destinations.export_options import LanguageModel, Options
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from modellint.results.conversion_verdict import Verdict, Ways
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.exported import Exported
+    from modellint.results.exported_language_model import ExportedLanguageModel
     from modellint.results.operator_support import Hint, Support
     from modellint.results.verification import Verification
 
@@ -69,6 +70,8 @@ class VerifyOptions(TypedDict, total=False):
     """Seconds that there are: what would take longer, as far as that can be told, is left out."""
     partly: Callable[[Verification], None]
     """Told what is known so far, after each set of inputs."""
+    record: Path | None
+    """The folder that a case for a device is written to, if one is wanted: inputs, and PyTorch's outputs."""
 
 
 class Destination(ABC):
@@ -175,6 +178,21 @@ class Destination(ABC):
     ) -> Verification:
         """Compare a saved model with the module that it is said to be of. Raises ``PackageError``."""
 
+    # Recorded cases
+
+    def check_record(self, folder: Path) -> None:
+        """Raise ``PackageError`` where a case cannot be recorded; another converter has none unless it says so."""
+        raise PackageError(f"{folder}: a case is recorded for Core ML alone: leave --record out")
+
+    def check_recorded(self, package: Path, folder: Path) -> None:
+        """Raise ``PackageError`` for what is no case of a package with a device's predictions; nothing is executed."""
+        raise PackageError(f"{folder}: a recorded case is one of Core ML")
+
+    def verify_recorded(self, package: Path, folder: Path) -> Verification:
+        """Compare what a device predicted with PyTorch, as recorded, and with the package executed. Raises ``PackageError``."""
+        self.check_recorded(package, folder)
+        raise AssertionError(package)
+
     @abstractmethod
     def check_export(self, model: nn.Module, inputs: Inputs, wanted: Options, seed: int = 0) -> None:
         """See that the options of an export fit the model, by one run of it at most. Raises ``OptionError``."""
@@ -196,6 +214,23 @@ class Destination(ABC):
         faults: Sequence[Fault] = (),
     ) -> Exported:
         """Fix, convert, save and verify a model, which is left as it was: a package ``name`` in ``folder``. Raises ``OptionError``."""
+
+    def export_language_model(
+        self,
+        model: nn.Module,
+        wanted: LanguageModel,
+        options: settings.Destination,
+        project: Project,
+        folder: Path,
+        name: str,
+        *,
+        seed: int = 0,
+        progress: Callable[[str], None] | None = None,
+    ) -> ExportedLanguageModel:
+        """Make a package ``name`` in ``folder`` with prefill and decode. Raises ``OptionError``; another converter has none."""
+        from modellint.destinations.export_options import OptionError
+
+        raise OptionError("a language model is exported for Core ML alone")
 
     @abstractmethod
     def opened(self, package: Path, *, in_memory: bool) -> Any:

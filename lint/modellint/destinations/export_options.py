@@ -66,6 +66,26 @@ class Options(NamedTuple):
     metadata: Metadata = Metadata()
     force: bool = False
     """Whether a package that does not agree is wanted too."""
+    half_inputs: bool = False
+    """Whether a package that computes in float16 takes float16 by either route; by default a trace alone, as coremltools has it."""
+
+
+class LanguageModel(NamedTuple):
+    """What the export of a language model is asked for, but for its destination."""
+
+    context: int | None = None
+    """How many tokens the caches hold; None for what suits the model."""
+    prefill: tuple[int, ...] = (64,)
+    """How many tokens prefill reads at once: one number, or several, of which the first is the example's."""
+    is_range: bool = False
+    """Whether two numbers of ``prefill`` are bounds, both included, and no list."""
+    keeps_target: bool = False
+    """Whether a deployment target without states is refused, as it was asked for, and not raised to the first that has them."""
+    tokens: int = 64
+    """How many tokens are decoded in the comparison."""
+    source: tuple[int, ...] | None = None
+    """The shape of what the encoder of an encoder-decoder reads; None for what suits the model."""
+    metadata: Metadata = Metadata()
 
 
 def parse_image(text: str) -> Image:

@@ -54,7 +54,7 @@ def headline(exported: Exported, name: str, written: bool, color: bool = False) 
     if not exported.converts:
         return f"{head}{paint('the model does not convert', 'error', color)}"
     if exported.ok:
-        return f"{head}{paint('exported, and agrees with PyTorch', 'good', color)}"
+        return f"{head}{paint(f'exported, and agrees with {exported.reference}', 'good', color)}"
     if exported.writable and (written or not name):
         return f"{head}{paint('exported: agrees with PyTorch in float32, undecided in float16', 'warning', color)}"
     verdict = "whether it agrees with PyTorch cannot be said"

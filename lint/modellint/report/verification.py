@@ -12,7 +12,7 @@ from modellint.report.style import paint, visible
 from modellint.results.diagnostic import Place
 
 if TYPE_CHECKING:
-    from modellint.results.verification import FirstDifference, Lost, Output, Verification
+    from modellint.results.verification import FirstDifference, Lost, Output, Recorded, Verification
 
 Shown = Callable[[str], str]
 """How the path of a file is shown."""
@@ -20,6 +20,7 @@ Line = Callable[[Place], str]
 """The text of a statement's first row, empty where there is none."""
 
 _HEADS = ("output", "shape", "max abs error", "max rel error", "error/scale", "SNR", "cosine", "non-finite", "")
+_OF_HALF = "; float16 is judged on those of the example's kind alone"
 ROUTES = {
     "trace": "torch.jit.trace",
     "export": "torch.export",
@@ -41,6 +42,8 @@ def render(
         lines += _table(precision, outputs, color)
     if verification.first_difference is not None:
         lines += [*_first(verification.first_difference, shown, line), ""]
+    if verification.recorded is not None:
+        lines += [visible(line) for line in devices(verification.recorded)] + [""]
     lines += [f"note: {visible(note)}" for note in verification.notes]
     return "\n".join([*lines, _verdict(verification, target, color)]) + "\n"
 
@@ -48,6 +51,10 @@ def render(
 def judgement(verification: Verification) -> tuple[str, str]:
     """The verdict in words, and how it looks."""
     match verification.verdict:
+        case "differs" if verification.recorded is not None and verification.recorded.differing:
+            return "differs from PyTorch on the device", "error"
+        case "agrees" if verification.recorded is not None:
+            return "agrees with PyTorch on the device", "good"
         case "agrees":
             return "agrees with PyTorch", "good"
         case "differs" if verification.single == "agrees":
@@ -107,8 +114,45 @@ def _line(texts: Sequence[str], wide: Sequence[int]) -> str:
 
 def by_precision(verification: Verification) -> Iterator[tuple[str, Sequence[Output]]]:
     """The outputs of each program that was executed, by the program's precision or runtime."""
-    groups = (("float32", verification.outputs), ("float16", verification.half), ("Core ML", verification.runtime))
+    groups = [("float32", verification.outputs), ("float16", verification.half), ("Core ML", verification.runtime)]
+    if verification.recorded is not None:
+        groups.append(("executed here", verification.recorded.executed))
+        groups += [(unit.unit, unit.outputs) for unit in verification.recorded.units]
     yield from (group for group in groups if group[1])
+
+
+def devices(recorded: Recorded) -> Iterator[str]:
+    """For each compute unit which two of three agree: PyTorch, the device, and the package executed here."""
+    for unit in recorded.units:
+        system = f"{unit.unit} of macOS {unit.system}, {unit.machine}, coremltools {unit.coremltools}"
+        if unit.error:
+            yield f"{system}: no predictions: {unit.error}"
+            continue
+        yield f"{system}:"
+        pairs = (("device and PyTorch", unit.outputs), ("device and the package executed here", unit.executed))
+        for who, outputs in (*pairs, ("PyTorch and the package executed here", recorded.executed)):
+            yield f"  {who} {_agreement(outputs)}"
+    left = recorded.sets - recorded.judged
+    yield f"{recorded.judged} of {recorded.sets} sets of inputs judged" + (_OF_HALF if left else "")
+
+
+def _agreement(outputs: Sequence[Output]) -> str:
+    """Whether outputs agree, and where they are furthest apart."""
+    if not outputs:
+        return "are not compared"
+    furthest = min(outputs, key=lambda output: (output.ok, output.snr))
+    words = "agree" if furthest.ok else "differ"
+    return f"{words}: {title(furthest)} {_distance(furthest)}, on {furthest.case}"
+
+
+def _distance(output: Output) -> str:
+    if output.got is not None:
+        return f"is {sizes(output.got)} and not {sizes(output.shape)}"
+    if output.max_abs_error == 0:
+        return "is equal"
+    if output.unequal:
+        return f"has {output.unequal:.2g} of its elements unequal"
+    return f"is off by {number(output.max_abs_error)} ({decibels(output.snr)})"
 
 
 def cells(output: Output) -> tuple[str, ...]:
@@ -200,7 +244,7 @@ def render_json(verification: Verification, target: str, version: str, entries: 
 
 _FIELDS = (
     *("ok", "verdict", "reason", "route", "outputs", "half", "runtime"),
-    *("half_ok", "single", "first_difference", "cases", "layers", "overflows", "notes"),
+    *("half_ok", "single", "first_difference", "cases", "layers", "overflows", "notes", "recorded"),
 )
 """Of a verification what JSON has, in its order."""
 

@@ -12,6 +12,7 @@ from modellint.report.verification import (
     Line,
     Shown,
     by_precision,
+    devices,
     judgement,
     location,
     measures,
@@ -60,6 +61,8 @@ def fragment(
     parts = [f"<style>{STYLE}</style>", _heading(verification, target)]
     if verification.first_difference is not None:
         parts.append(_first(verification.first_difference, shown, line))
+    if verification.recorded is not None:
+        parts += [f"<p>{text(line)}</p>" for line in devices(verification.recorded)]
     parts += [f"<p>Note: {text(note)}.</p>" for note in verification.notes]
     if findings:
         parts.append(_findings(findings, shown))

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from modellint.results.verification import NOT_CONVERTED, Verification
 
+SINGLE_PRECISION = "model.float()"
+"""The change by which a model of another floating type is computed, and compared, in float32."""
+
 
 class Change(NamedTuple):
     """Something that was changed so that the model converts, or converts to what it computes."""
@@ -77,6 +80,12 @@ class Exported:
     def converts(self) -> bool:
         """Whether there is a package, of a model that agrees or not."""
         return bool(self.package)
+
+    @property
+    def reference(self) -> str:
+        """What the package is compared with."""
+        is_single = any(change.what == SINGLE_PRECISION for change in self.changes)
+        return "the model in float32" if is_single else "PyTorch"
 
     @property
     def ok(self) -> bool:

@@ -18,7 +18,8 @@ class TargetFacts(NamedTuple):
     size: int = 0
     """Bytes of all parameters and buffers."""
     files: Mapping[str, str] = {}
-    """The files of the user's own modules that were imported, by absolute path, with the SHA-256 of each."""
+    """The files of the user's own modules that were imported, by absolute path, with the SHA-256 of each; and the folders of
+    these, which end in a separator, with that of the names that can be imported from them."""
     versions: Mapping[str, str] = {}
     """The packages that were imported, by the name of the distribution, and Python."""
     cpu: float = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from modellint.results.diagnostic import Place
@@ -105,6 +105,45 @@ class Layer(NamedTuple):
     """The largest magnitude of PyTorch's value."""
 
 
+class OnDevice(NamedTuple):
+    """What a device predicted on one compute unit for the inputs of a recorded case, each output from where it is worst."""
+
+    unit: str
+    """As coremltools calls it, such as ``CPU_ONLY``."""
+    system: str
+    """The version of macOS."""
+    machine: str
+    coremltools: str
+    outputs: tuple[Output, ...] = ()
+    """Against PyTorch's, as recorded."""
+    executed: tuple[Output, ...] = ()
+    """Against what the package gives where it is executed here."""
+    error: str = ""
+    """Why there are no outputs."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the device agrees with PyTorch."""
+        return all(output.ok for output in self.outputs)
+
+
+class Recorded(NamedTuple):
+    """The comparison of a recorded case: PyTorch, the package executed here, and a device."""
+
+    sets: int
+    """Of inputs."""
+    judged: int
+    """Sets on which it counts that outputs agree: those of the example's kind, where the package computes in float16."""
+    executed: tuple[Output, ...] = ()
+    """Of the package executed here, against PyTorch's; empty where it cannot be."""
+    units: tuple[OnDevice, ...] = ()
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """The compute units that do not agree with PyTorch."""
+        return tuple(unit.unit for unit in self.units if not unit.ok)
+
+
 @dataclass(frozen=True, slots=True)
 class Verification:
     """The result of one verification."""
@@ -131,11 +170,24 @@ class Verification:
     overflows: tuple[Layer, ...] = ()
     """Operations of the float16 program whose values float16 cannot hold, on the example."""
     notes: tuple[str, ...] = ()
+    recorded: Recorded | None = None
+    """The comparison with what a device predicted, where that was asked for."""
 
     @property
     def ok(self) -> bool:
         """Whether the model converts and its programs agree with it."""
         return self.verdict == AGREES
+
+    def noting(self, note: str) -> Verification:
+        """The same, with one more note."""
+        return replace(self, notes=(*self.notes, note))
+
+    def with_recorded(self, other: Verification) -> Verification:
+        """The same, with the comparison of a recorded case: it agrees where both do."""
+        verdict = other.verdict if self.ok else self.verdict
+        reason = "; ".join(filter(None, (self.reason, other.reason)))
+        notes = (*self.notes, *other.notes)
+        return replace(self, verdict=verdict, reason=reason, notes=notes, recorded=other.recorded)
 
     @property
     def is_half_open(self) -> bool:

@@ -70,18 +70,26 @@ class Builder:
 
     def with_values(self, command: str) -> tuple[nn.Module, Inputs]:
         """The model as it is to be converted, and its inputs."""
+        built = self._with_values(command)
+        if built.inputs is None:
+            raise self.without_inputs(built)
+        return built.model, built.inputs
+
+    def model_with_values(self, command: str) -> nn.Module:
+        """The model as it is to be converted, where nobody asks for inputs."""
+        return self._with_values(command).model
+
+    def _with_values(self, command: str) -> Built:
         destination = destinations.named(self._request.destination.name)
         if not destination.is_installed:
             raise target.TargetError(f"{command} needs {destination.requirement}")
         checkpoint = self.checkpoint(values=True)
         built = self.built(True)
-        if built.inputs is None:
-            raise self.without_inputs(built)
         if not built.has_values:
             raise target.TargetError(f"{self._request.target.text}: its parameters have no values")
         if checkpoint is not None:
             self._load(built.model, checkpoint)
-        return built.model, built.inputs
+        return built
 
     def without_inputs(self, built: Built) -> inputs.InputError:
         """The error for a model without inputs, with the ``--input`` to give."""
@@ -191,21 +199,24 @@ class Builder:
             raise lazy_parameters.Unshaped(f"left {lazy_parameters.unshaped_text(model)}", lazy_parameters.UNREACHED)
 
     def _inputs(self, example: Any, device: str) -> Inputs | None:
-        from modellint.live.inputs.model_inputs import Inputs
+        from modellint.live.inputs.declared_inputs import inputs_of
 
         seed_generators(self._request.seed)
         if self.specs:
             return inputs.build(self.specs, self._request.seed, device)
         if example is None:
             return None
-        wrapped = Inputs.of(example)
-        return wrapped if device != "meta" else Inputs(*inputs.moved((wrapped.args, wrapped.kwargs), device))
+        wrapped = inputs_of(example)
+        if device != "meta":
+            return wrapped
+        args, kwargs = inputs.moved((wrapped.args, wrapped.kwargs), device)
+        return wrapped._replace(args=args, kwargs=kwargs)
 
     def _made(self, named: Any, needs_values: bool) -> tuple[nn.Module, Any]:
         """Call a class or function: on the CPU where values are wanted and fit, else on the meta device where that works."""
         import torch
 
-        from modellint.session.memory_limit import Budget, OverBudget
+        from modellint.session.resources.memory_limit import Budget, OverBudget
 
         trouble = None
         if self._on_meta and needs_values:

@@ -18,16 +18,17 @@ from modellint.live.garbage_collection import undisturbed
 from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
 from modellint.session.in_process import Varying, examine, job_of, prepared, ready, session_of
-from modellint.session.messages import Export
+from modellint.session.messages import Export, ExportLanguageModel
 from modellint.session.progress_reporting import Entered, silent
 
 if TYPE_CHECKING:
     from torch import nn
 
     from modellint.destinations.destination import Destination
-    from modellint.destinations.export_options import Options
+    from modellint.destinations.export_options import LanguageModel, Options
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.exported import Exported
+    from modellint.results.exported_language_model import ExportedLanguageModel
 
 _IN_MEMORY = "model.mlpackage"
 
@@ -88,6 +89,43 @@ def exported(
                     raise OSError(str(error)) from None
                 mlmodel = destination.opened(output, in_memory=False)
     return Outcome(mlmodel, summary, diagnostics, conversion)
+
+
+def exported_language_model(
+    model: nn.Module,
+    root: str | os.PathLike[str] | None,
+    chosen: Mapping[str, str],
+    wanted: LanguageModel,
+    output: Path | None,
+    force: bool,
+    seed: int,
+    entered: Entered = silent,
+) -> tuple[Any, ExportedLanguageModel]:
+    """What ``modellint.language_model`` gives: coremltools' `MLModel`, None where there is none that agrees, and the result.
+
+    Raises ``OptionError``, and ``OSError`` where the package cannot be written.
+    """
+    job = job_of(model, root, chosen)
+    destination = destinations.named(job.resolver.top.goal.name)
+    _check_output(output, destination)
+    if not destination.is_installed:
+        raise ImportError(f"modellint.language_model needs {destination.requirement}")
+    with _folder(output) as folder, undisturbed():
+        package = folder / (_IN_MEMORY if output is None else output.name)
+        session = session_of(model, job, ExportLanguageModel(wanted, package), seed=seed, entered=entered)
+        with _temporaries_in(folder), unchanged(model, values=False):
+            summary = session.export_language_model(model, wanted, package)
+        mlmodel = None
+        if summary.writable:
+            package = folder / summary.package
+            if output is not None:
+                try:
+                    place(package, output, force)
+                except NotPlaced as error:
+                    raise OSError(str(error)) from None
+                package = output
+            mlmodel = destination.opened(package, in_memory=output is None)
+    return mlmodel, summary
 
 
 def _check_output(output: Path | None, destination: Destination) -> None:

@@ -20,13 +20,15 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modellint import destinations
+from modellint.destinations.destination import PackageError
 from modellint.live import checkpoint_file
 from modellint.live.code import class_source, places
 from modellint.live.fix import FixedModel, fixed_copy
 from modellint.live.fixes.wrappers import inside
 from modellint.live.garbage_collection import undisturbed
 from modellint.live.inputs import lazy_parameters
-from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.inputs.declared_inputs import inputs_of
+from modellint.live.inputs.model_inputs import Inputs, with_lists
 from modellint.live.snapshot import unchanged
 from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, job_for
@@ -34,11 +36,13 @@ from modellint.session import merge
 from modellint.session.destination_verdicts import judge
 from modellint.session.messages import Action, Check, Request, Verify
 from modellint.session.progress_reporting import Entered, silent
+from modellint.session.recording import next_step, recording
 from modellint.session.requested_actions import Session
 from modellint.session.target import Location, Target
 from modellint.settings import Resolver, SettingsError, check_codes, find_root
 
 if TYPE_CHECKING:
+    from modellint.destinations.destination import Destination
     from modellint.results.conversion_verdict import Conversion
     from modellint.results.verification import Verification
 
@@ -49,8 +53,8 @@ SPARE = 60.0
 class Varying(NamedTuple):
     """How inputs may vary from the example, for arguments by position or name."""
 
-    flexible: Mapping[str | int, Mapping[int, tuple[int, int]]] = {}
-    """The dimensions whose size may vary, each with its bounds; both count."""
+    flexible: Mapping[str | int, Mapping[int, Sequence[int]]] = {}
+    """The dimensions whose size may vary, each with its bounds, which both count, or a list of sizes."""
     ranges: Mapping[str | int, tuple[float, float]] = {}
     """The values, from the first up to the second, which is not among them."""
 
@@ -68,7 +72,8 @@ class Varying(NamedTuple):
                 raise ValueError(f"ranges: that of {key!r} is empty: [{low}, {high})")
             if _has_values(value) and not (low <= float(value.min()) and float(value.max()) < high):
                 raise ValueError(f"ranges: the example of {key!r} has values outside of [{low}, {high})")
-        return inputs._replace(flexible=self.flexible, ranges=self.ranges)
+        flexible = with_lists({**inputs.flexible, **self.flexible})
+        return inputs._replace(flexible=flexible, ranges={**inputs.ranges, **self.ranges})
 
 
 def _has_values(value: Any) -> bool:
@@ -173,21 +178,33 @@ def verified(
     chosen: Mapping[str, str],
     seed: int,
     entered: Entered = silent,
+    record: Path | None = None,
 ) -> Verification:
-    """What ``modellint.verify`` shows."""
+    """What ``modellint.verify`` shows. Raises ``OSError`` where the case cannot be written."""
     inputs = varying.of(prepared(model, example_inputs))
     job = job_of(model, root, chosen)
     destination = destinations.named(job.resolver.top.goal.name)
     if not destination.is_installed:
         raise ImportError(f"modellint.verify needs {destination.requirement}")
+    _check_record(destination, record)
     model = ready(model, inputs)
-    action = Verify("layers")
-    with undisturbed(), unchanged(model, inputs, values=False):
+    with recording(record) as case, undisturbed(), unchanged(model, inputs, values=False):
+        action = Verify("layers", record=case)
         # It gives no findings, but what a comparison may miss counts.
         rules = {code: rule for code, rule in job.rules.items() if rule.hides}
         answer = session_of(model, job, action, seed=seed, entered=entered).verify(model, inputs, rules, action)
+        is_recorded = case is not None and case.is_dir()
     assert answer.verification is not None
-    return answer.verification
+    return answer.verification if record is None else answer.verification.noting(next_step(record, None, is_recorded))
+
+
+def _check_record(destination: Destination, record: Path | None) -> None:
+    """Raise ``ValueError`` where a case cannot be recorded."""
+    try:
+        if record is not None:
+            destination.check_record(record)
+    except PackageError as error:
+        raise ValueError(str(error)) from None
 
 
 def prepared(model: nn.Module, example_inputs: Any) -> Inputs:
@@ -238,7 +255,7 @@ def _described(value: object) -> str:
 def _inputs(example: Any) -> Inputs | None:
     if example is None:
         return None
-    inputs = Inputs.of(example)
+    inputs = inputs_of(example)
     leaves = pytree.tree_leaves((inputs.args, dict(inputs.kwargs)))
     plain = (int, float, complex, str, bytes, type(None), torch.Size, torch.dtype)
     if leaves and all(isinstance(leaf, plain) for leaf in leaves):

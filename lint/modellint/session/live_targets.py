@@ -6,7 +6,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from modellint import destinations
 from modellint.destinations import export_options
@@ -15,12 +15,26 @@ from modellint.live.inputs import example as inputs
 from modellint.results.diagnostic import Diagnostic
 from modellint.run import Checker, Job, UsageError
 from modellint.session.merge import LiveResult, merge
-from modellint.session.messages import Answer, Check, Export, Limits, Request, Shapes, Verify
-from modellint.session.target import Target, TargetError, locate, parse
+from modellint.session.messages import (
+    Answer,
+    Check,
+    Export,
+    ExportLanguageModel,
+    Limits,
+    Request,
+    Shapes,
+    Verify,
+    VerifyRecorded,
+)
+from modellint.session.target import Location, Target, TargetError, locate, parse
 from modellint.settings import Model
+
+if TYPE_CHECKING:
+    from modellint.session.answer_cache import AnswerCache
 
 Progress = Callable[[str, str, float], None]
 """Told the target, the stage and the seconds, again and again."""
+_EARLIER = "the result of an earlier run (--cache-live); files that it only opens and the environment may have changed"
 SHAPES_RULES = ("SHP008", "LNT003")
 """Codes of the rules that say why there is no table of shapes."""
 
@@ -75,6 +89,12 @@ def request_for(
     )
 
 
+def request_recorded(job: Job, package: Path, folder: Path) -> Request:
+    """The comparison of a recorded case of a saved package, for which no model is built."""
+    target, location = Target(str(package), "", package.stem), Location(None, "", (), False)
+    return Request(target, location, job.root, job.folder, (), VerifyRecorded(package, folder))
+
+
 def requests_of_settings(job: Job, models: Sequence[Model], config: Path, *, seed: int = 0) -> list[Request]:
     """The live targets that a settings file lists. Raises ``UsageError``."""
     requests = []
@@ -91,13 +111,21 @@ def requests_of_settings(job: Job, models: Sequence[Model], config: Path, *, see
     return requests
 
 
-def answer(job: Job, request: Request, limits: Limits, progress: Progress | None = None) -> Answer:
+def answer(
+    job: Job,
+    request: Request,
+    limits: Limits,
+    progress: Progress | None = None,
+    answers: AnswerCache | None = None,
+) -> Answer:
     """What a worker answers to a request, under the settings of the target's folder, with files as source findings name them.
 
-    Findings of a verification or an export stand at the places and have the fixes that the check of the target's file gives. Raises
-    ``UsageError`` for a target that names nothing or has no inputs, for options that do not fit it, or without what it needs.
+    With ``answers`` one that was kept will do. Findings of a verification or an export stand at the places and have the fixes that
+    the check of the target's file gives. Raises ``UsageError`` for a target that names nothing or has no inputs, for options that do
+    not fit it, or without what it needs.
     """
-    expect_extras("coreml" if isinstance(request.action, (Verify, Export)) else "live")
+    converts = isinstance(request.action, (Verify, VerifyRecorded, Export, ExportLanguageModel))
+    expect_extras("coreml" if converts else "live")
     # It is psutil's, which the base installation lacks.
     from modellint.session.parent import check_target
 
@@ -105,10 +133,25 @@ def answer(job: Job, request: Request, limits: Limits, progress: Progress | None
         if progress is not None:
             progress(request.target.text, stage, seconds)
 
-    shown = _shown(job, check_target(under_settings(job, request), limits, report))
+    asked = under_settings(job, request)
+    shown = _shown(
+        job, check_target(asked, limits, report) if answers is None else _kept(answers, asked, limits, report)
+    )
     if isinstance(request.action, (Verify, Export)):
         return shown._replace(diagnostics=_with_source(job, request, shown.diagnostics))
     return shown
+
+
+def _kept(answers: AnswerCache, request: Request, limits: Limits, report: Callable[[str, float], None]) -> Answer:
+    """The answer of an earlier run, said so; or that of a worker, which is kept."""
+    from modellint.session.parent import check_target
+
+    asked = request._replace(with_facts=True)
+    if (known := answers.get(asked, limits)) is not None:
+        return known._replace(notes=(*known.notes, f"{request.target.text}: {_EARLIER}"))
+    answer = check_target(asked, limits, report)
+    answers.put(asked, limits, answer)
+    return answer
 
 
 def expect_extras(extra: str) -> None:
@@ -168,17 +211,19 @@ def check(
     progress: Progress | None = None,
     *,
     proves_fixes: bool = False,
+    answers: AnswerCache | None = None,
 ) -> Iterator[Checked]:
     """What the live checks of targets show, one after another.
 
     A target that is to go to several destinations is checked for each.
 
-    With ``proves_fixes`` findings have fixes that a fixed copy of the model proves. Raises ``UsageError`` as ``answer`` does.
+    With ``proves_fixes`` findings have fixes that a fixed copy of the model proves; with ``answers`` those of earlier runs are used, and
+    new ones kept. Raises ``UsageError`` as ``answer`` does.
     """
     told: dict[str, set[Diagnostic]] = {}
     for request in requests_by_goal(job, requests):
         began = time.monotonic()
-        reply = answer(job, request._replace(action=Check(proves_fixes)), limits, progress)
+        reply = answer(job, request._replace(action=Check(proves_fixes)), limits, progress, answers)
         # What does not depend on the destination is told once.
         known = told.setdefault(request.target.text, set())
         reply = reply._replace(diagnostics=tuple(finding for finding in reply.diagnostics if finding not in known))

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from modellint.destinations.export_options import Options
+from modellint.destinations.export_options import LanguageModel, Options
 from modellint.plugins import Plugin
 from modellint.results.codec import Codec
 from modellint.results.conversion_verdict import Conversion
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.exported import Exported
+from modellint.results.exported_language_model import ExportedLanguageModel
 from modellint.results.shape_table import Table
 from modellint.results.target_facts import TargetFacts
 from modellint.results.verification import Verification
@@ -37,6 +38,16 @@ class Verify(NamedTuple):
     """How much of the comparison is wanted where the programs agree."""
     package: Path | None = None
     """The saved model that the target is to be compared with, instead of a conversion."""
+    record: Path | None = None
+    """Where a case for a device is written: the worker keeps all that it writes in the folder around it."""
+
+
+class VerifyRecorded(NamedTuple):
+    """Compare what a device predicted for a recorded case; the target is not built."""
+
+    package: Path
+    folder: Path
+    """Of the case."""
 
 
 class Export(NamedTuple):
@@ -47,11 +58,19 @@ class Export(NamedTuple):
     """Where it is made: the worker keeps all that it writes in the folder around it."""
 
 
+class ExportLanguageModel(NamedTuple):
+    """Make a package of the target with prefill and decode."""
+
+    wanted: LanguageModel
+    package: Path
+    """Where it is made: the worker keeps all that it writes in the folder around it."""
+
+
 class Models(NamedTuple):
     """Tell which models a target stands for: those that a function yields, or itself."""
 
 
-Action: TypeAlias = Check | Shapes | Verify | Export | Models
+Action: TypeAlias = Check | Shapes | Verify | VerifyRecorded | Export | ExportLanguageModel | Models
 
 
 class Request(NamedTuple):
@@ -110,6 +129,8 @@ class Answer(NamedTuple):
     """Where that was asked for, and the target was built."""
     exported: Exported | None = None
     """Where that was asked for, and the target runs."""
+    language_model: ExportedLanguageModel | None = None
+    """Where that was asked for."""
     undecided: Mapping[str, frozenset[str]] = {}
     """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
     models: tuple[str, ...] = ()

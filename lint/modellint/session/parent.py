@@ -24,8 +24,10 @@ from modellint.session import target_failure as failed
 from modellint.session.messages import (
     MESSAGE,
     START,
+    Action,
     Answer,
     Export,
+    ExportLanguageModel,
     InternalError,
     Limits,
     Message,
@@ -35,8 +37,9 @@ from modellint.session.messages import (
     Restart,
     Stage,
     Start,
+    Verify,
 )
-from modellint.session.process_family import MOST, Family, available_memory
+from modellint.session.resources.process_family import MOST, Family, available_memory
 
 _LARGEST_RESULT = 64 * 1024**2
 _MOST_OUTPUT = 256 * 1024
@@ -142,8 +145,8 @@ class _Watch:
         else:
             descriptors = [theirs, trace]
             options |= {"start_new_session": True, "pass_fds": descriptors}
-        if isinstance(self._request.action, Export):
-            folder = str(self._request.action.package.parent)
+        folder = _written_in(self._request.action)
+        if folder is not None:
             options["env"] = {**os.environ, "TMPDIR": folder, "TMP": folder, "TEMP": folder}
         paths = [path for path in sys.path if path and Path(path) != Path.cwd()]
         process = subprocess.Popen(
@@ -291,6 +294,14 @@ class _Watch:
                 finding = finding._replace(help="\n".join(lines))
             findings.append(finding)
         return result._replace(diagnostics=tuple(findings), output=text)
+
+
+def _written_in(action: Action) -> str | None:
+    """The folder that all goes into that a worker writes, where it writes anything."""
+    match action:
+        case Export(package=path) | ExportLanguageModel(package=path) | Verify(record=Path() as path):
+            return str(path.parent)
+    return None
 
 
 def _parsed(line: bytes) -> Message | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modellint import destinations
 from modellint.live.capture.fake_tensor_run import capture, captured_run
 from modellint.live.check import examine, findings_of, live_rules, needs_of
 from modellint.live.code.places import Project
@@ -19,19 +20,20 @@ from modellint.results.verification import UNDECIDED
 from modellint.session import target_failure
 from modellint.session.confirmed_findings import findings
 from modellint.session.destination_verdicts import conversion_of, destination_of, doubted, execute, faults, judge, noted
-from modellint.session.messages import Answer, Check, Request, Verify
+from modellint.session.messages import Answer, Check, Request, Verify, VerifyRecorded
 
 if TYPE_CHECKING:
     from torch import nn
     from typing_extensions import Unpack
 
     from modellint.destinations.destination import VerifyOptions
-    from modellint.destinations.export_options import Options
+    from modellint.destinations.export_options import LanguageModel, Options
     from modellint.live.capture.records import Failure
     from modellint.live.inputs.example import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
     from modellint.results.diagnostic import Diagnostic, Place
     from modellint.results.exported import Exported
+    from modellint.results.exported_language_model import ExportedLanguageModel
     from modellint.rule import Rule
 
 
@@ -146,6 +148,8 @@ class Session:
         destination = destination_of(subject)
         options["with_layers"] = action.detail == "layers"
         options["seed"] = self.request.seed
+        making = None if action.record is None else action.record.with_suffix(".part")
+        options["record"] = making
         self.enter("verifying")
         if action.package is None:
             verification = destination.verify(
@@ -153,6 +157,9 @@ class Session:
             )
         else:
             verification = destination.verify_package(model, inputs, str(action.package), self.project, **options)
+        if making is not None and action.record is not None and making.is_dir():
+            # What is there under its name is whole.
+            making.rename(action.record)
         execution.supply(subject, verification)
         self.enter("checking")
         diagnostics = findings(subject, rules, verification)
@@ -162,6 +169,12 @@ class Session:
         if verification.verdict == UNDECIDED and not verification.cases:
             diagnostics += self.run(subject, rules)
         return self.answer(diagnostics, verification=verification)
+
+    def verify_recorded(self, action: VerifyRecorded) -> Answer:
+        """The comparison of a recorded case. Raises ``PackageError``."""
+        self.enter("comparing")
+        destination = destinations.named(destinations.of_package(str(action.package)))
+        return self.answer([], verification=destination.verify_recorded(action.package, action.folder))
 
     def export(
         self,
@@ -187,6 +200,19 @@ class Session:
             seed=self.request.seed,
             progress=self.enter,
             faults=faults(subject, rules, known),
+        )
+
+    def export_language_model(self, model: nn.Module, wanted: LanguageModel, package: Path) -> ExportedLanguageModel:
+        """Make a package with prefill and decode, and compare how it generates. Raises ``OptionError``."""
+        return destinations.named(self.request.destination.name).export_language_model(
+            model,
+            wanted,
+            self.request.destination,
+            self.project,
+            package.parent,
+            package.name,
+            seed=self.request.seed,
+            progress=self.enter,
         )
 
     def _proven(

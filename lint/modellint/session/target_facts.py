@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.machinery
 import importlib.metadata
+import os
 import platform
 import sys
 import sysconfig
@@ -17,16 +19,24 @@ from modellint.results.target_facts import TargetFacts
 if TYPE_CHECKING:
     from torch import nn
 
+_CHANGED = "changed while it ran"
+"""In the place of a digest: it holds for no file."""
+_TICK = 0.02
+"""Seconds by which the times of files may lag."""
+_MODULES = tuple(importlib.machinery.all_suffixes())
 _ALWAYS = ("modellint", "torch", "coremltools", "coreai-torch", "coreai-core", "numpy")
 """Distributions that decide on what is said of any model, imported or not yet."""
 
 
-def facts_of(model: nn.Module | None) -> TargetFacts:
-    """What this process has come to know and to use for a model; None where it was not built."""
+def facts_of(model: nn.Module | None, since: float) -> TargetFacts:
+    """What this process has come to know and to use for a model; None where it was not built.
+
+    Files that were written after ``since``, by ``time.time``, may be others than those that were imported.
+    """
     cpu, memory = _used()
     parameters, size = (0, 0) if model is None else _sizes(model)
     name = "" if model is None else f"{type(model).__module__}.{type(model).__qualname__}"
-    return TargetFacts(name, _library(model), parameters, size, _files(), _versions(), cpu, memory)
+    return TargetFacts(name, _library(model), parameters, size, _files(since), _versions(), cpu, memory)
 
 
 def _library(model: nn.Module | None) -> str:
@@ -62,8 +72,8 @@ def _used() -> tuple[float, int]:
     return cpu, max(own.ru_maxrss, others.ru_maxrss) * unit
 
 
-def _files() -> dict[str, str]:
-    """The files of imported modules that belong to no package and not to Python, with their digests."""
+def _files(since: float) -> dict[str, str]:
+    """The files of imported modules that belong to no package and not to Python, and their folders, with their digests."""
     kept: dict[str, str] = {}
     for module in list(sys.modules.values()):
         try:
@@ -71,19 +81,42 @@ def _files() -> dict[str, str]:
         except Exception:
             # Whatever stands there: a module of the user's that answers for its own attributes.
             continue
-        if not isinstance(file, str) or not file.endswith((".py", ".pyw")) or _is_installed(file):
+        if not isinstance(file, str) or not Path(file).is_absolute() or _is_installed(file):
             continue
-        if (found := digest_of(file)) is not None:
-            kept[file] = found
+        for path in (file, f"{Path(file).parent}{os.sep}"):
+            if path not in kept and (found := digest_of(path)) is not None:
+                kept[path] = _CHANGED if _written(path) > since - _TICK else found
     return kept
 
 
+def _written(path: str) -> float:
+    """When a file was written, by the system's clock; 0 for a folder, whose names alone count."""
+    return 0.0 if path.endswith(os.sep) else Path(path).stat().st_mtime
+
+
 def digest_of(path: str) -> str | None:
-    """The SHA-256 of a file, in hexadecimal; None where it cannot be read."""
+    """The SHA-256 of a file, in hexadecimal; None where it cannot be read.
+
+    Of a folder, which ends in a separator, that of the names that can be imported from it: a module that is new may come before another.
+    """
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        data = "\n".join(_importable(path)).encode() if path.endswith(os.sep) else Path(path).read_bytes()
     except OSError:
         return None
+    return hashlib.sha256(data).hexdigest()
+
+
+def _importable(folder: str) -> list[str]:
+    """The names of modules in a folder, and of folders that hold one: what reports and packages are written into does not count."""
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries if entry.name.endswith(_MODULES) or _holds_modules(entry))
+
+
+def _holds_modules(entry: os.DirEntry[str]) -> bool:
+    if not entry.name.isidentifier() or entry.name == "__pycache__" or not entry.is_dir():
+        return False
+    with os.scandir(entry) as inside:
+        return any(below.name.endswith(_MODULES) for below in inside)
 
 
 @cache

@@ -17,7 +17,7 @@ from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import OptionError
 from modellint.live.code import places
 from modellint.live.inputs import example
-from modellint.session import process_family, target
+from modellint.session import target
 from modellint.session import target_failure as failed
 from modellint.session.building import Again, Builder, Failed, seed_generators
 from modellint.session.messages import (
@@ -26,6 +26,7 @@ from modellint.session.messages import (
     Answer,
     Check,
     Export,
+    ExportLanguageModel,
     InternalError,
     Message,
     Models,
@@ -36,7 +37,9 @@ from modellint.session.messages import (
     Stage,
     Start,
     Verify,
+    VerifyRecorded,
 )
+from modellint.session.resources import process_family
 
 if TYPE_CHECKING:
     from modellint.live.capture.line_coverage import Executed
@@ -140,7 +143,7 @@ def _served(start: Start, channel: Channel) -> Message:
         channel.send(Stage(stage))
         seed_generators(request.seed)
 
-    began = time.monotonic()
+    began, since = time.monotonic(), time.time()
     session = Session(request, lambda: began + _SPARE * start.timeout, entered)
     builder = Builder(session, start.on_meta)
     message = _worked(_Work(session, builder, channel, start.timeout, began), session)
@@ -149,7 +152,7 @@ def _served(start: Start, channel: Channel) -> Message:
 
         # The user's code may have left anything behind; the answer holds without them.
         with contextlib.suppress(Exception):
-            return message._replace(facts=facts_of(builder.model))
+            return message._replace(facts=facts_of(builder.model, since))
     return message
 
 
@@ -189,8 +192,14 @@ class _Work:
                 return self._shaped()
             case Verify():
                 return self._verified(action)
+            case VerifyRecorded():
+                return self._session.verify_recorded(action)
             case Export():
                 return self._exported(action)
+            case ExportLanguageModel():
+                model = self._build.model_with_values("export")
+                exported = self._session.export_language_model(model, action.wanted, action.package)
+                return self._session.answer([], language_model=exported)
             case Models():
                 return self._session.answer([], models=self._build.collection())
 

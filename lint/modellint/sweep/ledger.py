@@ -5,8 +5,10 @@ Rows are kept in SQLite while a sweep runs, in ``FILE.journal`` where a Parquet 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import platform
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +30,8 @@ _REALS = ("error", "half_error", "seconds", "cpu", "timeout")
 _WHOLE = ("cases", "memory", "parameters", "size", "package")
 _COLUMNS = SweepRow._fields
 _CODEC: Codec[SweepRow] = Codec(SweepRow)
+_PATIENCE = 60.0
+"""Seconds that a reader may take."""
 _KEY = "target, action, destination, frontend"
 
 
@@ -70,7 +74,11 @@ def opened(path: Path, resume: bool) -> Iterator[Ledger]:
     connection = _connected(journal)
     try:
         _prepare(connection, journal, earlier)
-        yield Ledger(path, journal, connection)
+        _claim(connection, journal)
+        try:
+            yield Ledger(path, journal, connection)
+        finally:
+            _release(connection)
     finally:
         connection.close()
 
@@ -117,24 +125,57 @@ def _no_ledger(path: Path, error: object) -> UsageError:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """A connection that no other process shares."""
+    """A connection that others may read beside; they are waited for."""
     try:
-        connection = sqlite3.connect(path, timeout=1.0)
+        connection = sqlite3.connect(path, timeout=_PATIENCE)
     except sqlite3.Error as error:
         raise UsageError(f"{path}: cannot be written: {error}") from None
     try:
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
         connection.commit()
     except sqlite3.OperationalError as error:
         connection.close()
-        if "locked" in str(error):
-            raise UsageError(f"{path}: another sweep is writing it") from None
         raise UsageError(f"{path}: cannot be written: {error}") from None
     except sqlite3.DatabaseError as error:
         connection.close()
         raise _no_ledger(path, error) from None
     return connection
+
+
+def _claim(connection: sqlite3.Connection, path: Path) -> None:
+    """Enter this process as the one that writes. Raises ``UsageError`` where another one that lives has done so."""
+    with connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS writer (host TEXT, process INTEGER, began REAL)")
+        connection.execute("BEGIN IMMEDIATE")
+        for host, process, began in connection.execute("SELECT host, process, began FROM writer").fetchall():
+            if _lives(host, process, began):
+                raise UsageError(f"{path}: another sweep is writing it, process {process} on {host}")
+        connection.execute("DELETE FROM writer")
+        connection.execute("INSERT INTO writer VALUES (?, ?, ?)", _this_process())
+
+
+def _release(connection: sqlite3.Connection) -> None:
+    """Leave the file to others; a Parquet file's journal is closed and gone by now."""
+    with contextlib.suppress(sqlite3.ProgrammingError), connection:
+        connection.execute("DELETE FROM writer")
+
+
+def _this_process() -> tuple[str, int, float]:
+    import psutil
+
+    return platform.node(), os.getpid(), psutil.Process().create_time()
+
+
+def _lives(host: str, process: int, began: float) -> bool:
+    """Whether a process is still there; of those of another machine nothing is known, and a restarted one has another name or time."""
+    import psutil
+
+    if host != platform.node():
+        return False
+    try:
+        return abs(float(psutil.Process(process).create_time()) - began) < 1.0
+    except psutil.Error:
+        return False
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, earlier: Sequence[SweepRow]) -> None:

@@ -72,7 +72,7 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 def _settle(parent: int) -> None:
     """Leave it to the parent to answer Ctrl-C, and end when it ends."""
-    from modellint.session.process_family import die_with_parent
+    from modellint.session.resources.process_family import die_with_parent
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)

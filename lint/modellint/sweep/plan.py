@@ -13,6 +13,7 @@ from modellint.destinations.export_options import Options
 from modellint.results.sweep_row import CHECK, NOT_RUN, VERIFY, SweepRow
 from modellint.run import Job, UsageError
 from modellint.session import live_targets
+from modellint.session.answer_cache import digests_of_inputs
 from modellint.session.messages import Action, Check, Export, Limits, Models, Request, Verify
 from modellint.session.target import parse
 from modellint.session.target_facts import digest_of, is_current
@@ -113,13 +114,12 @@ def _by_route(job: Job, request: Request, action: str) -> Iterator[Request]:
 
 def _configuration(request: Request, rules: str) -> str:
     """A digest of all that decides on a row but for the code: that is in the row's files and versions."""
-    checkpoint = "" if request.checkpoint is None else digest_of(str(request.checkpoint)) or ""
     parts = (
         repr(tuple(request.destination)),
         repr(request.inputs),
         repr(sorted(request.rules)),
         repr(request.seed),
-        checkpoint,
+        *digests_of_inputs(request),
         rules,
     )
     return digest(part.encode("utf-8", "surrogatepass") for part in parts)[:16]

@@ -95,6 +95,6 @@ def usual_jobs() -> int:
 
 def memory_for_each(jobs: int) -> int:
     """The bytes that each of so many processes may use at once where nobody says: an equal share of nearly all that is available."""
-    from modellint.session.process_family import available_memory
+    from modellint.session.resources.process_family import available_memory
 
     return int(available_memory() * 0.9) // jobs

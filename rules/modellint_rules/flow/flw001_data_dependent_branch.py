@@ -24,7 +24,7 @@ class DataDependentBranch(Rule):
     ## Why
     Tracing runs one of the branches, the one that the sample input takes, and records nothing of the other: the converted
     model takes it whatever its input is, and nobody says so. `torch.export` refuses ("Could not guard on data-dependent
-    expression").
+    expression"); so it does where a branch only raises or warns, which a trace leaves out.
 
     ## Bad
     ```python
@@ -60,11 +60,11 @@ class DataDependentBranch(Rule):
     There is no fix. `torch.where` computes both sides and chooses between them; a mask or a clamp often says the same.
 
     ## Known limits
-    Conditions on shapes, types, flags, `None` and `self.training` are none of this. A branch that only raises or warns, and
-    an `assert`, are left alone: tracing drops the check, not the result. So are what runs in training only,
-    `torch.jit.is_tracing()` and its like, and losses. What stands behind a test for half precision, and in what is trained or
-    searched with as a rule, is for information. What functions of other files give is taken for a tensor only where a method
-    of tensors is called of it.
+    Conditions on shapes, types, flags, `None` and `self.training` are none of this. A branch that only raises or warns is a
+    warning, as tracing drops the check, not the result, and `torch.export` refuses it; an `assert` is left alone. So are what
+    runs in training only, `torch.jit.is_tracing()` and its like, and losses. What stands behind a test for half precision, and
+    in what is trained or searched with as a rule, is for information. What functions of other files give is taken for a tensor
+    only where a method of tensors is called of it.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2005>
@@ -89,21 +89,9 @@ class DataDependentBranch(Rule):
         reported: set[ast.AST] = set()
         for readings in code.questions:
             question = readings[0]
-            if (
-                question.site not in reported
-                and all(_depends(reading) for reading in readings)
-                and not _only_checks(code, question.site)
-            ):
+            if question.site not in reported and all(_depends(reading) for reading in readings):
                 reported.add(question.site)
-                usual = Severity.INFO if _is_for_half(question) else self.severity
-                yield code.finding(
-                    self,
-                    question.test,
-                    "This branch depends on the values of a tensor: tracing keeps the one that the sample input takes",
-                    severity=code.severity_at(usual, question.test, question.function),
-                    statement=question.statement,
-                    advice="Compute both sides and choose with `torch.where`",
-                )
+                yield from self._asked(code, question)
         for calls in code.calls:
             call = calls[0]
             if call.name in _CHOOSING and all(_chooses(reading) for reading in calls):
@@ -116,19 +104,48 @@ class DataDependentBranch(Rule):
                     advice=f"Write `torch.{call.method}imum`, or `clamp`",
                 )
 
+    def _asked(self, code: Code, question: Question) -> Iterator[Diagnostic]:
+        if _only_checks(code, question.site):
+            yield from self._checked(code, question)
+            return
+        usual = Severity.INFO if _is_for_half(question) else self.severity
+        yield code.finding(
+            self,
+            question.test,
+            _BRANCHES,
+            severity=code.severity_at(usual, question.test, question.function),
+            statement=question.statement,
+            advice="Compute both sides and choose with `torch.where`",
+        )
+
+    def _checked(self, code: Code, question: Question) -> Iterator[Diagnostic]:
+        route, function = code.destination.frontend, question.function
+        if route == "trace" or function is None or code.is_for_loss_only(question.test, function):
+            return
+        usual = Severity.ERROR if route == "export" else Severity.WARNING
+        yield code.finding(
+            self,
+            question.test,
+            "`torch.export` refuses a check of the values of a tensor; a trace leaves it out",
+            severity=code.severity_at(usual, question.test, function),
+            statement=question.statement,
+            advice="Check what the model is given before it runs, or add `not torch.compiler.is_compiling()` to the condition",
+        )
+
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
         for concretization in subject.concretizations:
             if concretization.kind == "branch":
                 yield subject.finding(
                     self,
-                    "This branch depends on the values of a tensor: tracing keeps the one that the sample input takes",
+                    _BRANCHES,
                     at=concretization.call.place,
                     modules=[concretization.call.module],
                     advice="Compute both sides and choose with `torch.where`",
                 )
 
 
+_BRANCHES = "This branch depends on the values of a tensor: tracing keeps the one that the sample input takes"
 _CHOOSING = ("builtins.min", "builtins.max")
 
 

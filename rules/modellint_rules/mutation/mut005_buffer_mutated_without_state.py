@@ -5,9 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, alternatives, operators, tensors_in, walk
+from modellint.authoring import (
+    Const,
+    Diagnostic,
+    Rule,
+    Severity,
+    Tensor,
+    alternatives,
+    operators,
+    parents_in,
+    tensors_in,
+    walk,
+)
 from modellint_rules.mutation.running_statistics import buffers, named, updates, written_buffer
 from modellint_rules.mutation.shared_memory import changes, is_filled_once
 
@@ -22,7 +33,8 @@ class BufferMutatedWithoutState(Rule):
     Finds buffers that `forward` writes to, or puts another tensor in the place of, without asking `self.training`. Where
     the new value depends on neither the old one nor the data, as in a table that is made anew for another size, it is a
     warning; where the buffer is filled at the first call only, where it keeps a loss, in what is trained as a rule, and where
-    the project gives its name to a `ct.StateType`, it is for information. A buffer is reported once for a class.
+    the project gives its name to a `ct.StateType`, it is for information. A buffer is reported once for a class, but for
+    changes in the two branches of an `if`, which no run makes both.
 
     ## Why
     A converted model without states has nothing that changes: the buffer becomes a constant, with the value that it has
@@ -99,48 +111,50 @@ class BufferMutatedWithoutState(Rule):
             return
         names: dict[int, str] | None = None
         statistics = {id(update.write.statement) for update in updates(code)}
-        heaviest: dict[tuple[str | None, bool], Diagnostic] = {}
+        changes_of: dict[tuple[str | None, bool], list[_Change]] = {}
         for readings in code.writes:
             write = readings[0]
             if write.function not in code.in_forward:
                 continue
             if names is None:
                 names = buffers(code)
-            for finding in self._of_write(code, readings, names):
-                key = (finding.attribute, id(write.statement) in statistics)
-                if key not in heaviest or _WEIGHTS[finding.severity] > _WEIGHTS[heaviest[key].severity]:
-                    heaviest[key] = finding
+            for change in self._of_write(code, readings, names):
+                key = (change.finding.attribute, id(write.statement) in statistics)
+                _keep(changes_of.setdefault(key, []), change)
         names = buffers(code) if names is None else names
         for buffer, call in _handed_elsewhere(code, names) if names else ():
             severity = Severity.INFO if is_filled_once(code, call, buffer) else self.severity
             severity = code.severity_at(severity, call.node, call.function)
-            heaviest.setdefault((buffer, False), self._said(code, buffer, call.statement, severity))
-        yield from heaviest.values()
+            key = (buffer, False)
+            _keep(changes_of.setdefault(key, []), self._change(code, buffer, call, severity))
+        for changes_kept in changes_of.values():
+            yield from (change.finding for change in changes_kept)
 
-    def _of_write(self, code: Code, readings: Sequence[Write], names: dict[int, str]) -> Iterator[Diagnostic]:
+    def _of_write(self, code: Code, readings: Sequence[Write], names: dict[int, str]) -> Iterator[_Change]:
         write = readings[0]
         attributes = {_attribute(reading, names) for reading in readings}
         if len(attributes) > 1 and None not in attributes:
             # A function that is handed one buffer and then another: its calls say which.
             for buffer, call in _handed(code, write, names):
                 severity = code.severity_at(self.severity, call.node, call.function)
-                yield self._said(code, buffer, call.statement, severity)
+                yield self._change(code, buffer, call, severity)
         elif len(attributes) == 1 and (name := attributes.pop()) is not None:
             lasting = all(_depends(reading, name) for reading in readings)
             usual = Severity.ERROR if lasting else Severity.WARNING
             if is_filled_once(code, write, name) or re.search(_LOGGED, name):
                 usual = Severity.INFO
-            yield self._said(code, name, write.statement, code.severity_at(usual, write.node, write.function))
+            yield self._change(code, name, write, code.severity_at(usual, write.node, write.function))
 
-    def _said(self, code: Code, name: str, statement: ast.stmt, severity: Severity) -> Diagnostic:
-        return code.finding(
+    def _change(self, code: Code, name: str, at: Write | Call, severity: Severity) -> _Change:
+        finding = code.finding(
             self,
-            statement,
+            at.statement,
             f"The buffer `{name}` changes while the model runs: converted without a state it is a constant",
             attribute=name,
             severity=severity,
-            statement=statement,
+            statement=at.statement,
         )
+        return _Change(finding, _branches(at.statement, at.function))
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run which buffers it changes, and later runs whether that matters."""
@@ -158,6 +172,36 @@ class BufferMutatedWithoutState(Rule):
                 class_name=subject.class_of(change.module, change.attribute),
                 attribute=change.attribute,
             )
+
+
+class _Change(NamedTuple):
+    """A finding about a buffer, and the branches that it stands in: of each `if` around it, whether that is its body."""
+
+    finding: Diagnostic
+    branches: dict[ast.If, bool]
+
+    def excludes(self, other: _Change) -> bool:
+        """Whether no run makes both changes: they stand in the two branches of one `if`."""
+        return any(other.branches.get(site, held) is not held for site, held in self.branches.items())
+
+
+def _keep(kept: list[_Change], change: _Change) -> None:
+    """Keep the weightiest of the changes that one run may make, and the first of those that weigh the same."""
+    rivals = [other for other in kept if not other.excludes(change)]
+    weight = _WEIGHTS[change.finding.severity]
+    if all(weight > _WEIGHTS[rival.finding.severity] for rival in rivals):
+        kept[:] = [other for other in kept if other not in rivals] + [change]
+
+
+def _branches(statement: ast.AST, function: ast.AST | None) -> dict[ast.If, bool]:
+    """The `if` statements around a statement, and whether it stands in the body of each."""
+    branches: dict[ast.If, bool] = {}
+    parents = parents_in(function) if function is not None else {}
+    while (parent := parents.get(statement)) is not None:
+        if isinstance(parent, ast.If):
+            branches[parent] = statement in parent.body
+        statement = parent
+    return branches
 
 
 _WEIGHTS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}

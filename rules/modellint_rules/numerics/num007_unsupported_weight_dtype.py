@@ -43,6 +43,7 @@ _NAMES = {
 }
 _MAKERS = {"complex": "complex64", "polar": "complex64", "view_as_complex": "complex64", "DoubleTensor": "float64"}
 _WORDS = frozenset({*_NAMES, *_MAKERS})
+_PAIR = "Register its real and its imaginary part, or export with `modellint export`, which computes with such pairs"
 
 
 class UnsupportedWeightDtype(Rule):
@@ -89,7 +90,8 @@ class UnsupportedWeightDtype(Rule):
 
     ## Fix safety
     The fix makes the tensor float32. It is unsafe: the model computes with other numbers, and checkpoints load into another
-    type. For complex tensors there is none: they want to be written as two real ones. For a whole model, `model.float()` before
+    type. For complex tensors there is none: they want to be written as two real ones, and `modellint export` computes
+    with such pairs where it knows all that is done to them. For a whole model, `model.float()` before
     the export does the same.
 
     ## Known limits
@@ -139,6 +141,7 @@ class UnsupportedWeightDtype(Rule):
                 f"the {what} `{name}` is {kind}, which {_trouble(kind)}",
                 attribute=name,
                 severity=_SEVERITIES[kind],
+                advice=_PAIR if kind.startswith("complex") else None,
                 fix=fix if isinstance(source, ast.Call) else None,
                 statement=binding.statement,
             )
@@ -164,7 +167,7 @@ class UnsupportedWeightDtype(Rule):
                     at=subject.class_place(subject.model),
                     severity=_SEVERITIES[name],
                     modules=[holder for state in used for holder in _holders(state)],
-                    advice=None if name.startswith("complex") else "call `model.float()` before the export",
+                    advice=_PAIR if name.startswith("complex") else "call `model.float()` before the export",
                 )
                 continue
             for state in used:
@@ -173,6 +176,7 @@ class UnsupportedWeightDtype(Rule):
                     f"the {state.kind} `{state.attribute}` is {name}, which {_trouble(name)}",
                     severity=_SEVERITIES[name],
                     modules=_holders(state),
+                    advice=_PAIR if name.startswith("complex") else None,
                     **subject.binding(state.name).keywords(),
                 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Instance, Rule, Severity, called_name, parents_in, walk
@@ -44,7 +44,7 @@ _DRAWN = frozenset({"sample", "rsample"})
 """Methods of distributions that draw numbers."""
 _WORDS = _METHODS | _RANDOM | {".sample", ".rsample"}
 _ON_PURPOSE = (
-    r"^_?Rand|Random|Drop|Stochastic|Augment|Sampl|Mix[Uu]p|Cut[Mm]ix|Jitter|Transform(?!er)|Noise(?:Sched|Gen)|Shuffl|Flow$"
+    r"^_?Rand|Random|Drop|Augment|Sampl|Mix[Uu]p|Cut[Mm]ix|Jitter|Transform(?!er)|Noise(?:Sched|Gen)|Shuffl|Flow$"
     r"|Distribution|Mask(?:ing|Along)|SpecAug|TimeWarp|Discriminator|Diffusion|Dither|Perturb|Wrapper$"
 )
 _ASIDE = r"(?i)augment|transforms"
@@ -95,7 +95,8 @@ class RandomOp(Rule):
     There is no fix: the numbers have to become an input.
 
     ## Known limits
-    In source what a condition decides about is for information: a model may draw numbers when it is given none. Modules that by
+    In source what a condition decides about is for information: a model may draw numbers when it is given none. Where both branches
+    draw numbers, the second is told of. Modules that by
     their name are random on purpose (`RandomCrop`, `DropPath`, a sampler) are left alone, and numbers that are not used.
 
     ## References
@@ -118,10 +119,12 @@ class RandomOp(Rule):
             return
         if re.search(_ASIDE, code.file.path) or _gives_loss(code):
             return
-        for readings in code.calls:
+        drawing = [readings for readings in code.calls if _is_run(code, readings[0]) and all(map(_draws, readings))]
+        statements = {id(readings[0].statement) for readings in drawing if _is_kept(readings[0])}
+        for readings in drawing:
             call = readings[0]
             function = call.function
-            if function is None or function not in code.in_forward or not all(map(_draws, readings)):
+            if function is None:
                 continue
             if call.name.startswith("random.") and _is_asked(call):
                 decided = any(reading.switched or reading.unusual for reading in readings) or _may_leave(call)
@@ -140,8 +143,6 @@ class RandomOp(Rule):
                 or code.is_for_loss_only(call.node, function)
             ):
                 continue
-            decided = any(reading.switched for reading in readings) or _may_leave(call)
-            decided = decided or any(True for _ in code.conditions(call.node, function))
             if call.name.startswith("random."):
                 message = f"Python's `{call.method}` draws this once, when the model is captured: the converted model keeps the number"
             else:
@@ -150,7 +151,7 @@ class RandomOp(Rule):
                 self,
                 call.node,
                 message,
-                severity=Severity.INFO if decided else self.severity,
+                severity=Severity.INFO if _is_decided(code, readings, statements) else self.severity,
                 statement=call.statement,
                 advice="Make them an input of the model",
                 operator=None if call.method in _DRAWN else f"aten::{call.method}",
@@ -215,12 +216,53 @@ def _is_kept(call: Call) -> bool:
     return not isinstance(call.statement, ast.Expr) and not default
 
 
+def _is_run(code: Code, call: Call) -> bool:
+    return call.function is not None and call.function in code.in_forward
+
+
+def _is_decided(code: Code, readings: Sequence[Call], drawing: set[int]) -> bool:
+    """Whether a condition decides that numbers are drawn: a flag, an argument that is not given, or a way out before."""
+    call = readings[0]
+    asks = any(reading.switched for reading in readings) or any(True for _ in code.conditions(call.node, call.function))
+    return _may_leave(call) or (asks and not _is_otherwise_drawn(call, drawing))
+
+
+def _is_otherwise_drawn(call: Call, drawing: set[int]) -> bool:
+    """Whether a call stands behind each `else` around it, and numbers are drawn before: some are in any case."""
+    parents = parents_in(call.function) if call.function is not None else {}
+    part: ast.AST = call.node
+    branches = 0
+    while (parent := parents.get(part)) is not None:
+        match parent:
+            case ast.If(body=body, orelse=other) if part in other and _certainly_draw(body, drawing):
+                branches += 1
+            case ast.If() | ast.IfExp() | ast.While():
+                return False
+        part = parent
+    return branches > 0
+
+
+def _certainly_draw(body: list[ast.stmt], drawing: set[int]) -> bool:
+    """Whether statements draw numbers, whichever way they go."""
+    for statement in body:
+        match statement:
+            case ast.If(body=inner, orelse=other):
+                draws = _certainly_draw(inner, drawing) and _certainly_draw(other, drawing)
+            case ast.With(body=inner):
+                draws = _certainly_draw(inner, drawing)
+            case _:
+                draws = id(statement) in drawing and not any(isinstance(part, ast.IfExp) for part in walk(statement))
+        if draws:
+            return True
+    return False
+
+
 def _may_leave(call: Call) -> bool:
     """Whether the function may be left before the call: `if p == 0: return x`."""
     body = getattr(call.function, "body", ())
     return any(
         isinstance(statement, ast.If)
-        and statement.lineno < call.node.lineno
+        and (statement.end_lineno or 0) < call.node.lineno
         and any(isinstance(part, ast.Return) for part in walk(statement))
         for statement in body
     )

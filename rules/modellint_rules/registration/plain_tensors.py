@@ -6,10 +6,21 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from modellint.authoring import Const, Container, Value, alternatives, meets_tensors, mentioned_in, of_kind, once, walk
+from modellint.authoring import (
+    Argument,
+    Const,
+    Container,
+    Value,
+    alternatives,
+    meets_tensors,
+    mentioned_in,
+    of_kind,
+    once,
+    walk,
+)
 
 if TYPE_CHECKING:
-    from modellint.authoring import Binding, Code, Tensor
+    from modellint.authoring import Binding, Code, Tensor, Write
 
 MOVES = frozenset({"to", "cuda", "cpu", "float", "half", "double", "type", "type_as", "bfloat16", "contiguous"})
 """Methods that move or cast a tensor and make no new content."""
@@ -28,16 +39,29 @@ def kept_tensors(code: Code) -> Iterator[Kept]:
     """The attributes of a module that hold plain tensors, or plain containers of nothing else, and take part in the computation."""
     for name, bindings in code.attributes.items():
         values = [part for binding in bindings if not _registers(binding) for part in alternatives(binding.value)]
-        plain = _plain(code, values)
+        plain = _plain(code, values) or (((), None) if _are_moved(code, name, values) else None)
         if plain is None or not _takes_part(code, name):
             continue
         tensors, container = plain
         if container is not None and not _only_read(code, name):
             continue
         # `self.x = torch.ones(3)` and `if gpu: self.x = self.x.cuda()`: the first is where it should have been a buffer.
-        built = [b for b in code.built_of(name) if b.file is code.file and _is_kept(code, b)]
+        built = [b for b in code.built_of(name) if b.file is code.file and (_is_kept(code, b) or not tensors)]
         if built:
             yield Kept(name, min(built, key=lambda b: b.statement.lineno), tensors, container)
+
+
+def _are_moved(code: Code, name: str, values: list[Value]) -> bool:
+    """Whether what `__init__` is given for a tensor is none of a parameter: a method puts it, moved, in its own place."""
+    given = [value for value in values if not (isinstance(value, Const) and value.value is None)]
+    if not given or not all(isinstance(value, Argument) and value.is_said_to_be_tensor for value in given):
+        return False
+    return any(_moves(write, name) for write in code.attribute_writes(name) if not code.is_aside(write.function))
+
+
+def _moves(write: Write, name: str) -> bool:
+    value = write.statement.value if isinstance(write.statement, ast.Assign) else None
+    return value is not None and any(isinstance(part, ast.Call) for part in walk(value)) and _only_moves(value, name)
 
 
 def _takes_part(code: Code, name: str) -> bool:
@@ -117,6 +141,9 @@ def _reads(node: ast.AST, name: str) -> bool:
 
 
 def _only_moves(node: ast.expr, name: str) -> bool:
+    if isinstance(node, ast.IfExp) and isinstance(node.orelse, ast.Constant) and node.orelse.value is None:
+        # `self.t = self.t.to(x) if self.t is not None else None`
+        node = node.body
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
         node = node.func.value
     return isinstance(node, ast.Attribute) and node.attr == name

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from modellint.destinations.comparison.tensor_difference import LIMIT, SNR, Diff
 from modellint.destinations.comparison.untrained_weights import untrained
 from modellint.live.inputs.size_boundaries import sizes, thresholds
 from modellint.live.inputs.variants import Case as Given
-from modellint.live.inputs.variants import lengths, variants
+from modellint.live.inputs.variants import further, lengths, scaled, variants
 from modellint.results.verification import AGREES, DIFFERS, UNDECIDED, Case, Output, worst
 
 if TYPE_CHECKING:
@@ -32,6 +33,19 @@ if TYPE_CHECKING:
 EXAMPLE = "the example"
 MOST_UNEQUAL = 0.1
 """The share of integers or truth values that float16 may change before it counts as not precise enough."""
+FEW = 48
+"""Elements of an output, and distinct ones of a float output, on all inputs together, below which it is compared on more inputs."""
+_LOOKED_AT = 1024
+"""Elements of an output, on one set of inputs, among which distinct ones are counted."""
+IDLE = 16
+"""Further inputs in a row that reach no branch that none before has reached, after which no more are tried for that."""
+CHEAP = 0.02
+"""Seconds for a set of inputs below which all further ones are tried, of programs that choose."""
+BISECTED = (-3.0, -1.0, -0.3, -0.05, 0.05, 0.3, 1.0, 3.0, 10.0)
+"""Multiples of the example between which bounds are looked for."""
+BISECTIONS = 7
+FURTHER_SECONDS = 3.0
+"""How long that may take."""
 OF_STATES = 1e-2
 """The share of the largest number in a row of a state that predictions in a row, rounded to float16 each time, may be off."""
 _BEYOND = "made by casting numbers beyond the range of the integers"
@@ -51,6 +65,17 @@ class Mismatch(NamedTuple):
     outputs: tuple[int, ...]
     """The positions of the outputs that differ; empty where the program could not be run."""
     expected: list[Tensor]
+
+
+class ComparedRow(NamedTuple):
+    """A set of inputs that was compared, or several that were predicted in a row."""
+
+    label: str
+    usual: bool
+    """Whether values are of the example's kind, so that float16 may be judged on them."""
+    row: tuple[Inputs, ...]
+    expected: tuple[Sequence[Tensor], ...]
+    """PyTorch's outputs, of each prediction."""
 
 
 class Comparison:
@@ -102,6 +127,8 @@ class Comparison:
         """Why float16 cannot be judged."""
         self.after: Callable[[], None] | None = None
         """Called after each set of inputs."""
+        self.on_compared: Callable[[ComparedRow], None] | None = None
+        """Told each set of inputs on which a program was run, with PyTorch's outputs."""
         self._longest = 0.0
         self._outputs: dict[int, Output] = {}
         self._half: dict[int, Output] = {}
@@ -111,7 +138,14 @@ class Comparison:
         self._scaled: dict[int, str] = {}
         self._first: list[Tensor] = []
         self._typical = Typical()
-        self._varied: set[int] = set()
+        self._varied: Counter[int] = Counter()
+        """On how many inputs each output is another than on the first."""
+        self._constant: list[int] = []
+        """Outputs that depend on inputs, and are the same on all of them."""
+        self._seen: Counter[int] = Counter()
+        """How many elements of each output were compared."""
+        self._distinct: defaultdict[int, set[float]] = defaultdict(set)
+        """Distinct elements of each float output, up to a number that tells enough."""
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -157,7 +191,8 @@ class Comparison:
         program = predictor or halved or _nothing()
         deadline = time.monotonic() + self._budget
         left: list[str] = []
-        for case in chain(self._given, self._other_sizes(program, left)) if self._budget else self._given:
+        further = () if predictor is None else self._more(predictor, route)
+        for case in chain(self._given, further, self._other_sizes(program, left)) if self._budget else self._given:
             began = time.monotonic()
             if predictor is None and not case.usual:
                 continue
@@ -180,13 +215,21 @@ class Comparison:
             if halved is not None and case.usual:
                 half = self._half_compared(halved, [leaves], case, expected, Row((case.inputs,)))
             self.cases.append(Case(case.label, largest, half, note))
+            if largest is not None or half is not None:
+                self._tell(case, (case.inputs,), [expected])
             self._longest = max(self._longest, time.monotonic() - began)
             if self.after is not None:
                 self.after()
+        if predictor is not None and self._budget:
+            self._look_for_constants()
         if left:
             self.notes.append(
                 f"not run, as too large for a comparison here: {', '.join(left)}; what is said is about the sizes that were run"
             )
+
+    def _tell(self, case: Given, row: tuple[Inputs, ...], expected: Sequence[Sequence[Tensor]]) -> None:
+        if self.on_compared is not None:
+            self.on_compared(ComparedRow(case.label, case.usual, row, tuple(expected)))
 
     def _other_sizes(self, program: Program, left: list[str]) -> Iterator[Given]:
         """Other sizes of what is flexible, chosen by what the model and the program hold sizes against."""
@@ -195,10 +238,80 @@ class Comparison:
         known = thresholds(self.model).joined(program.thresholds)
         yield from lengths(self.inputs, self._specs, self.seed, lambda low, high: sizes(low, high, known), left)
 
+    def _more(self, predictor: Program, route: str) -> Iterator[Given]:
+        """Further inputs, as long as an output of few elements, or of few values, has told little, or as they reach more branches."""
+        if self._fixed_sizes:
+            return
+        until = time.monotonic() + FURTHER_SECONDS
+        unreached, idle = predictor.unreached, 0
+        chooses = predictor.sides > 0 or any(not first.is_floating_point() for first in self._first)
+        for case in further(self.inputs, self._specs, self.seed):
+            if self.mismatch is not None or time.monotonic() + self._longest > until:
+                return
+            is_cheap = chooses and self._longest < CHEAP
+            if not is_cheap and not self._tells_little() and not (unreached and idle < IDLE):
+                return
+            yield case
+            idle = 0 if predictor.unreached < unreached else idle + 1
+            unreached = predictor.unreached
+        yield from self._near_boundaries(predictor, route, until)
+
+    def _near_boundaries(self, predictor: Program, route: str, until: float) -> Iterator[Given]:
+        """Inputs on both sides of where a bound or a comparison turns, and close to it, of programs that are quickly run.
+
+        Between two scales of the example at which another number of elements passes a bound, it turns at some scale, which is
+        found by bisection: a bound that is a little off is seen there, and hardly elsewhere.
+        """
+        if not predictor.sides or predictor.is_stateful:
+            return
+
+        def counted(scale: float) -> Mapping[Any, tuple[int, ...]]:
+            return predictor.counted(self.leaves(scaled(self.inputs, scale, self._specs), route))
+
+        try:
+            at = [(scale, counted(scale)) for scale in BISECTED]
+            seen = set()
+            for (low, below), (high, above) in pairwise(at):
+                for operation in above:
+                    if (operation in seen) or below.get(operation) in (None, above[operation]):
+                        continue
+                    seen.add(operation)
+                    one, other, before = low, high, below[operation]
+                    for _ in range(BISECTIONS):
+                        middle = (one + other) / 2
+                        if counted(middle).get(operation) == before:
+                            one = middle
+                        else:
+                            other = middle
+                    for scale in (one, other):
+                        if self.mismatch is not None or time.monotonic() + self._longest > until:
+                            return
+                        yield Given(f"the example times {scale:.4g}", scaled(self.inputs, scale, self._specs), False)
+        except (Misfit, RunError):
+            # The inputs of such a scale are not for this program.
+            return
+
+    def _tells_little(self) -> bool:
+        return any(
+            self._seen[at] < FEW
+            or (len(self._distinct[at]) < FEW if first.is_floating_point() else self._varied[at] < STEPS)
+            for at, first in enumerate(self._first)
+        )
+
+    def _look_for_constants(self) -> None:
+        """Outputs that depend on inputs, and are the same on all of them."""
+        same = [at for at in range(len(self._first)) if at in self._outputs and not self._varied[at]]
+        if same and sum(case.error is not None for case in self.cases) > 1:
+            depending = self.reference.depending(self.inputs)
+            self._constant += [at for at in same if depending[at]]
+
     def _look(self, expected: list[Tensor]) -> None:
         self._first = self._first or expected
-        pairs = enumerate(zip(self._first, expected, strict=False))
-        self._varied.update(at for at, (old, new) in pairs if old.shape != new.shape or not torch.equal(old, new))
+        for at, (old, new) in enumerate(zip(self._first, expected, strict=False)):
+            self._seen[at] += new.numel()
+            if new.is_floating_point() and len(self._distinct[at]) < FEW:
+                self._distinct[at].update(new.reshape(-1)[:_LOOKED_AT].tolist())
+            self._varied[at] += old.shape != new.shape or not torch.equal(old, new)
 
     def remarks(self) -> list[str]:
         """Remarks on outputs that agree."""
@@ -231,12 +344,9 @@ class Comparison:
             for at, case in sorted(self._scaled.items())
             if at in self._outputs
         ]
-        if sum(case.error is not None for case in self.cases) > 1:
-            remarks += [
-                f"{self._named(at)} is the same on all inputs, so that its agreement says little"
-                for at in range(len(self._first))
-                if at not in self._varied and at in self._outputs
-            ]
+        remarks += [
+            f"{self._named(at)} is the same on all inputs, so that its agreement says little" for at in self._constant
+        ]
         return remarks
 
     def _named(self, at: int) -> str:
@@ -298,7 +408,7 @@ class Comparison:
         if predictor.casts_beyond:
             undefined = self.reference.undefined(row, expected, len(row.each))
         for at, (value, right) in enumerate(zip(returned, expected, strict=False)):
-            value = value if undefined is None else _but_for(undefined[at], value, right)
+            value = value if undefined is None else but_for(undefined[at], value, right)
             difference = compare(value, right)
             name = predictor.output_names[at]
             seen = Judgement() if difference.got is not None else yardstick.judge(at, value)
@@ -306,7 +416,7 @@ class Comparison:
                 # Casts of PyTorch's to narrower types than the program has.
                 undefined = undefined or self.reference.undefined(row, expected, len(row.each))
                 if undefined is not None:
-                    value = _but_for(undefined[at], value, right)
+                    value = but_for(undefined[at], value, right)
                     difference, seen = compare(value, right), yardstick.judge(at, value)
             wrong = seen.wrong
             if self._is_evidence(case):
@@ -367,7 +477,7 @@ class Comparison:
         if predictor.casts_beyond:
             undefined = self.reference.undefined(inputs, expected, len(row))
             if undefined is not None:
-                returned = [_but_for(*parts) for parts in zip(undefined, returned, expected, strict=False)]
+                returned = [but_for(*parts) for parts in zip(undefined, returned, expected, strict=False)]
         outputs = [
             coarse(name, compare(value, right), case.label)._replace(path=self._path(at))
             for at, (name, value, right) in enumerate(zip(predictor.output_names, returned, expected, strict=False))
@@ -415,6 +525,7 @@ class Comparison:
         except Raised as error:
             self.notes.append(f"a second run in a row raises {error}")
             return
+        self._tell(row[-1], inputs.each, runs)
         leaves = [self.leaves(case.inputs, route) for case in row]
         returned: Sequence[list[Tensor] | None] = [None] * len(row)
         if predictor is not None:
@@ -553,7 +664,7 @@ def output(name: str, difference: Difference, ok: bool, case: str) -> Output:
     )
 
 
-def _but_for(undefined: Tensor, value: Tensor, right: Tensor) -> Tensor:
+def but_for(undefined: Tensor, value: Tensor, right: Tensor) -> Tensor:
     """A program's output with PyTorch's own elements where these are undefined, as far as the type of PyTorch's holds it."""
     if value.numel() != right.numel() or not bool(undefined.any()):
         return value

@@ -46,6 +46,20 @@ class Program(Protocol):
         """Whether the last run cast numbers beyond the range of integers."""
 
     @property
+    def unreached(self) -> int:
+        """How many sides of bounds, comparisons and choices no input has reached."""
+
+    @property
+    def sides(self) -> int:
+        """How many sides of bounds, comparisons and choices there are."""
+
+    def counted(self, leaves: Sequence[Any]) -> Mapping[Any, tuple[int, ...]]:
+        """How many elements are below and above each bound, and each comparison of numbers, by operation.
+
+        Raises ``Misfit`` and ``RunError``.
+        """
+
+    @property
     def thresholds(self) -> Thresholds:
         """The numbers that it holds sizes against."""
 

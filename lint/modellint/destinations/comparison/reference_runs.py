@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from modellint.destinations.comparison.at_rest import Rest, at_rest
+from modellint.destinations.comparison.input_dependence import InputDependence
 from modellint.destinations.comparison.stochastic_arithmetic import UNITS, Stochastic, in_double, portable_kernels
 from modellint.destinations.comparison.undefined_casts import OtherCasts
 from modellint.live.snapshot import unchanged
@@ -167,6 +168,15 @@ class Reference:
         return [
             ~((value == other) | (value.isnan() & other.isnan())) for value, other in zip(expected, others, strict=True)
         ]
+
+    def depending(self, inputs: Inputs) -> list[bool]:
+        """Which outputs of a run depend on the values of its inputs; where that cannot be said, they all do."""
+        own = [
+            value for module in self.model.modules() for _, value in _attributes(module) if isinstance(value, Tensor)
+        ]
+        following = InputDependence(own)
+        outputs = self._under(following, inputs, 1)
+        return [True] * len(self.paths) if outputs is None else [following.depends(output) for output in outputs]
 
     def with_rounded_weights(self, inputs: Inputs | Row, count: int = 1, seed: int = 0) -> list[Tensor] | None:
         """The last of several runs in a row, each weight changed by as much as float16 may round it."""

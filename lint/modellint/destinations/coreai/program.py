@@ -19,6 +19,8 @@ class CoreAIProgram:
 
     casts_beyond = False
     """Nothing tells."""
+    unreached = sides = 0
+    """Nothing tells."""
 
     def __init__(
         self, process: ConverterProcess, package: str, interface: Interface, buffers: Mapping[str, Tensor]
@@ -37,6 +39,10 @@ class CoreAIProgram:
     def updated(self) -> frozenset[str]:
         """The names of the states that it writes: all, as what is not written is a constant."""
         return frozenset(self.buffers)
+
+    def counted(self, leaves: Sequence[Any]) -> Mapping[Any, tuple[int, ...]]:
+        """Nothing tells."""
+        return {}
 
     @property
     def thresholds(self) -> Thresholds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modellint.destinations.comparison.at_rest import at_rest
@@ -42,8 +43,12 @@ def verify(
     limit: float = math.inf,
     progress: Callable[[str], None] | None = None,
     partly: Callable[[Verification], None] | None = None,
+    record: Path | None = None,
 ) -> Verification:
-    """Convert a model, unless its converter has, and compare; the model is left as it was. Operations are not compared."""
+    """Convert a model, unless its converter has, and compare; the model is left as it was. Operations are not compared.
+
+    Nothing is recorded: ``check_record`` refuses that.
+    """
     report = progress or _silent
     comparison = Comparison(model, inputs, specs, seed, budget, end=time.monotonic() + limit)
     try:

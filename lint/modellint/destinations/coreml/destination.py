@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from modellint import settings
-    from modellint.destinations.export_options import Options
+    from modellint.destinations.export_options import LanguageModel, Options
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from modellint.results.conversion_verdict import Verdict, Ways
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.exported import Exported
+    from modellint.results.exported_language_model import ExportedLanguageModel
     from modellint.results.operator_support import Hint, Support
     from modellint.results.verification import Verification
 
@@ -94,6 +95,24 @@ class CoreML(Destination):
 
         return verify_package(model, inputs, path, project, **rest)
 
+    def check_record(self, folder: Path) -> None:
+        """See that nothing is there that is no case."""
+        from modellint.destinations.coreml.recorded_case.case_files import check_place
+
+        check_place(folder)
+
+    def check_recorded(self, package: Path, folder: Path) -> None:
+        """Look at the case as files."""
+        from modellint.destinations.coreml.recorded_case import case_files
+
+        case_files.predictions(folder, case_files.check(package, folder))
+
+    def verify_recorded(self, package: Path, folder: Path) -> Verification:
+        """Execute the package on the inputs of the case."""
+        from modellint.destinations.coreml.recorded_case.device_comparison import compared
+
+        return compared(package, folder)
+
     def check_export(self, model: nn.Module, inputs: Inputs, wanted: Options, seed: int = 0) -> None:
         """See that images, labels and names fit."""
         from modellint.destinations.coreml.convert.export import check
@@ -131,6 +150,23 @@ class CoreML(Destination):
             progress=progress,
             faults=faults,
         )
+
+    def export_language_model(
+        self,
+        model: nn.Module,
+        wanted: LanguageModel,
+        options: settings.Destination,
+        project: Project,
+        folder: Path,
+        name: str,
+        *,
+        seed: int = 0,
+        progress: Callable[[str], None] | None = None,
+    ) -> ExportedLanguageModel:
+        """Save an ``.mlpackage`` with the functions ``prefill`` and ``decode``."""
+        from modellint.destinations.coreml.language_model.export import export
+
+        return export(model, wanted, options, project, folder, name, seed=seed, progress=progress)
 
     def opened(self, package: Path, *, in_memory: bool) -> Any:
         """coremltools' `MLModel`; in memory with a copy of the weights that coremltools removes at the end of the process."""

@@ -34,6 +34,9 @@ _FORM = re.compile(r"(?P<shape>[^:\[]+)(?::(?P<dtype>[^\[]*)(?P<range>\[.*)?)?\Z
 _RANGE = re.compile(r"\[\s*(-?[\d.e+-]+)\s*,\s*(-?[\d.e+-]+)\s*\)\Z", re.IGNORECASE)
 _NAME = re.compile(r"(?P<name>[^\W\d]\w*)=(?P<rest>.*)\Z", re.DOTALL)
 _DIMENSION = re.compile(r"(?P<low>\d+)(?:\.\.(?P<high>\d+))?\Z")
+_LISTED = re.compile(r"\d+(?:/\d+)+\Z")
+MOST_LISTED = 128
+"""Shapes that Core ML takes of one input, by coremltools' guide to enumerated shapes."""
 
 
 class InputError(Exception):
@@ -45,10 +48,14 @@ class Dimension(NamedTuple):
 
     low: int
     high: int
+    listed: tuple[int, ...] = ()
+    """The sizes that it takes, where these are listed; the first is that of examples."""
 
     @property
     def size(self) -> int:
-        """The size that examples have: the lowest, though not 0."""
+        """The size that examples have: the first that is listed, or the lowest, though not 0."""
+        if self.listed:
+            return self.listed[0]
         return max(self.low, min(self.high, 1))
 
 
@@ -84,6 +91,7 @@ def parse(text: str, folder: Path) -> InputSpec:
         raise _wrong(text, f"{rest!r} is no shape, such as 1x3x224x224, and no @FILE")
     dtype = _dtype(text, form["dtype"])
     shape = tuple(_dimension(text, part) for part in form["shape"].split("x"))
+    _check_listed(text, [dimension for dimension in shape if dimension.low < dimension.high])
     if file is not None:
         _check_image(text, shape, dtype)
     spec = InputSpec(text, name, shape, dtype, _range(text, dtype, form["range"]), file)
@@ -99,6 +107,11 @@ def parse_all(texts: Iterable[str], folder: Path) -> tuple[InputSpec, ...]:
     for spec in specs:
         if spec.name is not None and names.count(spec.name) > 1:
             raise _wrong(spec.text, f"the input {spec.name!r} is given twice")
+    lists = {len(size.listed): spec.text for spec in specs for size in spec.shape if size.listed}
+    if len(lists) > 1:
+        raise _wrong(
+            [*lists.values()][-1], "other inputs list another number of sizes: the first of each go together, and so on"
+        )
     return specs
 
 
@@ -134,10 +147,33 @@ def _check_image(text: str, shape: Sequence[Dimension], dtype: str) -> None:
         raise _wrong(text, f"an image is scaled to 0..1, which {dtype} cannot hold")
 
 
+def _check_listed(text: str, varying: Sequence[Dimension]) -> None:
+    """Refuse lists of several lengths, and lists beside ranges: Core ML has one or the other of an input."""
+    lengths = {len(dimension.listed) for dimension in varying}
+    if len(lengths) > 1 and 0 in lengths:
+        raise _wrong(text, "the sizes of an input are listed, as in 16/64, or a range, as in 16..64: not both")
+    if len(lengths) > 1:
+        raise _wrong(text, "its dimensions list different numbers of sizes: the first of each go together, and so on")
+    if max(lengths, default=0) > MOST_LISTED:
+        raise _wrong(text, f"Core ML takes at most {MOST_LISTED} listed shapes: give a range, as in 16..64")
+
+
+def _listed(text: str, part: str) -> Dimension:
+    sizes = tuple(int(word) for word in part.split("/"))
+    if len({*sizes}) < 2 or min(sizes) < 1:
+        raise _wrong(text, f"the listed sizes {part} must be at least two different ones, none of them 0")
+    return Dimension(min(sizes), max(sizes), sizes)
+
+
 def _dimension(text: str, part: str) -> Dimension:
+    if _LISTED.match(part.strip()):
+        return _listed(text, part.strip())
     match = _DIMENSION.match(part.strip())
     if match is None:
-        raise _wrong(text, f"{part!r} is no dimension; a shape is written as 1x3x224x224, a flexible dimension as 1..8")
+        raise _wrong(
+            text,
+            f"{part!r} is no dimension; a shape is written as 1x3x224x224, a flexible dimension as 1..8, listed sizes as 16/64",
+        )
     low = int(match["low"])
     high = low if match["high"] is None else int(match["high"])
     if high < low or (match["high"] is not None and high == low):
@@ -190,14 +226,20 @@ def total(specs: Iterable[InputSpec]) -> int:
 
 
 def flexible(specs: Sequence[InputSpec]) -> dict[str | int, dict[int, tuple[int, int]]]:
-    """For each input with flexible dimensions its name, or its position, to their bounds, both ends included."""
+    """For each input with flexible dimensions its name, or its position, to their bounds, both ends included, or listed sizes."""
+    from modellint.live.inputs.model_inputs import Listed
+
     limits: dict[str | int, dict[int, tuple[int, int]]] = {}
     position = 0
     for spec in specs:
         key = spec.name
         if key is None:
             key, position = str(position), position + 1
-        bounds = {at: (size.low, size.high) for at, size in enumerate(spec.shape) if size.low < size.high}
+        bounds = {
+            at: Listed(size.listed) if size.listed else (size.low, size.high)
+            for at, size in enumerate(spec.shape)
+            if size.low < size.high
+        }
         if bounds:
             limits[key] = bounds
     return limits

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from modellint.live.inputs.model_inputs import Listed
+
 if TYPE_CHECKING:
     from modellint.live.inputs.example import InputSpec
     from modellint.live.inputs.model_inputs import Inputs
@@ -27,6 +29,8 @@ _ENOUGH = 4
 """Integers beyond the example's, at least, in all cases together."""
 _IN_TURN = 8
 """Integers from the lowest on, of which each is given once: programs compare with small ones."""
+_MOST_FURTHER = 64
+"""Sets of inputs, at most, of which there are more where an output tells little."""
 _SMALL = (1e-4, 1e-9)
 """The largest magnitudes of floats in the cases of small numbers."""
 
@@ -125,6 +129,105 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
         yield from lengths(inputs, specs, seed)
 
 
+def further(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0) -> Iterator[Case]:
+    """Random inputs of the kinds of ``_KINDS``, in turn. Whatever was given a range stays in it."""
+    leaves, tree = _flat(inputs)
+    ranges = _ranges(inputs, specs)
+    draw = torch.Generator().manual_seed(seed + 3)
+    masks = any(isinstance(leaf, Tensor) and not (leaf.is_floating_point() or leaf.is_complex()) for leaf in leaves)
+    for number in range(_MOST_FURTHER):
+        change, scales = _KINDS[number % len(_KINDS)]
+        changed = []
+        for at, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor):
+                bounds = ranges.get(at)
+                leaf = _drawn(leaf, bounds, draw, (0.5, 0.2, 0.8)[number % 3])
+                if leaf.is_floating_point() and bounds is None and leaf.numel():
+                    leaf = change(leaf * scales[(at + number) % len(scales)], draw)
+            changed.append(leaf)
+        args, kwargs = pytree.tree_unflatten(changed, tree)
+        yield Case(f"further {number + 1}", inputs._replace(args=args, kwargs=kwargs), False, masks)
+
+
+def scaled(inputs: Inputs, scale: float, specs: Sequence[InputSpec] = ()) -> Inputs:
+    """Inputs whose floats are multiplied by a number, but for those with a range."""
+    leaves, tree = _flat(inputs)
+    ranges = _ranges(inputs, specs)
+    changed = [
+        leaf * scale if isinstance(leaf, Tensor) and leaf.is_floating_point() and at not in ranges else leaf
+        for at, leaf in enumerate(leaves)
+    ]
+    args, kwargs = pytree.tree_unflatten(changed, tree)
+    return inputs._replace(args=args, kwargs=kwargs)
+
+
+def _as_drawn(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    return leaf
+
+
+def _with_zeros(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    return leaf * _drawn(torch.ones_like(leaf, dtype=torch.bool), None, draw, 0.5)
+
+
+def _centred(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    """With a sum of nothing, so that sums that others go by are small."""
+    return leaf - leaf.mean() if leaf.numel() > 1 else leaf
+
+
+def _of_small_sum(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    """With a sum of about one, of either sign."""
+    wanted = float(torch.randn((), generator=draw, dtype=torch.float64)) * 1.5
+    return _centred(leaf, draw) + wanted / leaf.numel()
+
+
+def _of_both_signs(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    """Each element with another sign, half of them, so that nothing is left of the example's mean."""
+    return torch.where(_drawn(torch.ones_like(leaf, dtype=torch.bool), None, draw, 0.5), leaf, -leaf)
+
+
+def _positive(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    return leaf.abs()
+
+
+def _negative(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    return -leaf.abs()
+
+
+def _of_all_magnitudes(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    """Each element down to a hundred-thousandth of what it is."""
+    powers = torch.rand(tuple(leaf.shape), generator=draw, dtype=torch.float64) * -5
+    return leaf * (10**powers).to(leaf.dtype).to(leaf.device)
+
+
+def _of_few_values(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    return _coarse(leaf)
+
+
+def _of_the_same_rows(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    return _repeated(leaf)
+
+
+_KINDS: tuple[tuple[Callable[[Tensor, torch.Generator], Tensor], tuple[float, ...]], ...] = (
+    (_as_drawn, (1.0,)),
+    (_with_zeros, (5.0,)),
+    (_as_drawn, (0.3,)),
+    (_with_zeros, (25.0,)),
+    (_centred, (1.0,)),
+    (_of_all_magnitudes, (2.0,)),
+    (_of_small_sum, (0.3,)),
+    (_of_both_signs, (0.05,)),
+    (_of_few_values, (1.0,)),
+    (_positive, (1.0, 0.3)),
+    (_of_both_signs, (1.0, 0.1, 5.0)),
+    (_with_zeros, (0.01, 1.0)),
+    (_negative, (0.5, 3.0)),
+    (_of_the_same_rows, (1.0,)),
+    (_of_both_signs, (0.1, 2.0, 0.01)),
+    (_with_zeros, (1.0,)),
+)
+"""Kinds of floats on which programs differ that agree on most, and by what they are multiplied, one argument after another."""
+
+
 def _coarse(leaf: Tensor) -> Tensor:
     """Multiples of a half, which programs compare with, a third of them zero; of larger numbers, of a half of the largest."""
     largest = _largest(leaf)
@@ -162,9 +265,11 @@ def _is_mask(leaf: Any, bounds: tuple[float, float] | None) -> bool:
         or not leaf.dim()
     ):
         return False
-    return leaf.dtype is torch.bool or (
-        (bounds is None or bounds == (0, 2)) and int(leaf.min()) >= 0 and int(leaf.max()) <= 1
-    )
+    if leaf.dtype is torch.bool:
+        return True
+    # An integer by itself is a place or a number, whatever it is in the example.
+    may_be = leaf.numel() > 1 if bounds is None else bounds == (0, 2)
+    return may_be and int(leaf.min()) >= 0 and int(leaf.max()) <= 1
 
 
 def _is_open(leaf: Any, bounds: tuple[float, float] | None) -> bool:
@@ -174,7 +279,7 @@ def _is_open(leaf: Any, bounds: tuple[float, float] | None) -> bool:
         and bounds is None
         and leaf.dtype in _WIDE
         and bool(leaf.numel())
-        and not (int(leaf.min()) >= 0 and int(leaf.max()) <= 1)
+        and not (leaf.numel() > 1 and int(leaf.min()) >= 0 and int(leaf.max()) <= 1)
     )
 
 
@@ -288,10 +393,10 @@ def lengths(
     plan: Callable[[int, int], Sequence[int]] = lambda low, high: (low, high, (low + high) // 2),
     left: list[str] | None = None,
 ) -> Iterator[Case]:
-    """Other sizes of the flexible dimensions: those that ``plan`` names for the bounds of each, at the same time.
+    """Other sizes of the flexible dimensions: those that are listed, or that ``plan`` names for the bounds of each, at the same time.
 
     Dimensions of the same bounds have the same size, as they mostly are one. What is too large to be run gets the largest size
-    that is not, and is named in ``left``.
+    that is not, unless sizes are listed, and is named in ``left``.
     """
     if not inputs.flexible:
         return
@@ -299,8 +404,8 @@ def lengths(
     draw = torch.Generator().manual_seed(seed + 2)
     leaves, _ = _flat(inputs)
     places = {id(leaf): at for at, leaf in enumerate(leaves)}
-    limits = sorted({tuple(bounds) for dimensions in inputs.flexible.values() for bounds in dimensions.values()})
-    plans = {bounds: list(plan(*bounds)) for bounds in limits}
+    limits = {_limit(bounds) for dimensions in inputs.flexible.values() for bounds in dimensions.values()}
+    plans = {bounds: _planned(bounds, plan) for bounds in sorted(limits, key=repr)}
     seen = set()
     for number in range(max(map(len, plans.values()), default=0)):
         sizes = {bounds: each[number % len(each)] for bounds, each in plans.items()}
@@ -308,6 +413,8 @@ def lengths(
         if share < 1:
             if left is not None:
                 left.append(_named(inputs, sizes))
+            if any(isinstance(bounds, Listed) for bounds in sizes):
+                continue
             sizes = {bounds: max(bounds[0], int(size * share)) for bounds, size in sizes.items()}
         text = _named(inputs, sizes)
         if not text or text in seen:
@@ -333,7 +440,18 @@ def lengths(
         yield Case(text, inputs._replace(args=args, kwargs=kwargs), True, masks, True)
 
 
+def _limit(bounds: tuple[int, int]) -> tuple[int, int]:
+    """The bounds of a dimension, or its listed sizes, as a key."""
+    return bounds if isinstance(bounds, Listed) else (bounds[0], bounds[1])
+
+
+def _planned(bounds: tuple[int, int], plan: Callable[[int, int], Sequence[int]]) -> Sequence[int]:
+    return bounds.sizes if isinstance(bounds, Listed) else plan(*bounds)
+
+
 _MOST_ELEMENTS = 2**21
+_MOST_LISTED = 2**24
+"""Elements of an input of a listed size, which somebody wants to be compared."""
 _MOST_GROWTH = 64
 
 
@@ -345,6 +463,8 @@ def _share(inputs: Inputs, sizes: Mapping[Any, int]) -> float:
         if shape is not None:
             elements, most = math.prod(shape), max(_MOST_ELEMENTS, 4 * value.numel())
             most = min(most, max(_MOST_GROWTH * value.numel(), 2**12))
+            if any(isinstance(bounds, Listed) for bounds in sizes):
+                most = max(most, _MOST_LISTED)
             changing = sum(a != b for a, b in zip(shape, value.shape, strict=True)) or 1
             if elements > most:
                 share = min(share, (most / elements) ** (1 / changing))
@@ -363,7 +483,7 @@ def _resized(inputs: Inputs, key: str | int, value: Any, sizes: Mapping[Any, int
         return None
     shape = list(value.shape)
     for at, limits in bounds.items():
-        shape[at] = sizes[tuple(limits)]
+        shape[at] = sizes[_limit(limits)]
     return shape
 
 

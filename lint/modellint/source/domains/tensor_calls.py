@@ -238,6 +238,8 @@ def builtin_result(name: str, arguments: Arguments, node: ast.expr, quiet: bool)
             return dimension_arguments.size(first, 0)
         if name in ("abs", "round"):
             return operator_result(name, first, NO_ARGUMENTS, node, quiet)
+    if name == "sum" and first is not None:
+        return _added_up(arguments.everything(), node, quiet)
     if name in ("list", "tuple") and isinstance(first, Shape) and first.tensor.rank is not None:
         sizes = [dimension_arguments.size(first.tensor, dim) for dim in range(first.tensor.rank)]
         return Container(name, node, sizes, exact=True)
@@ -246,6 +248,16 @@ def builtin_result(name: str, arguments: Arguments, node: ast.expr, quiet: bool)
         if whole is not None:
             return Size(whole)
     return None
+
+
+def _added_up(given: list[Value], node: ast.expr, quiet: bool) -> Tensor | None:
+    """What Python's `sum` gives of a container of nothing but tensors; the second of ``given`` is what it begins with."""
+    items = [part.element() if isinstance(part, Container) else UNKNOWN for part in alternatives(given[0])]
+    parts = [part for item in items for part in alternatives(item)]
+    if not all(isinstance(part, Tensor) for part in parts):
+        return None
+    added = tensors_in([*parts, *given[1:]])
+    return derived(node, tensors.broadcast([part.layout for part in added]), "add", added, quiet)
 
 
 def _shown(value: Value) -> Value:

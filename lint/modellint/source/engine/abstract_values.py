@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from modellint.source.project.annotations import says_tensor
+
 if TYPE_CHECKING:
     from modellint.source.engine.layered_map import Bound
     from modellint.source.project.symbols import ClassRef, External, FileRef, IndexedFile
@@ -282,6 +284,11 @@ class Argument(Value):
         self.element = element
         self.escaped = False
         self._element: Argument | None = None
+
+    @property
+    def is_said_to_be_tensor(self) -> bool:
+        """Whether its annotation says that it is a tensor, or else None."""
+        return not self.element and says_tensor(self.annotation) is True
 
     def item(self) -> Argument:
         """What iterating or indexing it gives: always the same value."""

@@ -89,6 +89,10 @@ _SMALL: dict[str, int] = {
             "d_kv",
             "key_value_proj_dim",
             "num_queries",
+            "mamba_n_heads",
+            "mamba_num_heads",
+            "mamba_d_head",
+            "mamba_head_dim",
         ),
         8,
     ),
@@ -145,10 +149,10 @@ def build(kind: str) -> tuple[nn.Module, dict[str, Tensor]]:
 
     transformers.utils.logging.set_verbosity_error()
     failure: Exception | None = None
-    for degree, gives_tuples, takes_all in product(_DEGREES, (True, False), (False, True)):
+    for degree, shares, gives_tuples, takes_all in product(_DEGREES, (True, False), (True, False), (False, True)):
         torch.manual_seed(0)
         try:
-            config = _configuration(kind, degree, gives_tuples)
+            config = _configuration(kind, degree, shares, gives_tuples)
             make = partial(transformers.AutoModel.from_config, config, attn_implementation="eager")
             # Its size is known before it takes any memory.
             with torch.device("meta"):
@@ -166,6 +170,7 @@ def build(kind: str) -> tuple[nn.Module, dict[str, Tensor]]:
 
 
 _LARGEST = 50_000_000
+_KEYS = ("num_key_value_heads", "num_kv_heads")
 _DEGREES: tuple[frozenset[str], ...] = (
     frozenset(),
     frozenset({"image_size"}),
@@ -178,24 +183,32 @@ _DEGREES: tuple[frozenset[str], ...] = (
 """What is left as it is, from the smallest form on."""
 
 
-def _configuration(kind: str, left: frozenset[str], gives_tuples: bool) -> Any:
-    """The configuration of a type with small numbers, those of its parts too; some models need their own parts' named outputs."""
+def _configuration(kind: str, left: frozenset[str], shares: bool, gives_tuples: bool) -> Any:
+    """The configuration of a type with small numbers, those of its parts too; some models need their own parts' named outputs.
+
+    Heads share keys and values, or each has its own.
+    """
     from transformers import CONFIG_MAPPING
 
     config = CONFIG_MAPPING[kind]()
-    _shrink(config, left)
+    _shrink(config, left, shares)
     for name, value in (("return_dict", not gives_tuples), ("use_cache", False)):
         if hasattr(config, name):
             setattr(config, name, value)
     return config
 
 
-def _shrink(config: Any, left: frozenset[str]) -> None:
+def _shrink(config: Any, left: frozenset[str], shares: bool) -> None:
     for name, value in list(vars(config).items()):
         if hasattr(value, "to_dict"):
-            _shrink(value, left)
+            _shrink(value, left, shares)
         elif name in _SMALL and name not in left and type(value) is int:
-            setattr(config, name, min(value, _SMALL[name]))
+            small = min(value, _SMALL[name])
+            setattr(config, name, small if shares or name not in _KEYS else min(value, _SMALL["num_attention_heads"]))
+        elif name == "use_cache":
+            setattr(config, name, False)
+        elif name == "n_routed_experts" and value is None:
+            setattr(config, name, _SMALL[name])
         elif name == "mrope_section" and isinstance(value, list):
             setattr(config, name, [1, 1, 2])
         elif isinstance(value, dict) and "mrope_section" in value:

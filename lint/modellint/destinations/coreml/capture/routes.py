@@ -13,9 +13,9 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modellint.destinations.capture.torch_export import FILE, Origin, bounds_of, operator_of, origin_of, until_capture
-from modellint.destinations.coreml.private.entry_points import ct, refusal_of_type
+from modellint.destinations.coreml.private.entry_points import ct, refusal_of_types
 from modellint.destinations.coreml.private.placeholder_values import Like, Likes
-from modellint.live.inputs.model_inputs import Inputs
+from modellint.live.inputs.model_inputs import Inputs, Listed
 
 _TRACE_FRAME = re.compile(r"^(.*)\((\d+)\): .*$", re.MULTILINE)
 _NUMPY = {torch.float16: "fp16", torch.bool: "bool"}
@@ -265,20 +265,48 @@ def _types(
             return tuple(type_of(part, f"{name}[{at}]", {}) for at, part in enumerate(value))
         if not isinstance(value, torch.Tensor):
             raise Refused(
-                f"the input {name} is a {type(value).__name__}: coremltools takes traced models of tensors only"
+                f"the input {name} is a {type(value).__name__}: coremltools takes traced models of tensors only; "
+                "`modellint export` makes it a constant"
             )
-        shape: list[Any] = list(value.shape)
-        for at, (low, high) in flexible.items():
-            shape[at] = ct.RangeDim(low, high, default=shape[at])
-            symbols[int(value.shape[at])] = shape[at].symbol
-        tensor_type = ct.TensorType(shape=tuple(shape), dtype=_dtype_of(value.dtype))
-        problem = refusal_of_type(tensor_type, target)
+        shape, of_sizes = flexible_shape(tuple(value.shape), flexible)
+        symbols.update(of_sizes)
+        tensor_type = ct.TensorType(shape=shape, dtype=_dtype_of(value.dtype))
+        problem = refusal_of_types([tensor_type], target)
         if problem is not None:
             problems.append((name, problem))
         return tensor_type
 
     types = [type_of(value, str(key), bounds.get(key, {})) for key, value in values.items()]
-    return types, problems, symbols
+    return types, [*problems, *problems_of_lists(values, bounds, target)], symbols
+
+
+def problems_of_lists(
+    values: Mapping[Any, Any], bounds: Mapping[Any, Mapping[int, tuple[int, int]]], target: Any
+) -> Iterator[tuple[str, str]]:
+    """What `ct.convert` says of several inputs with listed sizes, which it takes from iOS 18 on: the second one, and why."""
+    listed = [key for key, limits in bounds.items() if any(isinstance(each, Listed) for each in limits.values())]
+    types = [ct.TensorType(shape=flexible_shape(tuple(values[key].shape), bounds[key])[0]) for key in listed]
+    if len(listed) > 1 and (problem := refusal_of_types(types, target)) is not None:
+        yield str(listed[1]), problem
+
+
+def flexible_shape(shape: Sequence[int], flexible: Mapping[int, tuple[int, int]]) -> tuple[Any, dict[int, Any]]:
+    """An input's shape as coremltools is told it, ranges or enumerated shapes, and its symbols by the example's sizes."""
+    if any(isinstance(limits, Listed) for limits in flexible.values()):
+        enumerated = ct.EnumeratedShapes([*listed_shapes(shape, flexible)], default=list(shape))
+        return enumerated, {int(shape[at]): enumerated.symbolic_shape[at] for at in flexible}
+    sizes: list[Any] = list(shape)
+    for at, (low, high) in flexible.items():
+        sizes[at] = ct.RangeDim(low, high, default=shape[at])
+    return tuple(sizes), {int(shape[at]): sizes[at].symbol for at in flexible}
+
+
+def listed_shapes(shape: Sequence[int], flexible: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, ...]]:
+    """The shapes that an input's listed sizes stand for, in their order."""
+    lists = {at: limits.sizes for at, limits in flexible.items() if isinstance(limits, Listed)}
+    for sizes in zip(*lists.values(), strict=True):
+        chosen = dict(zip(lists, sizes, strict=True))
+        yield tuple(chosen.get(at, size) for at, size in enumerate(shape))
 
 
 def _dtype_of(dtype: torch.dtype) -> Any:

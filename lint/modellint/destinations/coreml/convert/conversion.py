@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 
 from modellint.destinations.comparison.process_lock import TURN
-from modellint.destinations.coreml.capture import routes
+from modellint.destinations.coreml.capture import bfloat16_constants, distinct_names, routes
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
 from modellint.destinations.coreml.private.mil_programs import program_of
@@ -100,15 +100,16 @@ def captures(
                 ready = stack.enter_context(prepared(model, inputs))
         except Exception as error:
             raise NotConverted(route, "capture", _said(error)) from error
-        sequence = _captured(model, inputs, destination, route, ready.outputs, ready.notes)
+        sequence = _captured(model, inputs, destination, route, ready.outputs, ready.notes, supplied=True)
     yield sequence
 
 
 class _Exports(Sequence[Captured]):
     """An export without decompositions, and with those to core ATen operators. Raises ``NotConverted`` where one fails."""
 
-    def __init__(self, program: Any, outputs: tuple[str, ...], notes: tuple[str, ...]) -> None:
+    def __init__(self, program: Any, outputs: tuple[str, ...], notes: tuple[str, ...], supplied: bool) -> None:
         self._program = program
+        self._supplied = supplied
         self._outputs = outputs
         self._notes = notes
         self._made: dict[int, Captured] = {}
@@ -132,7 +133,11 @@ class _Exports(Sequence[Captured]):
         try:
             with silence(), torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return Captured(name, routes.decomposed(self._program, core), outputs=self._outputs, notes=self._notes)
+                made = routes.decomposed(self._program, core)
+                if self._supplied:
+                    bfloat16_constants.widen(made.program)
+                    distinct_names.part(made.program)
+                return Captured(name, made, outputs=self._outputs, notes=self._notes)
         except Exception as error:
             raise NotConverted(name, "capture", _said(error)) from error
 
@@ -145,6 +150,7 @@ def _captured(
     outputs: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
     shared: SharedCaptures | None = None,
+    supplied: bool = False,
 ) -> Sequence[Captured]:
     target = specification(destination.ios)
     shared = shared or SharedCaptures()
@@ -157,7 +163,7 @@ def _captured(
                     raise NotConverted(route, "conversion", _first_line(traced.problems[0][1]))
                 traced.lowered(lowered_graph(traced.program))
                 return [Captured(route, traced, tuple(_taken(raised)), outputs=outputs, notes=notes)]
-            return _Exports(shared.exported(model, inputs), outputs, notes)
+            return _Exports(shared.exported(model, inputs), outputs, notes, supplied)
         except NotConverted:
             raise
         except Exception as error:

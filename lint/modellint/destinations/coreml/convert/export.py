@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
+from modellint.destinations.capture import constant_arguments
+from modellint.destinations.capture.single_precision import InSinglePrecision, in_single_precision
 from modellint.destinations.comparison.reference_runs import OutputCache, Raised, Reference, copied
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.convert.conversion import Captured, Converted, NotConverted, captures, convert
@@ -23,7 +26,8 @@ from modellint.destinations.coreml.verify.package import verify_package
 from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import STATES_SINCE, OptionError
 from modellint.live.fix import fixed_copy
-from modellint.results.exported import Attempt, Change, Exported
+from modellint.results.applied_fix import BIT_EQUAL
+from modellint.results.exported import SINGLE_PRECISION, Attempt, Change, Exported
 from modellint.results.verification import AGREES, UNDECIDED, Verification
 
 if TYPE_CHECKING:
@@ -107,12 +111,51 @@ def export(
     Raises ``OptionError`` for options that do not fit the model.
     """
 
-    def attempt(destination: Destination, options: Options, folder: Path, budget: float) -> Exported:
-        report = progress or _silent
+    def made(model: nn.Module, inputs: Inputs, *rest: Any) -> Exported:
+        destination, options, folder, budget = rest
         return _Export(
             model, inputs, destination, project, options, folder, name, specs, seed, budget, report, faults
         ).result()
 
+    def attempt(*rest: Any) -> Exported:
+        exported = made(model, taken, *rest)
+        if exported.writable or not (single := narrowed()):
+            return exported
+        destination, options, folder, budget = rest
+        aside = folder / "single"
+        aside.mkdir()
+        other = made(single.model, single.inputs, destination, options, aside, budget)
+        if not other.writable:
+            return exported
+        if exported.package:
+            shutil.rmtree(folder / exported.package)
+        (aside / other.package).rename(folder / other.package)
+        return replace(
+            other, changes=(Change("fixed", SINGLE_PRECISION, (), "", single.note, "NUM007"), *other.changes)
+        )
+
+    @cache
+    def narrowed() -> InSinglePrecision | None:
+        return in_single_precision(model, taken)
+
+    report = progress or _silent
+    with constant_arguments.bound(model, inputs) as (taken, constants):
+        exported = _advised(attempt, destination, options, folder, budget, report)
+    changes = (
+        Change("fixed", f"argument {key}", (), BIT_EQUAL, f"always {value!r}") for key, value in constants.items()
+    )
+    return replace(exported, changes=(*changes, *exported.changes))
+
+
+def _advised(
+    attempt: Callable[[Destination, Options, Path, float], Exported],
+    destination: Destination,
+    options: Options,
+    folder: Path,
+    budget: float,
+    progress: Progress,
+) -> Exported:
+    """What an attempt gives; where nothing can be written, with the options by which it can, tried."""
     exported = attempt(destination, options, folder, budget)
     if exported.writable:
         return exported
@@ -120,8 +163,7 @@ def export(
         return replace(exported, advice=("--precision fp32: the float32 package agrees",))
     tried = folder / "tried"
     for words, other, wanted in _ways_on(exported, destination, options):
-        if progress is not None:
-            progress(f"trying {words}")
+        progress(f"trying {words}")
         tried.mkdir()
         try:
             result = attempt(other, wanted, tried, min(budget, _TRIED))
@@ -285,6 +327,7 @@ class _Export:
             self._notes.append(
                 f"--state: {', '.join(others)} changes as well, and is no buffer of floats: it stays as it is"
             )
+        self._notes += interface.remarks_on_states(states)
         filled = [name for name, value in states.items() if bool(value.any())]
         if filled:
             self._notes.append(
@@ -384,7 +427,7 @@ class _Export:
             states=kept,
             size=size,
         )
-        return _Made(exported, path)
+        return _Made(replace(exported, notes=captured.notes), path)
 
     def _verified(self, package: Path, folder: Path, precision: str) -> Verification:
         """The package against the model as it was given."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from modellint.destinations.coreml.supplied_converters.registration import Used
     from modellint.destinations.destination import Fault
+    from modellint.live.inputs.model_inputs import Inputs
     from modellint.live.subject import Subject
 
 _NEWEST_TRIED = 18
@@ -74,17 +75,28 @@ class _Search:
 
     def _exported(self) -> Ways | None:
         """What an export supplies and fixes, if it converts the model then, and that answers what findings say of it."""
+        from modellint.destinations.capture import constant_arguments
+        from modellint.destinations.capture.single_precision import in_single_precision
+
+        with constant_arguments.bound(self._subject.model, self._inputs) as (inputs, _):
+            ways = self._exported_with(inputs)
+            if ways is None and self._in_time() and (single := in_single_precision(self._subject.model, inputs)):
+                supplied = self._supplied(single.model, single.inputs)
+                return None if supplied is None else Ways(supplied=supplied, fixed=("NUM007",))
+            return ways
+
+    def _exported_with(self, inputs: Inputs) -> Ways | None:
         from modellint.live.fix import fixed_copy
 
         subject = self._subject
         model = subject.model
         fixed: tuple[str, ...] = ()
         while self._in_time():
-            supplied = self._supplied(model)
+            supplied = self._supplied(model, inputs)
             if supplied is not None or fixed:
                 return None if supplied is None else Ways(supplied=supplied, fixed=fixed)
             try:
-                copy = fixed_copy(subject.model, self._inputs, subject.destination, subject.project, judge=self._judge)
+                copy = fixed_copy(subject.model, inputs, subject.destination, subject.project, judge=self._judge)
             except Exception:
                 # What cannot be copied, an export cannot fix either.
                 return None
@@ -93,14 +105,14 @@ class _Search:
                 return None
         return None
 
-    def _supplied(self, model: nn.Module) -> tuple[Supply, ...] | None:
+    def _supplied(self, model: nn.Module, inputs: Inputs) -> tuple[Supply, ...] | None:
         """The converters of ours that are needed by the first route that converts; None where none does."""
         from modellint.destinations.coreml.dry_run.dry_run import supplied_run
 
         subject = self._subject
         frontend = subject.destination.frontend
         for route in ROUTES if frontend == "auto" else (frontend,):
-            verdict, used = supplied_run(model, self._inputs, route, subject.destination, subject.project)
+            verdict, used = supplied_run(model, inputs, route, subject.destination, subject.project)
             operators = {use.operator for use in used}
             left = [fault for fault in self._faults if fault.operator not in operators]
             if verdict.convertible and not any(route in fault.routes for fault in left):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from modellint.destinations.capture.blocker_places import BlockerPlaces, first_line, grouped
+from modellint.destinations.capture.torch_export import bounds_of
 from modellint.destinations.comparison.at_rest import at_rest
 from modellint.destinations.coreml import installed_versions
 from modellint.destinations.coreml.capture import routes
@@ -197,7 +198,7 @@ class _Attempt:
         front_end = FrontEnd(
             captured.program, captured.types, captured, self._target, self._half and self._target >= ct.target.iOS16
         )
-        for name, message in captured.problems:
+        for name, message in self._problems(captured):
             front_end.note("argument", None, message, name)
         program = front_end.run()
         failures = list(front_end.failures)
@@ -206,6 +207,14 @@ class _Attempt:
         seconds = before[0] + ready - began, before[1] + time.perf_counter() - ready
         blockers = tuple(grouped(self._blocker(failure, captured) for failure in failures))
         return Verdict(route, not blockers, blockers, seconds=seconds, complete=program is not None)
+
+    def _problems(self, captured: routes.Captured) -> Sequence[tuple[str, str]]:
+        """Arguments that `ct.convert` refuses; an export takes ranges for listed sizes, unless it is told of them."""
+        if isinstance(captured, routes.Traced):
+            return captured.problems
+        values: dict[int | str, Any] = dict(enumerate(self._inputs.args))
+        values.update(self._inputs.kwargs)
+        return [*routes.problems_of_lists(values, bounds_of(self._inputs), self._target)]
 
     def supplied(self, captured: Conversion) -> tuple[Verdict, tuple[Used, ...]]:
         """The verdict on what was captured for an export, with converters of ours. Raises ``NotConverted``."""

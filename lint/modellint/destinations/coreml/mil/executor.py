@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from modellint.destinations.comparison.program import RunError
+from modellint.destinations.coreml.mil.branch_coverage import BranchCoverage
 from modellint.destinations.coreml.mil.operation_registry import Declared, Operation, Refusal, operations
 from modellint.destinations.coreml.mil.values import DTYPES, as_dtype, rounded_to_half, tensor_of
 from modellint.destinations.coreml.private.mil_programs import declared_shape, dtype_name, function_names, is_state
@@ -87,6 +88,8 @@ class Executor:
         self._fixed: set[Any] = set()
         self.casts_beyond = False
         """Whether a cast of the last predictions met a number that its type of integers does not hold."""
+        self.coverage = BranchCoverage()
+        """Of all predictions."""
         self.expanded: list[Tensor] = []
         """The decompressed weights."""
         unknown = sorted(set(_unknown(self._function)))
@@ -238,6 +241,8 @@ class Executor:
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             text = str(error).partition("\n")[0]
             raise ExecutionError(step.kind, step.operation.name, f"{type(error).__name__}: {text}") from error
+        if step.varying:
+            self.coverage.add(step.operation, arguments)
         if step.kind == "cast" and not self.casts_beyond and not result.is_floating_point():
             self.casts_beyond = _is_beyond(self._value(step.inputs["x"], values), step.declared[0].dtype)
         return result if isinstance(result, (tuple, list)) else (result,)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from modellint.destinations.coreml.capture.routes import Traced
+from modellint.destinations.coreml.capture.routes import Traced, flexible_shape
 from modellint.destinations.coreml.private.entry_points import ct
 from modellint.destinations.coreml.private.mil_programs import declared_shape
 from modellint.destinations.export_options import Image, Metadata, OptionError, Options
+from modellint.live.inputs.model_inputs import Listed
 from modellint.results.exported import Feature
 
 if TYPE_CHECKING:
@@ -64,6 +66,10 @@ def check_images(model: nn.Module, inputs: Inputs, images: Sequence[Image]) -> N
             )
 
 
+ALIGNED = 32
+"""What the last dimension of a state has to be a multiple of on the Neural Engine (coremltools #2631)."""
+
+
 def _flexible(inputs: Inputs, name: str, at: int) -> Mapping[int, tuple[int, int]]:
     """The bounds of an argument's dimensions, by its name or position."""
     keys: tuple[str | int, ...] = (name, at, str(at))
@@ -91,7 +97,7 @@ def conversion_options(
                 ct.StateType(ct.TensorType(shape=tuple(value.shape), dtype=np.float16), name=name)
                 for name, value in states.items()
             ]
-    elif options.images or inputs.flexible:
+    elif options.images or inputs.flexible or options.half_inputs:
         exported = _exported_types(captured.program, model, inputs)
         keywords["inputs"] = [_image_type(tensor_type, options.images) for tensor_type in exported]
     if options.labels:
@@ -100,6 +106,18 @@ def conversion_options(
     elif options.output_names:
         keywords["outputs"] = [ct.TensorType(name=name) for name in options.output_names]
     return keywords
+
+
+def remarks_on_states(states: Mapping[str, Tensor]) -> Iterator[str]:
+    """What is known of devices and states of such shapes."""
+    odd = {name: value.shape[-1] for name, value in states.items() if value.dim() and value.shape[-1] % ALIGNED}
+    if odd:
+        name, size = next(iter(odd.items()))
+        one = ", for one," if len(odd) > 1 else ""
+        yield (
+            f"the Neural Engine is reported not to run models with states whose last dimension is no multiple of {ALIGNED} (coremltools "
+            f"#2631); that of {name}{one} is {size}: predict with compute_units=CPU_AND_GPU, or pad it"
+        )
 
 
 def _named(types: Sequence[Any], names: Sequence[str]) -> Iterator[Any]:
@@ -121,10 +139,16 @@ def _exported_types(program: Any, model: nn.Module, inputs: Inputs) -> Iterator[
         if not isinstance(like, Tensor):
             continue
         flexible = _flexible(inputs, node.name, names.index(node.name)) if node.name in values else {}
+        # Of what has no type coremltools makes float16 from iOS 16 on, of tokens as well, which it holds up to 2048.
+        dtype = None if like.dtype.is_floating_point or like.dtype is torch.bool else np.int32
         if not flexible:
-            yield ct.TensorType(name=node.name)
+            yield ct.TensorType(name=node.name, dtype=dtype)
             continue
         bounds = {which % like.dim(): limits for which, limits in flexible.items()}
+        if any(isinstance(limits, Listed) for limits in bounds.values()):
+            enumerated, _ = flexible_shape(tuple(values[node.name].shape), bounds)
+            yield ct.TensorType(name=node.name, shape=enumerated, dtype=dtype)
+            continue
         shape: list[Any] = []
         for which, size in enumerate(like.shape):
             if isinstance(size, int) or which not in bounds:
@@ -133,7 +157,7 @@ def _exported_types(program: Any, model: nn.Module, inputs: Inputs) -> Iterator[
                 low, high = bounds[which]
                 default = int(values[node.name].shape[which])
                 shape.append(known.setdefault(str(size), ct.RangeDim(low, high, default=default)))
-        yield ct.TensorType(name=node.name, shape=tuple(shape))
+        yield ct.TensorType(name=node.name, shape=tuple(shape), dtype=dtype)
 
 
 def _image_type(tensor_type: Any, images: Sequence[Image]) -> Any:
@@ -214,6 +238,44 @@ def features(spec: Any, program: Any) -> tuple[tuple[Feature, ...], tuple[Featur
     return inputs, outputs, states
 
 
+def declared_sizes(description: Any) -> Mapping[str, tuple[str, Callable[[Sequence[int]], bool]]]:
+    """The inputs whose sizes a specification limits more than its program does: the sizes in words, and whether a shape is among them.
+
+    Core ML refuses a prediction of any other size.
+    """
+    limits = {}
+    for entry in description.input:
+        array = entry.type.multiArrayType
+        if entry.type.WhichOneof("Type") == "multiArrayType" and array.WhichOneof("ShapeFlexibility"):
+            limits[str(entry.name)] = _shape(array), partial(_is_taken, array)
+        image = entry.type.imageType
+        if entry.type.WhichOneof("Type") == "imageType" and image.WhichOneof("SizeFlexibility"):
+            limits[str(entry.name)] = _image_size(image), partial(_is_taken_image, image)
+    return limits
+
+
+def _is_taken_image(image: Any, shape: Sequence[int]) -> bool:
+    """Whether an image may have the height and width of a tensor."""
+    height, width = shape[-2:]
+    if image.WhichOneof("SizeFlexibility") == "enumeratedSizes":
+        return any((size.height, size.width) == (height, width) for size in image.enumeratedSizes.sizes)
+    spans = image.imageSizeRange
+    return _is_within(spans.heightRange, height) and _is_within(spans.widthRange, width)
+
+
+def _is_within(span: Any, size: int) -> bool:
+    """Whether a range has a size; one without an upper bound has a negative one."""
+    return bool(span.lowerBound <= size and (size <= span.upperBound or span.upperBound < 0))
+
+
+def _is_taken(array: Any, shape: Sequence[int]) -> bool:
+    """Whether an array may have a shape."""
+    if array.WhichOneof("ShapeFlexibility") == "enumeratedShapes":
+        return any(tuple(listed.shape) == tuple(shape) for listed in array.enumeratedShapes.shapes)
+    ranges = array.shapeRange.sizeRanges
+    return len(ranges) == len(shape) and all(map(_is_within, ranges, shape))
+
+
 def _known(shape: Sequence[int | None] | None) -> str:
     return "" if shape is None else "x".join("?" if size is None else str(size) for size in shape) or "scalar"
 
@@ -248,6 +310,8 @@ def _shape(array: Any) -> str:
     flexible = array.WhichOneof("ShapeFlexibility")
     if flexible == "shapeRange":
         return "x".join(_span(range_.lowerBound, range_.upperBound) for range_ in array.shapeRange.sizeRanges)
+    if flexible == "enumeratedShapes":
+        return _listed([tuple(shape.shape) for shape in array.enumeratedShapes.shapes])
     return "x".join(map(str, array.shape))
 
 
@@ -255,7 +319,15 @@ def _image_size(image: Any) -> str:
     if image.WhichOneof("SizeFlexibility") == "imageSizeRange":
         spans = image.imageSizeRange
         return "x".join(_span(span.lowerBound, span.upperBound) for span in (spans.heightRange, spans.widthRange))
+    if image.WhichOneof("SizeFlexibility") == "enumeratedSizes":
+        return _listed([(size.height, size.width) for size in image.enumeratedSizes.sizes])
     return f"{image.height}x{image.width}"
+
+
+def _listed(shapes: Sequence[Sequence[int]]) -> str:
+    """Enumerated shapes as ``--input`` has them: ``1x16/64``."""
+    columns = zip(*shapes, strict=True)
+    return "x".join(str(sizes[0]) if len({*sizes}) == 1 else "/".join(map(str, sizes)) for sizes in columns)
 
 
 def _span(low: int, high: int) -> str:

@@ -26,6 +26,7 @@ class Predictor:
         buffers: The model's tensors by name: a state that is called like one starts with its value, others with zeros.
         names: Of the model's arguments; where the program's inputs are called like them, that is their order.
         prepared: What is done to a tensor of the model's before the program's input of that name takes it.
+        sizes: For inputs of a package that takes some sizes alone these in words, and whether a shape is among them.
         rounds: Whether fp16 numbers are rounded to half precision.
 
     Raises:
@@ -39,6 +40,7 @@ class Predictor:
         names: Sequence[str] = (),
         prepared: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
         *,
+        sizes: Mapping[str, tuple[str, Callable[[Sequence[int]], bool]]] | None = None,
         rounds: bool = True,
     ) -> None:
         self.program = program
@@ -47,12 +49,18 @@ class Predictor:
         self.input_names = order if set(order) == set(self.executor.inputs) else list(self.executor.inputs)
         """In the order of the model's own."""
         self._prepared = prepared or {}
+        self._sizes = sizes or {}
         self.output_names = output_names(program)
         known = {sanitized(name): value.detach().clone() for name, value in (buffers or {}).items()}
         self.buffers = {sanitized(name): name for name in (buffers or {}) if sanitized(name) in self.executor.states}
         """The model's buffer that each state is, by the name of the state."""
         self._initial = {name: known.get(name, state) for name, state in self.executor.states.items()}
         self.is_stateful = bool(self._initial)
+
+    @property
+    def initial(self) -> Mapping[str, Tensor]:
+        """The states as a prediction finds them that is the first."""
+        return self._initial
 
     @property
     def states(self) -> Mapping[str, Tensor]:
@@ -68,6 +76,27 @@ class Predictor:
     def casts_beyond(self) -> bool:
         """Whether the last run cast numbers beyond the range of integers."""
         return bool(self.executor.casts_beyond)
+
+    @property
+    def unreached(self) -> int:
+        """How many sides of bounds, comparisons and choices no input has reached."""
+        return self.executor.coverage.unreached
+
+    @property
+    def sides(self) -> int:
+        """How many sides of bounds, comparisons and choices there are."""
+        return self.executor.coverage.sides
+
+    def counted(self, leaves: Sequence[Any]) -> Mapping[Any, tuple[int, ...]]:
+        """How many elements are below and above each bound, and each comparison of numbers, by operation."""
+        coverage = self.executor.coverage
+        counts: dict[Any, tuple[int, ...]] = {}
+        coverage.counted = counts
+        try:
+            self.in_a_row([leaves])
+        finally:
+            coverage.counted = None
+        return counts
 
     @property
     def thresholds(self) -> Thresholds:
@@ -107,6 +136,9 @@ class Predictor:
                 or any(a is not None and a != b for a, b in zip(shape, arguments[name].shape, strict=True))
             ):
                 raise Misfit(f"the input {name} is of the shape {_shown(shape)}, and not {_shown(tuple(tensor.shape))}")
+            text, takes = self._sizes.get(name, ("", _anything))
+            if not takes(arguments[name].shape):
+                raise Misfit(f"the package takes {name} of {text}, and not of {_shown(tuple(tensor.shape))}")
             if name in self._prepared:
                 arguments[name] = self._prepared[name](arguments[name])
         return arguments
@@ -120,6 +152,10 @@ class Predictor:
         twin = copy(self)
         twin.executor = Executor(self.program, rounds=False)
         return twin
+
+
+def _anything(shape: Sequence[int]) -> bool:
+    return True
 
 
 def keeps_states(program: Any) -> bool:

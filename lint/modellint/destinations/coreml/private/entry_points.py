@@ -101,8 +101,8 @@ def specification(ios: int) -> Any:
     return ct.target[f"iOS{ios}"]
 
 
-def refusal_of_type(tensor_type: Any, target: Any) -> str | None:
-    """What `ct.convert` says about an input of a traced model before it looks at the model; None where it cannot be asked."""
+def refusal_of_types(tensor_types: Sequence[Any], target: Any) -> str | None:
+    """What `ct.convert` says about the inputs of a model before it looks at the model; None where it cannot be asked."""
     try:
         from coremltools.converters._converters_entry import _validate_conversion_arguments
     except ImportError:
@@ -110,7 +110,7 @@ def refusal_of_type(tensor_type: Any, target: Any) -> str | None:
 
     try:
         _validate_conversion_arguments(
-            None, "milinternal-unchecked", "mlprogram", [tensor_type], None, None, None, "mlprogram", target
+            None, "milinternal-unchecked", "mlprogram", [*tensor_types], None, None, None, "mlprogram", target
         )
     except (TypeError, ValueError) as error:
         return str(error)

@@ -140,6 +140,12 @@ class Image:
     width: int
 
 
+def deployment_target(spec: Any) -> str:
+    """The oldest system that a specification is for, as in ``iOS16``; its version where coremltools knows none."""
+    names = (target.name for target in ct.target if target.value == spec.specificationVersion)
+    return next(names, str(spec.specificationVersion))
+
+
 def images(spec: Any, function: str | None = None) -> dict[str, Image]:
     """The image inputs of a specification, by name; of its default function, or of the one named."""
     images_by_name = {}

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from modellint.destinations.capture.complex_numbers.mode import NOTE, ComplexAsPairs, without_complex_tensors
+from modellint.destinations.capture.complex_numbers.pair import is_complex
 from modellint.destinations.coreml.supplied_converters.capture_replacements import (
     Substituting,
     normalizing_in_operators,
@@ -27,6 +29,7 @@ class Prepared(NamedTuple):
     outputs: tuple[str, ...] = ()
     """The names of its outputs, where it returns them by name."""
     notes: tuple[str, ...] = ()
+    """What the program does otherwise than the model."""
 
 
 @contextmanager
@@ -35,29 +38,44 @@ def prepared(model: nn.Module, inputs: Inputs) -> Iterator[Prepared]:
     with ExitStack() as stack:
         stack.enter_context(_without_fast_path())
         stack.enter_context(normalizing_in_operators(model))
-        with Substituting(not inputs.flexible) as substituting:
-            outputs = model(*inputs.args, **inputs.kwargs)
-        attention = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
-        attends = any(isinstance(module, attention) for module in model.modules())
-        fast = ("the fast path of attention is off",) if attends else ()
-        if substituting.notes:
-            stack.enter_context(substituting)
-            fast = (*fast, *substituting.notes)
+        outputs, done = _run(model, inputs, stack)
         if _is_plain(outputs):
-            yield Prepared((), fast)
+            yield Prepared((), done)
             return
         leaves = pytree.tree_flatten_with_path(outputs)[0]
         kept = [at for at, (_, value) in enumerate(leaves) if isinstance(value, torch.Tensor)]
         lost = [_name(path) for path, value in leaves if not isinstance(value, torch.Tensor) and value is not None]
         names = _distinct([_name(leaves[at][0]) for at in kept])
-        notes = (
-            *fast,
-            "the outputs are a tuple of tensors",
-            *(f"the output {name} is no tensor: left out" for name in lost),
-        )
+        notes = (*done, *(f"the output {name} is no tensor, and is left out" for name in lost))
         stack.enter_context(_returning(model, kept))
         by_name = not isinstance(outputs, (list, tuple)) or hasattr(outputs, "_fields")
         yield Prepared(tuple(names) if by_name else (), notes)
+
+
+def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple[str, ...]]:
+    """The outputs of a model, and notes of what is substituted in it: ``stack`` is left with that.
+
+    Complex numbers are pairs of real ones, if the model gives none and all that is done to them is known.
+    """
+    substituting, pairs = Substituting(not inputs.flexible), ComplexAsPairs(not inputs.flexible)
+    with ExitStack() as real:
+        real.enter_context(without_complex_tensors(model))
+        try:
+            with pairs, substituting:
+                outputs = model(*inputs.args, **inputs.kwargs)
+            is_done = not any(map(is_complex, pytree.tree_leaves(outputs)))
+        except NotImplementedError:
+            is_done = False
+        if is_done and pairs.was_used:
+            stack.enter_context(real.pop_all())
+            stack.enter_context(pairs)
+            substituting.notes[NOTE] = None
+    if not is_done:
+        with substituting:
+            outputs = model(*inputs.args, **inputs.kwargs)
+    if substituting.notes:
+        stack.enter_context(substituting)
+    return outputs, tuple(substituting.notes)
 
 
 @contextmanager

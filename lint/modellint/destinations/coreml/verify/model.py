@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.destinations.comparison.comparison import EXAMPLE, Undecided, coarse
@@ -17,6 +18,7 @@ from modellint.destinations.coreml.convert.conversion import Captured, Converted
 from modellint.destinations.coreml.mil.executor import UnknownOperations
 from modellint.destinations.coreml.package import core_ml_runtime as runtime
 from modellint.destinations.coreml.package.predictor import computes_in_half, keeps_states
+from modellint.destinations.coreml.recorded_case.recorder import Recorder
 from modellint.destinations.coreml.verify.difference_location import Locator, first_line
 from modellint.destinations.coreml.verify.first_difference import of_precision
 from modellint.destinations.coreml.verify.program_comparison import ProgramComparison
@@ -54,6 +56,7 @@ def verify(
     progress: Callable[[str], None] | None = None,
     partly: Callable[[Verification], None] | None = None,
     captures: SharedCaptures | None = None,
+    record: Path | None = None,
 ) -> Verification:
     """Convert a model, execute its programs, and compare them with PyTorch; the model is left as it was.
 
@@ -70,11 +73,12 @@ def verify(
         progress: Told what is done, as in ``comparing``.
         partly: Told what is known so far, after each set of inputs.
         captures: Of the model as it is, shared with its dry run.
+        record: The folder that a case for a device is written to, the converted package with it.
     """
     began = time.monotonic()
     captures = captures or SharedCaptures()
     comparison = ProgramComparison(model, inputs, specs, seed, budget, end=began + limit)
-    work = _Verifier(comparison, destination, project, with_layers, began + limit, progress, captures)
+    work = _Verifier(comparison, destination, project, with_layers, began + limit, progress, captures, record)
     if partly is not None:
         comparison.after = lambda: partly(so_far(comparison, work.route))
     result = work.result()
@@ -136,7 +140,9 @@ class _Verifier:
         end: float,
         progress: Callable[[str], None] | None,
         captures: SharedCaptures,
+        record: Path | None = None,
     ) -> None:
+        self._record = record
         self._captures = captures
         self._comparison = comparison
         self._destination = destination
@@ -177,9 +183,12 @@ class _Verifier:
             raise Undecided(f"the program cannot be executed: {error}") from None
         if is_random and comparison.reference.drops:
             return self._verification(UNDECIDED, RANDOM, first_difference=locator.random_step())
+        recorder = None if self._record is None else Recorder(comparison, halved or predictor, captured.route)
         self._progress("comparing")
         comparison.over_cases(predictor, halved, captured.route)
         comparison.over_steps(predictor, halved, captured.route)
+        if recorder is not None and recorder.has_outputs:
+            self._write(recorder, single if half is None else half)
         first, layers = locator.located(predictor, halved, self._with_layers)
         spilled = locator.overflows(predictor, halved)
         half_ok = comparison.judged_half()
@@ -211,6 +220,15 @@ class _Verifier:
             layers=tuple(layers) if self._with_layers else (),
             overflows=tuple(spilled),
         )
+
+    def _write(self, recorder: Recorder, converted: Converted) -> None:
+        """Write the case, with the package that was converted."""
+        assert self._record is not None
+        folder = self._record
+        folder.mkdir()
+        package = folder / f"{type(self._comparison.model).__name__}.mlpackage"
+        converted.mlmodel.save(str(package))
+        recorder.write(folder, package, converted.mlmodel.get_spec())
 
     def _converted(self) -> tuple[Captured, Converted, Converted | None]:
         """The programs in float32, and in float16 where that is asked for, by the first route that gives them."""

@@ -6,6 +6,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -16,8 +17,10 @@ from modellint.destinations.comparison.tensor_difference import compare
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures
 from modellint.destinations.coreml.mil.executor import UnknownOperations
 from modellint.destinations.coreml.package import image_inputs
+from modellint.destinations.coreml.package.interface import declared_sizes
 from modellint.destinations.coreml.package.predictor import Predictor, computes_in_half, is_compressed, keeps_states
 from modellint.destinations.coreml.private.mil_programs import Image, images, read_package
+from modellint.destinations.coreml.recorded_case.recorder import Recorder, check_recordable
 from modellint.destinations.coreml.verify.difference_location import Locator
 from modellint.destinations.coreml.verify.model import BUDGET, DROPOUT, RANDOM, so_far, verification_of
 from modellint.destinations.coreml.verify.program_comparison import ProgramComparison
@@ -49,6 +52,7 @@ def verify_package(
     partly: Callable[[Verification], None] | None = None,
     precision: str = "",
     cache: OutputCache | None = None,
+    record: Path | None = None,
 ) -> Verification:
     """Compare a saved package with the model that it is said to be of; the rest is as for ``verify``.
 
@@ -56,7 +60,7 @@ def verify_package(
     its weights to float16 does to the model, and as it is. Compressed weights are put into the model first, so that what
     compression loses is told apart. ``precision`` is that of the conversion where it is known: a package of ``fp32`` is judged
     as one whatever the model's own types make of it; the conversion of one of ``fp16`` is not judged again. ``cache`` holds
-    outputs of the model that an earlier comparison has seen.
+    outputs of the model that an earlier comparison has seen. ``record`` is the folder that a case for a device is written to.
 
     What the package takes as an image is fed as pixels. The model is called with what the package's own scaling makes of them
     or, where it does not agree on that, with what a decoded photo is: numbers from 0 to 1.
@@ -67,12 +71,19 @@ def verify_package(
     comparison = ProgramComparison(model, inputs, specs, seed, budget, end=end, cache=cache)
     try:
         program, spec = read_package(path)
-        taken = images(spec)
+        taken, sizes = images(spec), declared_sizes(spec.description)
+        if record is not None:
+            check_recordable(spec, path)
         if not taken:
             _tell(comparison, partly)
-            return _compared(comparison, _predictor(program, model, inputs), project, with_layers, precision)
+            predictor = _predictor(program, model, inputs, sizes=sizes)
+            recorder = None if record is None else Recorder(comparison, predictor, "trace")
+            verification = _compared(comparison, predictor, project, with_layers, precision)
+            if recorder is not None and record is not None and recorder.has_outputs:
+                recorder.write(record, Path(path), spec)
+            return verification
         best = None
-        for feed, predictor, remarks in _fed(program, taken, model, inputs, specs):
+        for feed, predictor, remarks in _fed(program, taken, model, inputs, specs, sizes):
             comparison = ProgramComparison(model, feed.inputs, specs, seed, budget, feed.cases(seed), end, cache)
             _tell(comparison, partly)
             comparison.notes += remarks
@@ -92,15 +103,26 @@ def _tell(comparison: ProgramComparison, partly: Callable[[Verification], None] 
         comparison.after = lambda: partly(so_far(comparison, "package"))
 
 
-def _predictor(program: Any, model: nn.Module, inputs: Inputs, prepared: Mapping[str, Any] | None = None) -> Predictor:
+def _predictor(
+    program: Any,
+    model: nn.Module,
+    inputs: Inputs,
+    prepared: Mapping[str, Any] | None = None,
+    sizes: Mapping[str, Any] | None = None,
+) -> Predictor:
     try:
-        return Predictor(program, dict(model.named_buffers()), _names(model, inputs), prepared)
+        return Predictor(program, dict(model.named_buffers()), _names(model, inputs), prepared, sizes=sizes)
     except UnknownOperations as error:
         raise Undecided(f"the program cannot be executed: {error}") from None
 
 
 def _fed(
-    program: Any, taken: Mapping[str, Image], model: nn.Module, inputs: Inputs, specs: Sequence[InputSpec]
+    program: Any,
+    taken: Mapping[str, Image],
+    model: nn.Module,
+    inputs: Inputs,
+    specs: Sequence[InputSpec],
+    sizes: Mapping[str, Any],
 ) -> Iterator[tuple[image_inputs.Feed, Predictor, list[str]]]:
     """The ways in which the model and the program can be given the same images, and what is to be told about each."""
     values = [*inputs.args, *inputs.kwargs.values()]
@@ -125,7 +147,7 @@ def _fed(
         prepared = {names[at]: scaling.pixels for at, scaling in scalings.items()}
         yield (
             feed,
-            _predictor(program, model, inputs, prepared),
+            _predictor(program, model, inputs, prepared, sizes),
             [_told_of(names[at], taken[names[at]], scaling, is_own) for at, scaling in scalings.items()],
         )
 

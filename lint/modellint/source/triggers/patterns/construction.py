@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.data.torch_names import MODULES
 from modellint.source.domains.operator_sets import may_build
+from modellint.source.project.annotations import says_tensor
 from modellint.source.project.symbols import Imported
 from modellint.source.syntax.ast_walk import Function, called_name, functions_in, of_kind, reached_from, walk
 
@@ -25,7 +26,7 @@ _WRAPPING = frozenset({"Parameter", "Buffer", "register_parameter", "register_bu
 
 
 def makes_tensors(file: IndexedFile, nodes: Sequence[ast.stmt]) -> bool:
-    """Whether what ``__init__`` runs, or else any function, may make a tensor."""
+    """Whether what ``__init__`` runs, or else any function, may make a tensor, or is said to be given one."""
     if file.stars:
         return True
     functions = functions_in(nodes)
@@ -40,6 +41,8 @@ def _makes_here(file: IndexedFile, function: Function) -> bool:
         wrapped = {part for call in calls if called_name(call) in _WRAPPING for part in walk(call)}
         if any(call not in wrapped for call in making):
             return True
+    if function.name == "__init__" and any(says_tensor(one.annotation) for one in of_kind(function, ast.arg)):
+        return True
     return any(
         node.value is not None and "Tensor" in ast.unparse(node.annotation) for node in of_kind(function, ast.AnnAssign)
     )

@@ -170,6 +170,33 @@ def sqrt(x: Tensor) -> Any:
     return torch.sqrt(x.float())
 
 
+def _of_integers(name: str) -> None:
+    def function(x: Tensor) -> Any:
+        """A function of floating point, of integers and truth values too."""
+        return getattr(torch, name)(x.float())
+
+    expresses(name, exactness=within(4), unless=lambda arguments: not is_integral(arguments["x"]))(function)
+
+
+for _name in (
+    "exp",
+    "exp2",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "atanh",
+    "sigmoid",
+    "erf",
+):
+    _of_integers(_name)
+
+
 @expresses("masked_fill", ".scalar", ".tensor", unless=lambda arguments: _holds(arguments["x"], arguments["mask"]))
 def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Any:
     """Masked fill whose mask may be larger than the tensor."""

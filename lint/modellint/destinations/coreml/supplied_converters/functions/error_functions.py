@@ -1,4 +1,4 @@
-"""Error function and its relatives: erfcx, erfinv, and the normal distribution's log_ndtr and ndtri."""
+"""Error function and its relatives: erfc, erfcx, erfinv, and the normal distribution's log_ndtr and ndtri."""
 
 from __future__ import annotations
 
@@ -31,6 +31,14 @@ def erfcx(x: Tensor) -> Any:
     """Scaled complementary error function, exp(x²)·erfc(x)."""
     scaled = _scaled(x.abs())
     return torch.where(x < 0, 2 * torch.exp(x * x) - scaled, scaled)
+
+
+@expresses("erfc", "special_erfc", exactness=within(4))
+def erfc(x: Tensor) -> Any:
+    """Complementary error function: 1 - erf(x) for x < 0, and right in its small values, too, where that rounds to nothing."""
+    size = x.abs()
+    tail = _scaled(size) * torch.exp(-size * size)
+    return torch.where(x < 0, 2 - tail, tail)
 
 
 @expresses("special_log_ndtr", exactness=within(32))

@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from modellint.destinations.coreml.supplied_converters.arguments import Tensor
 
 
-@expresses("erfc", "special_erfc", exactness=within(4))
-def erfc(x: Tensor) -> Any:
-    """Complementary error function, 1 - erf(x)."""
-    return 1 - torch.erf(x)
-
-
 def _recurrence(x: Any, n: int, first: Any, step: Any) -> Any:
     before, now = torch.ones_like(x), first
     if n <= 0:

@@ -53,6 +53,39 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
     return torch.where(hit, values.reshape([1] * x.dim()).to(x.dtype), x)
 
 
+def _is_taken(arguments: dict[str, Any]) -> bool:
+    """Whether coremltools converts it: masks, or places of one shape from the first axis on, in what holds no truth values."""
+    indices = arguments["indices"]
+    if any(index is not None and is_boolean(index) for index in indices):
+        return True
+    shapes = {None if index is None else tuple(index.shape) for index in indices}
+    return None not in shapes and len(shapes) == 1 and not is_boolean(arguments["x"])
+
+
+@expresses("index_put", exactness=within(4), unless=_is_taken)
+def put_at_places(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    """Assignment or addition at places along some axes, which are broadcast to each other."""
+    if x.dtype == torch.bool:
+        return put_at_places(x.int(), indices, values.int(), accumulate) != 0
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    rest = [axis for axis in range(x.dim()) if axis not in axes]
+    places = torch.broadcast_tensors(*(index for index in indices if index is not None))  # type: ignore[no-untyped-call]
+    order = [*axes, *rest]
+    permuted = x.permute(order)
+    # Where the axes are neighbours, what is put has its places where they stand, else in front.
+    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    shape = [x.shape[axis] for axis in rest]
+    values = values.expand([*shape[:first], *places[0].shape, *shape[first:]])
+    count = places[0].dim()
+    values = values.permute([*range(first, first + count), *range(first), *range(first + count, values.dim())])
+    at = torch.zeros_like(places[0])
+    for axis, index in zip(axes, places, strict=True):
+        at = at * x.shape[axis] + torch.where(index < 0, index + x.shape[axis], index)
+    flat = permuted.reshape([-1, *shape])
+    put = flat.index_put((at.reshape(-1),), values.reshape([-1, *shape]), accumulate)
+    return put.reshape(permuted.shape).permute([order.index(axis) for axis in range(x.dim())])
+
+
 @builds("repeat_interleave", ".self_tensor")
 def repeat_interleave(x: Tensor, repeats: Tensor, dim: int | None = None, output_size: int | None = None) -> Any:
     """Each element along an axis repeated, by one count for all or for each."""

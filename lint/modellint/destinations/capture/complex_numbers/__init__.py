@@ -1,0 +1,1 @@
+"""Complex numbers as pairs of real ones, while a model is captured."""
