@@ -78,7 +78,7 @@ class Report:
         return "\n".join([*fixes, text, *([self.verdict] if self.verdict else [])])
 
     def _repr_html_(self) -> str:
-        from modellint.report.displays import findings
+        from modellint.report.notebook_displays import findings
 
         return findings.fragment(self.diagnostics, self.verdict, self.fixed, self.undone)
 
@@ -346,7 +346,7 @@ class ExportError(Exception):
 
 def _message(report: Report, summary: Exported, name: str) -> str:
     from modellint.report import concise
-    from modellint.report import export as texts
+    from modellint.report import export_text as texts
 
     findings = concise.render(report.diagnostics) if report.diagnostics else ""
     return (texts.render(summary, name, False) + findings).rstrip("\n")
@@ -370,13 +370,13 @@ class ExportResult:
     """What was changed, which routes were not taken, inputs, outputs, states, size and notes."""
 
     def __repr__(self) -> str:
-        from modellint.report import export as texts
+        from modellint.report import export_text as texts
 
         return texts.render(self.summary, "" if self.path is None else str(self.path), True).rstrip("\n")
 
     def _repr_html_(self) -> str:
         from modellint.report import verification_html
-        from modellint.report.displays import export
+        from modellint.report.notebook_displays import export
 
         name = "" if self.path is None else str(self.path)
         return export.fragment(self.summary, name, True, verification_html.fragment(self.verification))
@@ -499,7 +499,7 @@ class LanguageModelError(Exception):
     __module__ = "modellint"
 
     def __init__(self, summary: ExportedLanguageModel, name: str = "") -> None:
-        from modellint.report import language_model as texts
+        from modellint.report import language_model_text as texts
 
         super().__init__(texts.render(summary, name).rstrip("\n"))
         self.summary = summary
@@ -521,7 +521,7 @@ class LanguageModelResult:
     """Both functions, how the package generates, and sizes."""
 
     def __repr__(self) -> str:
-        from modellint.report import language_model as texts
+        from modellint.report import language_model_text as texts
 
         return texts.render(self.summary, "" if self.path is None else str(self.path)).rstrip("\n")
 
@@ -645,7 +645,7 @@ def _register_displays() -> None:
         return shapes.render(table).rstrip("\n")
 
     def table_html(table: Table) -> str:
-        from modellint.report.displays import shapes
+        from modellint.report.notebook_displays import shapes
 
         return shapes.fragment(table)
 

@@ -295,8 +295,8 @@ def rules(plugins: Iterable[Plugin]) -> dict[str, Rule]:
 
     Raises ``RuleError`` for what cannot be loaded, a rule that nobody would ever ask, and a code that another rule has.
     """
-    from modellint.linter_rules import machine_rules
     from modellint.rule import admit, clash, rules_of, shipped_rules
+    from modellint.tool_diagnostics import machine_rules
 
     known = {**shipped_rules(), **machine_rules()}
     named = {rule.name: rule for rule in known.values()}
@@ -356,7 +356,7 @@ def _packages(plugin: Plugin) -> list[ModuleType]:
 
 def _told(error: BaseException) -> str:
     """An exception of a plug-in's code, and the line where it was raised."""
-    from modellint.linter_rules import described, raised_at
+    from modellint.tool_diagnostics import described, raised_at
 
     if isinstance(error, RuleError):
         return str(error)

@@ -49,7 +49,7 @@ def all_rules(plugins: Sequence[Plugin] = ()) -> dict[str, Rule]:
         from modellint.plugins import rules
 
         return rules(plugins)
-    from modellint.linter_rules import machine_rules
+    from modellint.tool_diagnostics import machine_rules
 
     return dict(sorted({**load_rules(), **machine_rules()}.items()))
 
@@ -349,15 +349,15 @@ class Checker:
 
 
 def _unreadable(shown: str, message: str) -> Diagnostic:
-    from modellint.linter_rules import cannot_parse
+    from modellint.tool_diagnostics import cannot_parse
 
     return cannot_parse(shown, message)
 
 
 def _of_notebook(checked: Checked, source: SourceText, shown: str) -> Checked:
     """The findings with the cells that they stand in, and one for each cell that is no Python."""
-    from modellint.linter_rules import cannot_parse
     from modellint.source.syntax.notebook import NotebookText
+    from modellint.tool_diagnostics import cannot_parse
 
     findings = list(checked.diagnostics)
     if isinstance(source, NotebookText):

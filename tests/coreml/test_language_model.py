@@ -20,7 +20,7 @@ from modellint.destinations.coreml.mil.executor import Executor
 from modellint.destinations.coreml.private.mil_programs import function_names, read_package
 from modellint.destinations.export_options import OptionError
 from modellint.live.inputs.model_inputs import Listed
-from modellint.report import language_model as report
+from modellint.report import language_model_text as report
 
 WORDS, WIDTH, HEADS, CONTEXT = 40, 16, 2, 40
 

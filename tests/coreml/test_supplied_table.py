@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from modellint import check_source
 from modellint.cli import cli
 from modellint.data import supplied_converters
-from modellint.measure.supplied_converters import text
+from modellint.measure.generate_supplied_table import text
 
 
 def test_the_file_is_what_the_converters_declare() -> None:
     written = resources.files("modellint.data").joinpath(supplied_converters.FILE).read_text("utf-8")
-    assert written == text(), "run `python -m modellint.measure.supplied_converters`"
+    assert written == text(), "run `python -m modellint.measure.generate_supplied_table`"
 
 
 def test_names_of_operators_lead_to_their_converters() -> None:

@@ -13,7 +13,7 @@ from coremltools.converters.mil.frontend.torch import torch_op_registry
 from torch import Tensor, nn
 
 import modellint
-from modellint.data.coreml_versions import measured, nearest, order, shipped
+from modellint.data.coremltools_version_facts import measured, nearest, order, shipped
 from modellint.destinations.coreml.private import probed_names
 from modellint.destinations.coreml.private.version_limits import front_end_digest
 

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import modellint
-from modellint.report.displays import findings
+from modellint.report.notebook_displays import findings
 from modellint.results.diagnostic import Severity
 from modellint.testing import assert_exportable
 

@@ -108,7 +108,7 @@ def test_a_file_without_directives_costs_nothing() -> None:
         "comments = Suppressions.of(SourceText(text), ast.parse(text))",
         "assert comments.apply(()) == ((), frozenset())",
         "assert not list(comments.unused(frozenset(), ['LNT001'], ''))",
-        loaded("difflib", "modellint.source.syntax.comments", "modellint.linter_rules"),
+        loaded("difflib", "modellint.source.syntax.comments", "modellint.tool_diagnostics"),
     ) == ["[]"]
 
 

@@ -37,7 +37,7 @@ def rule(request: pytest.FixtureRequest) -> Rule:
 
 def test_file_is_called_after_the_code(rule: Rule) -> None:
     file = type(rule).__module__.rpartition(".")[2]
-    assert file.startswith(f"{rule.code.lower()}_") or file == "linter_rules"
+    assert file.startswith(f"{rule.code.lower()}_") or file == "tool_diagnostics"
 
 
 def test_file_is_in_the_folder_of_its_family(rule: Rule) -> None:

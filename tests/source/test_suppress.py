@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from modellint.linter_rules import CannotParse, NotRead, RuleFailed, UnusedIgnore, cannot_parse, rule_failed
 from modellint.results.diagnostic import Diagnostic, Severity, Span
 from modellint.rule import Page, Rule
 from modellint.run import all_rules
@@ -17,6 +16,7 @@ from modellint.source.syntax.comments import comments_and_strings
 from modellint.source.syntax.edits import apply, changes_of
 from modellint.source.syntax.suppressions import Suppressions
 from modellint.source.syntax.text import SourceText
+from modellint.tool_diagnostics import CannotParse, NotRead, RuleFailed, UnusedIgnore, cannot_parse, rule_failed
 
 RAN = ("REG001", "REG002", "LNT001")
 

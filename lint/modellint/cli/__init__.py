@@ -87,7 +87,7 @@ def _failed(error: Exception) -> int:
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{os.fsdecode(error.filename)}: {error.strerror}"
     else:
-        from modellint.linter_rules import described, raised_at
+        from modellint.tool_diagnostics import described, raised_at
 
         what = f"{described(error)} ({raised_at(error)})"
         message = f"modellint itself failed: {what}; please report it, with what -v tells"

@@ -159,11 +159,11 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
     seed = options["seed"] or 0
     files = list(targets)
     if any(map(may_be_live, targets)):
-        from modellint.session import live_targets
+        from modellint.session import live_requests
 
-        files, named = live_targets.split(targets)
+        files, named = live_requests.split(targets)
         live = [
-            live_targets.request_for(job, target, options["inputs"], options["checkpoint"], seed=seed)
+            live_requests.request_for(job, target, options["inputs"], options["checkpoint"], seed=seed)
             for target in named
         ]
     if not live:
@@ -171,12 +171,12 @@ def _live_targets(job: Job, targets: Sequence[str], options: Mapping[str, Any]) 
             if options[key] and not (options["models"] and key not in ("inputs", "checkpoint")):
                 raise click.UsageError(f"{option} needs a live target (FILE:NAME)")
     if options["models"]:
-        from modellint.session import live_targets
+        from modellint.session import live_requests
 
         top = job.resolver.top
         if top.config is None or not top.models:
             raise click.UsageError(f"--models: {top.config or job.root} lists no [[tool.modellint.models]]")
-        live += live_targets.requests_of_settings(job, top.models, Path(top.origins["models"]), seed=seed)
+        live += live_requests.requests_of_settings(job, top.models, Path(top.origins["models"]), seed=seed)
     paths = [*map(Path, files), *(request.location.file for request in live if request.location.file is not None)]
     return paths, live
 
@@ -338,7 +338,7 @@ def _check_stdin(job: Job, path: Path, options: Mapping[str, Any]) -> int:
             raise Undecodable(too_large(len(data), largest_of(shown)))
         source = source_of(shown, data)
     except Undecodable as error:
-        from modellint.linter_rules import cannot_parse
+        from modellint.tool_diagnostics import cannot_parse
 
         outcome.diagnostics = checker.kept([cannot_parse(shown, str(error))], rules)
         outcome.unread = checker.unread

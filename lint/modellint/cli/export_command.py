@@ -95,7 +95,7 @@ def export_command(target: str, **options: Any) -> None:
 
 def _export(text: str, options: Mapping[str, Any]) -> int:
     from modellint.destinations.export_options import OptionError
-    from modellint.session import live_targets
+    from modellint.session import live_requests
     from modellint.session.target import parse
 
     target = parse(text)
@@ -113,7 +113,9 @@ def _export(text: str, options: Mapping[str, Any]) -> int:
         from modellint.cli import language_model
 
         return 0 if language_model.export(job, target, outputs[0], wanted, options) else 1
-    request = live_targets.request_for(job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0)
+    request = live_requests.request_for(
+        job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
+    )
     written = [
         _export_one(job, text, request._replace(destination=goal), wanted, output, options)
         for goal, output in zip(job.resolver.top.goals, outputs, strict=True)
@@ -141,7 +143,7 @@ def _export_one(
     """Export for one destination; whether the package agrees."""
     from modellint.atomic_output import NotPlaced, place, staged
     from modellint.run import UsageError
-    from modellint.session import live_targets
+    from modellint.session import live_requests
     from modellint.session.advice import Refused, ways_on
     from modellint.session.messages import Export
 
@@ -154,7 +156,7 @@ def _export_one(
             began = time.monotonic()
             try:
                 action = Export(wanted, package)
-                answer = live_targets.answer(job, request._replace(action=action), allowed, waiting)
+                answer = live_requests.answer(job, request._replace(action=action), allowed, waiting)
                 exported = answer.exported
                 written = exported is not None and (exported.writable or (exported.converts and options["force"]))
                 if not written and request.destination.name == "coreml":
@@ -208,7 +210,7 @@ def _options(options: Mapping[str, Any]) -> Options:
 
 
 def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -> str:
-    from modellint.report import export, full
+    from modellint.report import export_text, full
     from modellint.results.diagnostic import Severity
 
     color = colored(sys.stdout)
@@ -218,7 +220,7 @@ def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -
     findings = [finding for finding in answer.diagnostics if finding.severity >= Severity.WARNING]
     if exported is None:
         return full.render(findings, texts, color) + f"\n{output}: not exported\n"
-    summary = export.render(exported, str(output), written, color, shown=name, line=line)
+    summary = export_text.render(exported, str(output), written, color, shown=name, line=line)
     if exported.writable:
         return summary + _findings(findings, target)
     return (full.render(findings, texts, color) + "\n" if findings else "") + summary

@@ -29,22 +29,22 @@ def export(job: Job, target: Target, output: Path, wanted: Options, options: Map
 
     from modellint.atomic_output import NotPlaced, place, staged
     from modellint.report import full
-    from modellint.report import language_model as report
+    from modellint.report import language_model_text as report
     from modellint.run import UsageError
-    from modellint.session import live_targets
+    from modellint.session import live_requests
     from modellint.session.messages import ExportLanguageModel
 
     if job.resolver.top.goal.name != "coreml" or len(job.resolver.top.goals) > 1:
         raise click.UsageError("--as language-model is for Core ML alone: --destination coreml")
     lengths = _wanted(wanted, options)
-    request = live_targets.request_for(job, target, (), options["checkpoint"], seed=options["seed"] or 0)
+    request = live_requests.request_for(job, target, (), options["checkpoint"], seed=options["seed"] or 0)
     waiting = Waiting()
     try:
         with staged(output) as folder:
             package = folder / output.name
             asked = request._replace(action=ExportLanguageModel(lengths, package))
             try:
-                answer = live_targets.answer(
+                answer = live_requests.answer(
                     job, asked, limits({**options, "timeout": options["timeout"] or TIMEOUT}), waiting
                 )
             finally:

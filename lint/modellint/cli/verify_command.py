@@ -75,7 +75,7 @@ def verify_command(target: str, **options: Any) -> None:
 
 
 def _verify(text: str, options: Mapping[str, Any]) -> int:
-    from modellint.session import live_targets
+    from modellint.session import live_requests
     from modellint.session.messages import Verify
     from modellint.session.target import parse
     from modellint.settings import RUNTIMES
@@ -101,10 +101,10 @@ def _verify(text: str, options: Mapping[str, Any]) -> int:
     shown_format = options["output_format"]
     job = resolve(Path(file_of(live)), {**options, "output_format": None})
     action = Verify("outputs" if shown_format == "text" else "layers", package)
-    request = live_targets.request_for(
+    request = live_requests.request_for(
         job, target, options["inputs"], options["checkpoint"], seed=options["seed"] or 0
     )._replace(action=action)
-    requests = list(live_targets.requests_by_goal(job, [request])) if package is None else [request]
+    requests = list(live_requests.requests_by_goal(job, [request])) if package is None else [request]
     if len(requests) > 1 and shown_format != "text":
         raise click.UsageError(f"--output-format {shown_format} shows one destination: give it with --destination")
     _check_record([wanted.destination.name for wanted in requests], options)
@@ -158,9 +158,9 @@ def _verify_recorded(text: str, package: Path, options: Mapping[str, Any]) -> in
 
 def _of_recorded(job: Job, package: Path, options: Mapping[str, Any]) -> Answer:
     from modellint.cli.live_target_checks import answered
-    from modellint.session import live_targets
+    from modellint.session import live_requests
 
-    return answered(job, live_targets.request_recorded(job, package, options["recorded"].absolute()), options)
+    return answered(job, live_requests.request_recorded(job, package, options["recorded"].absolute()), options)
 
 
 def _check_record(goals: Sequence[str], options: Mapping[str, Any]) -> None:

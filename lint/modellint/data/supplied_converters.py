@@ -1,6 +1,6 @@
 """The operators that an export has converters of ours for, and how exact these are: data, without coremltools or torch.
 
-``python -m modellint.measure.supplied_converters`` writes ``coreml_supplied.json`` anew from what the converters declare.
+``python -m modellint.measure.generate_supplied_table`` writes ``coreml_supplied.json`` anew from what the converters declare.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def examine(subject: Subject, rules: Mapping[str, Rule]) -> Examined:
         try:
             findings.extend(findings_of(rule, subject))
         except Exception as error:
-            from modellint.linter_rules import rule_failed
+            from modellint.tool_diagnostics import rule_failed
 
             findings.append(rule_failed(rule, None, error)._replace(evidence="live"))
             continue

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from modellint.data.coreml_versions import FOLDER, VersionFacts, nearest
+from modellint.data.coremltools_version_facts import FOLDER, VersionFacts, nearest
 from modellint.destinations.coreml.convert.conversion import NotConverted, captures, convert
 from modellint.destinations.coreml.mil.executor import Executor
 from modellint.destinations.coreml.private.entry_points import ct, registered

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modellint.report.style import visible
+from modellint.results.conversion_alternatives_text import EXPORT, answers, by_export, others
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.verification import AGREES, DIFFERS
-from modellint.results.what_else_converts import EXPORT, answers, by_export, others
 from modellint.settings import RUNTIMES
 
 if TYPE_CHECKING:

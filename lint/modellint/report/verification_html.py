@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from modellint.report.displays.elements import STYLE, row, table, text
+from modellint.report.notebook_displays.elements import STYLE, row, table, text
 from modellint.report.verification import (
     ROUTES,
     Line,

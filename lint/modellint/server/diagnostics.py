@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from lsprotocol import types
 
-from modellint.linter_rules import UnusedIgnore
 from modellint.report.as_json import url_of
 from modellint.report.live_findings import by_defect, notes
 from modellint.results.diagnostic import Diagnostic, Severity
 from modellint.server.documents import Document
+from modellint.tool_diagnostics import UnusedIgnore
 
 SOURCE = "modellint"
 _SEVERITIES = {

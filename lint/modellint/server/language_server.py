@@ -17,16 +17,16 @@ from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import from_fs_path
 
 from modellint import __version__
-from modellint.linter_rules import described, raised_at
 from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.run import UsageError
 from modellint.server import code_actions, live_checks
-from modellint.server.checking import DELAY, Checking, Outdated, Result
+from modellint.server.check_scheduler import DELAY, Checking, Outdated, Result
 from modellint.server.diagnostics import diagnostics_of, of_settings
 from modellint.server.documents import SETTINGS_FILES, Document, path_of
 from modellint.server.live_checks import LiveFindings
 from modellint.server.project_checks import BrokenSettings, Place, ProjectChecks, offers, place_of
 from modellint.server.rule_hover import hover
+from modellint.tool_diagnostics import described, raised_at
 
 _CONTENT_MODIFIED = -32801
 """The protocol's number for: ask again, the text has changed."""

@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 from modellint.adoption.baseline import Baseline
 from modellint.adoption.ignore_comments import Commented, with_comments, with_needed_comments
 from modellint.discover import SKIPPED, Exclusion
-from modellint.linter_rules import cannot_parse
 from modellint.results.diagnostic import Applicability, Diagnostic
 from modellint.rule import RuleError
 from modellint.run import Checker, job_for
@@ -22,6 +21,7 @@ from modellint.settings import Resolver, Settings, SettingsError, find_root, use
 from modellint.source.fix import Fixed, fix_text
 from modellint.source.project.index import Project
 from modellint.source.syntax.text import LARGEST, SourceText, too_large
+from modellint.tool_diagnostics import cannot_parse
 
 _Stamp: TypeAlias = "tuple[int, int, int] | None"
 _FILE = re.compile(r"(.+?\.toml): ", re.DOTALL)

@@ -13,9 +13,9 @@ from modellint.destinations.destination import Destination, Fault
 from modellint.live.check import needs_of
 from modellint.live.conversion_analyses import verdicts
 from modellint.live.inputs.required_inputs import wanted
+from modellint.results.conversion_alternatives_text import alternatives
 from modellint.results.conversion_verdict import ROUTES, Conversion, Verdict
 from modellint.results.verification import AGREES, NOT_CONVERTED, UNDECIDED, Verification
-from modellint.results.what_else_converts import alternatives
 
 if TYPE_CHECKING:
     from torch import nn

@@ -66,7 +66,7 @@ def cannot_run(
 
     It stands at the innermost of the user's frames, without one at ``otherwise``. Frames are shown relative to ``folder``.
     """
-    from modellint.linter_rules import CannotRun
+    from modellint.tool_diagnostics import CannotRun
 
     place = statement_at(frames[-1][0], frames[-1][1]) if frames else otherwise
     lines = list(advice)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from modellint.settings import Settings
     from modellint.source.engine.class_state import TooLarge
     from modellint.source.facts.calling_contexts import Context
-    from modellint.source.facts.function_analysis import Reading
+    from modellint.source.facts.class_analysis import Reading
     from modellint.source.project.index import Project
     from modellint.source.syntax.ast_walk import Function
     from modellint.source.syntax.text import SourceText
@@ -86,7 +86,7 @@ def check_source(
 
 
 def _cannot_parse(source: SourceText, shown: str, error: Unparsable) -> Diagnostic:
-    from modellint.linter_rules import cannot_parse
+    from modellint.tool_diagnostics import cannot_parse
 
     span = None
     if error.row is not None:
@@ -209,7 +209,7 @@ def _read(
     goal: Destination,
 ) -> list[Diagnostic]:
     """The findings of one reading: of a class, or of what stands outside of module classes."""
-    from modellint.source.facts.function_analysis import Reading
+    from modellint.source.facts.class_analysis import Reading
 
     reading = Reading(project, ref, file)
     # What methods do with the values that a class is built of comes behind the questions about these.
@@ -250,7 +250,7 @@ def _read_abroad(
         module_that_runs,
         that_lead_to,
     )
-    from modellint.source.facts.function_analysis import Reading
+    from modellint.source.facts.class_analysis import Reading
     from modellint.source.facts.roles import stands_beside_models
 
     if stands_beside_models(project, file):
@@ -387,14 +387,14 @@ def _answers(rule: Rule, *about: object) -> Iterable[Diagnostic]:
 
 
 def _rule_failed(rule: Rule, shown: str, error: BaseException, span: Span) -> Diagnostic:
-    from modellint.linter_rules import rule_failed
+    from modellint.tool_diagnostics import rule_failed
 
     return rule_failed(rule, shown, error, span)
 
 
 def _not_read(file: IndexedFile, ref: ClassRef | None, rules: list[Rule], error: TooLarge, shown: str) -> Diagnostic:
-    from modellint.linter_rules import not_read
     from modellint.source.syntax.edit_builder import Rewriter
+    from modellint.tool_diagnostics import not_read
 
     span = Rewriter(file).span(ref.node) if ref is not None else Span(1, 1, 1, 1)
     name = ref.node.name if ref is not None else None

@@ -66,14 +66,14 @@ class CoreML:
     @staticmethod
     def prelu_ranks(version: str) -> frozenset[int]:
         """The ranks at which a version, or the nearest older one that was measured, takes slopes of a `PReLU` that differ."""
-        from modellint.data.coreml_versions import nearest
+        from modellint.data.coremltools_version_facts import nearest
 
         return frozenset(nearest(version).prelu_ranks)
 
     @staticmethod
     def numpy_below(version: str) -> str | None:
         """The first numpy that breaks the conversion of traced models by a version, or by the nearest older one that was measured."""
-        from modellint.data.coreml_versions import nearest
+        from modellint.data.coremltools_version_facts import nearest
 
         return nearest(version).numpy_below
 

@@ -10,7 +10,7 @@ from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Function, Value, alternatives
 from modellint.source.engine.class_state import TooLarge
 from modellint.source.facts.calling_contexts import CallFacts, arguments_of, call_facts, may_have_contexts
-from modellint.source.facts.function_analysis import Reading
+from modellint.source.facts.class_analysis import Reading
 from modellint.source.project.symbols import FunctionRef, dotted_name
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from modellint.source.engine.abstract_values import (
 from modellint.source.engine.arguments import Arguments
 from modellint.source.engine.class_state import TooLarge
 from modellint.source.engine.mode_conditions import is_quiet
-from modellint.source.facts.function_analysis import Reading
+from modellint.source.facts.class_analysis import Reading
 from modellint.source.facts.inference_path import is_off_path
 from modellint.source.facts.roles import stands_beside_models
 from modellint.source.project.mentions import Mention, mentions_in

@@ -31,7 +31,7 @@ from modellint.source.syntax.edit_builder import Rewriter
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.source.engine.value_states import ValueStates
-    from modellint.source.facts.function_analysis import Reading
+    from modellint.source.facts.class_analysis import Reading
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 

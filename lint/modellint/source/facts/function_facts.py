@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Destination
     from modellint.source.facts.calling_contexts import Context
-    from modellint.source.facts.function_analysis import Reading
+    from modellint.source.facts.class_analysis import Reading
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 

@@ -147,7 +147,7 @@ class Suppressions:
         ]
 
     def _unused(self, directive: Directive, used: Used, ran: Collection[str], shown: str) -> Iterator[Diagnostic]:
-        from modellint.linter_rules import unused_ignore
+        from modellint.tool_diagnostics import unused_ignore
 
         text, span = self._source.text, self._source.span(directive.start, directive.end)
         if directive.malformed:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modellint.live.conversion_analyses import verdicts
+from modellint.results.conversion_alternatives_text import EXPORT
 from modellint.results.conversion_verdict import NO_WAYS, ROUTES, Blocker, Supply, Verdict, Ways, choose
-from modellint.results.what_else_converts import EXPORT
 from modellint.settings import TARGETS
 
 if TYPE_CHECKING:

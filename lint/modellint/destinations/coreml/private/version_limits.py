@@ -1,6 +1,6 @@
 """Limits of the installed coremltools: what is known of exactly this version, and where it is not known, what it lacks.
 
-A version is known where it was measured (``modellint.data.coreml_versions``). Of any other one the private names that are used here are
+A version is known where it was measured (``data.coremltools_version_facts``). Of any other one the private names that are used here are
 looked up once; what one that is missing takes away is a limit, and all else works.
 """
 
@@ -10,7 +10,7 @@ import hashlib
 from functools import lru_cache
 from pathlib import Path
 
-from modellint.data.coreml_versions import VersionFacts, measured, nearest
+from modellint.data.coremltools_version_facts import VersionFacts, measured, nearest
 from modellint.destinations.coreml.private.entry_points import ct
 from modellint.destinations.coreml.private.probed_names import Lacking, lacking
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.report.export import rows as rows_of_export
-from modellint.report.export import size
+from modellint.report.export_text import rows as rows_of_export
+from modellint.report.export_text import size
 from modellint.report.style import paint, visible
 from modellint.report.verification import ROUTES, decibels, number
 from modellint.results.verification import DIFFERS, UNDECIDED

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from modellint.linter_rules import described, raised_at
 from modellint.results.diagnostic import Diagnostic
 from modellint.rule import Rule
 from modellint.run import all_rules
 from modellint.server.documents import Document
 from modellint.server.project_checks import BrokenSettings, Place, ProjectChecks, place_of
 from modellint.source.check import Stopped
+from modellint.tool_diagnostics import described, raised_at
 
 DELAY = 0.1
 """Seconds without a change after which a text is checked."""

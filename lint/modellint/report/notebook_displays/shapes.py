@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modellint.report import shapes
-from modellint.report.displays.elements import element, paragraph, row, table
+from modellint.report.notebook_displays.elements import element, paragraph, row, table
 from modellint.results.shape_table import Table
 
 _NUMBERS = frozenset({4, 5})

@@ -1,6 +1,6 @@
 """Table of supplied converters: writes ``data/coreml_supplied.json`` from what the converters of an export declare.
 
-``python -m modellint.measure.supplied_converters``, with coremltools and torch.
+``python -m modellint.measure.generate_supplied_table``, with coremltools and torch.
 """
 
 from __future__ import annotations

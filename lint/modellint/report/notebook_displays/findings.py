@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.report import live_findings, summary
-from modellint.report.displays.elements import element, paragraph, row, table, text
+from modellint.report.notebook_displays.elements import element, paragraph, row, table, text
 from modellint.results.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
