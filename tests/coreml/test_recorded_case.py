@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -280,7 +281,8 @@ def test_reference_is_compared_beside_the_case(package_once: Path, tmp_path: Pat
     assert predict(folder).returncode == 0
     done = verify(folder, "net.mlpackage", *reference, "--recorded", "case")
     assert done.exit_code == 0, done.stdout + done.stderr
-    assert "13 of 13 sets of inputs judged" in done.stdout
+    # How many sets there are depends on how long they take.
+    assert re.search(r"^(\d+) of \1 sets of inputs judged", done.stdout, re.MULTILINE)
     assert "float32 " in done.stdout
     other = verify(folder, "net.mlpackage", "--reference", "model.py:Other", "--input", "2x4", "--recorded", "case")
     assert other.exit_code == 1
