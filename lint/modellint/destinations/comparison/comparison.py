@@ -46,6 +46,8 @@ BISECTED = (-3.0, -1.0, -0.3, -0.05, 0.05, 0.3, 1.0, 3.0, 10.0)
 BISECTIONS = 7
 FURTHER_SECONDS = 3.0
 """How long that may take."""
+FURTHER_ROWS = 12
+"""Further rows of predictions, at most, of programs that keep a state and are quickly run."""
 OF_STATES = 1e-2
 """The share of the largest number in a row of a state that predictions in a row, rounded to float16 each time, may be off."""
 _BEYOND = "made by casting numbers beyond the range of the integers"
@@ -129,7 +131,8 @@ class Comparison:
         """Called after each set of inputs."""
         self.on_compared: Callable[[ComparedRow], None] | None = None
         """Told each set of inputs on which a program was run, with PyTorch's outputs."""
-        self._longest = 0.0
+        self._longest, self._shortest = 0.0, math.inf
+        """Seconds that a set of inputs took: the first one takes more than those that follow."""
         self._outputs: dict[int, Output] = {}
         self._half: dict[int, Output] = {}
         self._undefined: dict[int, tuple[int, str]] = {}
@@ -217,7 +220,8 @@ class Comparison:
             self.cases.append(Case(case.label, largest, half, note))
             if largest is not None or half is not None:
                 self._tell(case, (case.inputs,), [expected])
-            self._longest = max(self._longest, time.monotonic() - began)
+            took = time.monotonic() - began
+            self._longest, self._shortest = max(self._longest, took), min(self._shortest, took)
             if self.after is not None:
                 self.after()
         if predictor is not None and self._budget:
@@ -248,7 +252,7 @@ class Comparison:
         for case in further(self.inputs, self._specs, self.seed):
             if self.mismatch is not None or time.monotonic() + self._longest > until:
                 return
-            is_cheap = chooses and self._longest < CHEAP
+            is_cheap = chooses and self._shortest < CHEAP
             if not is_cheap and not self._tells_little() and not (unreached and idle < IDLE):
                 return
             yield case
@@ -506,8 +510,23 @@ class Comparison:
             others = list(islice(variants(self.inputs, self._specs, self.seed), STEPS + 1))[1:]
             if self.mismatch is None and all(case.usual for case in others):
                 self._over_row(predictor, halved, route, others)
+            for row in self._further_rows(predictor):
+                self._over_row(predictor, None, route, row, is_further=True)
         if self.mismatch is None and program is not None:
             self._over_writes(program, {f"{path}.{name}".lstrip(".") for path, name in written})
+
+    def _further_rows(self, predictor: Program | None) -> Iterator[list[Given]]:
+        """Rows of further inputs: what a state does to a later prediction may show on few sequences only."""
+        if predictor is None or not predictor.is_stateful or self._fixed_sizes:
+            return
+        until = time.monotonic() + FURTHER_SECONDS
+        cases = further(self.inputs, self._specs, self.seed)
+        for _ in range(FURTHER_ROWS):
+            row = list(islice(cases, STEPS))
+            is_late = time.monotonic() + STEPS * self._longest > until
+            if self.mismatch is not None or self._shortest > CHEAP or is_late or not self._has_time_for(STEPS):
+                return
+            yield row
 
     def _over_writes(self, predictor: Program, written: set[str]) -> None:
         """Hold the buffers that ``forward`` writes, also where they are the same afterwards, against the states that are written."""
@@ -517,13 +536,24 @@ class Comparison:
             reason = f"what forward writes to {', '.join(names)} is lost: the program has the state, and no write to it"
             self._fail(Given(EXAMPLE, self.inputs, True), self.reference(self.inputs), reason)
 
-    def _over_row(self, predictor: Program | None, halved: Program | None, route: str, row: Sequence[Given]) -> None:
-        """Compare predictions in a row, the state of which goes from one to the next."""
+    def _over_row(
+        self,
+        predictor: Program | None,
+        halved: Program | None,
+        route: str,
+        row: Sequence[Given],
+        is_further: bool = False,
+    ) -> None:
+        """Compare predictions in a row, the state of which goes from one to the next.
+
+        Of further inputs those on which the model raises are left out without a word.
+        """
         inputs = Row(tuple(case.inputs for case in row))
         try:
             runs = self.reference.steps(inputs, len(row))
         except Raised as error:
-            self.notes.append(f"a second run in a row raises {error}")
+            if not is_further:
+                self.notes.append(f"a second run in a row raises {error}")
             return
         self._tell(row[-1], inputs.each, runs)
         leaves = [self.leaves(case.inputs, route) for case in row]

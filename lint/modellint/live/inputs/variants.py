@@ -144,6 +144,8 @@ def further(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0) -> I
                 leaf = _drawn(leaf, bounds, draw, (0.5, 0.2, 0.8)[number % 3])
                 if leaf.is_floating_point() and bounds is None and leaf.numel():
                     leaf = change(leaf * scales[(at + number) % len(scales)], draw)
+                elif change in _ZEROING and leaf.dtype in _WIDE and (bounds is None or bounds[0] <= 0 < bounds[1]):
+                    leaf = change(leaf, draw)
             changed.append(leaf)
         args, kwargs = pytree.tree_unflatten(changed, tree)
         yield Case(f"further {number + 1}", inputs._replace(args=args, kwargs=kwargs), False, masks)
@@ -167,6 +169,11 @@ def _as_drawn(leaf: Tensor, draw: torch.Generator) -> Tensor:
 
 def _with_zeros(leaf: Tensor, draw: torch.Generator) -> Tensor:
     return leaf * _drawn(torch.ones_like(leaf, dtype=torch.bool), None, draw, 0.5)
+
+
+def _sparse(leaf: Tensor, draw: torch.Generator) -> Tensor:
+    """Zero but for a few elements, so that whole rows are zero beside others that are not."""
+    return leaf * _drawn(torch.ones_like(leaf, dtype=torch.bool), None, draw, 0.2)
 
 
 def _centred(leaf: Tensor, draw: torch.Generator) -> Tensor:
@@ -209,6 +216,7 @@ def _of_the_same_rows(leaf: Tensor, draw: torch.Generator) -> Tensor:
 
 _KINDS: tuple[tuple[Callable[[Tensor, torch.Generator], Tensor], tuple[float, ...]], ...] = (
     (_as_drawn, (1.0,)),
+    (_sparse, (1.0,)),
     (_with_zeros, (5.0,)),
     (_as_drawn, (0.3,)),
     (_with_zeros, (25.0,)),
@@ -226,6 +234,8 @@ _KINDS: tuple[tuple[Callable[[Tensor, torch.Generator], Tensor], tuple[float, ..
     (_with_zeros, (1.0,)),
 )
 """Kinds of floats on which programs differ that agree on most, and by what they are multiplied, one argument after another."""
+_ZEROING = (_sparse, _with_zeros)
+"""Those of them that hold for integers, too."""
 
 
 def _coarse(leaf: Tensor) -> Tensor:
