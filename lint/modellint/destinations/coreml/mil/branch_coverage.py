@@ -112,4 +112,4 @@ class BranchCoverage:
         if known is None or len(known) != len(sides):
             self._reached[operation] = sides
         else:
-            self._reached[operation] = tuple(one or other for one, other in zip(known, sides, strict=True))
+            self._reached[operation] = tuple(earlier or now for earlier, now in zip(known, sides, strict=True))
