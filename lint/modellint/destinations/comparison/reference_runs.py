@@ -166,7 +166,8 @@ class Reference:
         if not casts.met or others is None or [x.shape for x in others] != [x.shape for x in expected]:
             return None
         return [
-            ~((value == other) | (value.isnan() & other.isnan())) for value, other in zip(expected, others, strict=True)
+            ~((value == changed) | (value.isnan() & changed.isnan()))
+            for value, changed in zip(expected, others, strict=True)
         ]
 
     def depending(self, inputs: Inputs) -> list[bool]:

@@ -149,9 +149,9 @@ class Yardstick:
         runs = self._stochastic(_LEVELS[1], TIMES)
         double = None if self._rounded else self._in_double()
         for outputs in (*runs, *(() if double is None else (double,))):
-            other = outputs[at]
-            if other.shape == right.shape:
-                tied |= other.to(torch.float64) != right.to(torch.float64)
+            output = outputs[at]
+            if output.shape == right.shape:
+                tied |= output.to(torch.float64) != right.to(torch.float64)
         return Judgement(wrong=int((off & ~tied).sum()), ties=int((off & tied).sum()))
 
     def _judged_floats(self, at: int, left: Tensor, right: Tensor, off: Tensor) -> Judgement:
@@ -177,10 +177,10 @@ class Yardstick:
             if not bool(still.any()):
                 break
             runs = [outputs[at] for outputs in self._stochastic(count, 1.0)]
-            for other in runs:
-                if other.shape != right.shape:
+            for run in runs:
+                if run.shape != right.shape:
                     continue
-                wide = _doubled(other)
+                wide = _doubled(run)
                 spread = (wide - right).abs()
                 own = torch.maximum(own, spread.where(spread.isfinite(), 0.0))
                 # An overflow that rounding decides.

@@ -143,12 +143,12 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not isinstance(value, Tensor) or value.dtype not in _NARROW or not value.numel():
             return value
         wide = value if value.dtype is torch.float32 else value.float()
-        other = torch.addcmul(wide, wide, self._drawn(wide.shape), value=self._size * UNITS[value.dtype])
+        perturbed = torch.addcmul(wide, wide, self._drawn(wide.shape), value=self._size * UNITS[value.dtype])
         whole = wide == wide.round()
         if float(wide.abs().amax()) >= _WHOLE:
             whole &= wide.abs() < _WHOLE
-        other = torch.where(whole | ~wide.isfinite(), wide, other)
-        return other if value.dtype is torch.float32 else other.to(value.dtype)
+        perturbed = torch.where(whole | ~wide.isfinite(), wide, perturbed)
+        return perturbed if value.dtype is torch.float32 else perturbed.to(value.dtype)
 
     def _shifted(self, value: Tensor, scale: Tensor | None = None) -> Tensor:
         """What a scale and a shift made in one step, each rounded at the size of its row, or at that of ``scale``."""
