@@ -70,11 +70,11 @@ def _filled(signature: inspect.Signature, constants: Mapping[str, Any]) -> Any:
     taken = signature.replace(parameters=kept)
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        given = {**taken.bind(*args, **kwargs).arguments, **constants}
+        arguments = {**taken.bind(*args, **kwargs).arguments, **constants}
         others = {name: value for name, value in constants.items() if name not in signature.parameters}
         if others:
-            given[rest] = {**given.get(rest, {}), **others}
-        in_order = OrderedDict((name, given[name]) for name in signature.parameters if name in given)
+            arguments[rest] = {**arguments.get(rest, {}), **others}
+        in_order = OrderedDict((name, arguments[name]) for name in signature.parameters if name in arguments)
         call = inspect.BoundArguments(signature, in_order)
         return type(self).forward(self, *call.args, **call.kwargs)
 

@@ -36,11 +36,11 @@ class Pair(torch.Tensor):
         if re.dtype != im.dtype:
             kind = torch.promote_types(re.dtype, im.dtype)
             re, im = re.to(kind), im.to(kind)
-        made: Pair = torch.Tensor._make_wrapper_subclass(
+        pair: Pair = torch.Tensor._make_wrapper_subclass(
             cls, re.shape, dtype=_COMPLEX.get(re.dtype, torch.complex64), device=re.device
         )
-        made.re, made.im = re, im
-        return made
+        pair.re, pair.im = re, im
+        return pair
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"Pair({self.re!r}, {self.im!r})"
