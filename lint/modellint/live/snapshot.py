@@ -300,7 +300,7 @@ def _slots(cls: type) -> tuple[tuple[str, Any], ...]:
 
 
 def _same(left: Any, right: Any) -> bool:
-    return len(left) == len(right) and all(first is other for first, other in zip(left, right, strict=True))
+    return len(left) == len(right) and all(first is second for first, second in zip(left, right, strict=True))
 
 
 def _restore_list(value: list[Any], saved: tuple[Any, ...]) -> None:

@@ -82,7 +82,7 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
             return result if bounds is None else result.clamp(bounds[0], _below(bounds[1], leaf.dtype))
 
         variant = case(label, False, False, changed)
-        if any(leaf is not other for leaf, other in zip(_flat(variant.inputs)[0], leaves, strict=True)):
+        if any(leaf is not original for leaf, original in zip(_flat(variant.inputs)[0], leaves, strict=True)):
             yield variant
 
     for count in range(1, SEEDS + 1):
