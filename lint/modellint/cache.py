@@ -145,8 +145,8 @@ class Cache:
         """The findings kept for this content, or None."""
         stored = self.store.load(_name(path, data, variant))
         try:
-            for other, known in stored["consulted"].items():
-                if self._digest_of(other) != known:
+            for consulted, known in stored["consulted"].items():
+                if self._digest_of(consulted) != known:
                     return None
             findings = stored["diagnostics"]
             return [] if findings == [] else list(_codec().from_json(findings))
