@@ -61,7 +61,7 @@ def _single(leaf: Any) -> Any:
 
 
 def _run(model: nn.Module, arguments: Any) -> list[Tensor]:
-    """What a copy of a model gives, as a run may change it."""
+    """Outputs of a model in float64, from a run of a copy of it, as a run may change the model."""
     args, kwargs = copied(arguments)
     outputs = copy.deepcopy(model)(*args, **kwargs)
     return [leaf.double() for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)]

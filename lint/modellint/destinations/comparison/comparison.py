@@ -665,7 +665,7 @@ def output(name: str, difference: Difference, ok: bool, case: str) -> Output:
 
 
 def but_for(undefined: Tensor, value: Tensor, right: Tensor) -> Tensor:
-    """A program's output with PyTorch's own elements where these are undefined, as far as the type of PyTorch's holds it."""
+    """A program's output with PyTorch's elements in the undefined places, where PyTorch's type could hold the program's element."""
     if value.numel() != right.numel() or not bool(undefined.any()):
         return value
     if not right.is_floating_point() and not right.is_complex() and right.dtype is not torch.bool:

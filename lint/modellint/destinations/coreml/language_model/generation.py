@@ -85,7 +85,7 @@ def _called(parts: Parts, prompt: Tensor, count: int, sizes: Sequence[int]) -> G
 
 
 def chunks(length: int, sizes: Sequence[int] | tuple[int, int]) -> Iterator[tuple[int, int, int]]:
-    """How a prompt is read by prefill: where each part begins, how many tokens of it there are, and padded to how many.
+    """Chunks in which prefill reads a prompt: where each begins, how many tokens it has, and to how many it is padded.
 
     Of listed sizes the smallest that holds what is left is taken, else the largest.
     """
