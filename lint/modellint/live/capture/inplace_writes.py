@@ -149,7 +149,7 @@ class _Replay:
                     self._empty.add(fact.tensor)
 
     def unseen(self, fact: TensorFact) -> Iterator[int]:
-        """The writes to a tensor's memory of which its value in a trace does not know."""
+        """The writes to a tensor's memory that its value in a trace does not include."""
         written = self._written.get(fact.storage)
         known = self._known.get(fact.tensor)
         if not written or known is None or fact.storage in self._apart:

@@ -61,7 +61,7 @@ def long_loops(subject: Subject) -> Iterator[LongLoop]:
 
 
 def _counts(run: Run) -> Counter[Place]:
-    """How often each statement did something, by the function of torch or the module that it called most often."""
+    """Executions of each statement: how often it called the function of torch, or the module, that it called most."""
     kinds_at: dict[Place, Counter[Any]] = {}
     for call in run.calls:
         if call.place is not None:
@@ -106,7 +106,7 @@ def _is_open(header: ast.expr) -> bool:
 
 
 def _grown(place: Place, loops: list[Place], before: Counter[Place], after: Counter[Place]) -> Place | None:
-    """Of the loops that repeat a statement the innermost that takes more turns itself."""
+    """The loop that grew: the innermost around a statement that takes more turns itself; None where there is none."""
     growth = after[place] / before[place]
     beside = [
         neighbour for neighbour in before if neighbour != place and function_around(neighbour) is function_around(place)

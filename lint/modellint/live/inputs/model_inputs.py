@@ -21,7 +21,7 @@ class Listed(tuple[int, int]):
     sizes: tuple[int, ...]
 
     def __new__(cls, sizes: Iterable[int]) -> Self:
-        """Of these sizes, of which the first is the example's."""
+        """Bounds of these sizes, the first of which is the example's."""
         listed = tuple(sizes)
         bounds = super().__new__(cls, (min(listed), max(listed)))
         bounds.sizes = listed
