@@ -28,7 +28,7 @@ _MARKS = {".gitignore": "*\n", "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f0
 
 @cache
 def _codec() -> Codec[tuple[Diagnostic, ...]]:
-    """Of the findings of a file; imported for those that have any."""
+    """Codec of a file's findings; imported only where there are any."""
     from modellint.results.codec import Codec
 
     return Codec(tuple[Diagnostic, ...])

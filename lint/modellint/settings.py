@@ -365,7 +365,7 @@ def check_settings(settings: Settings, codes: Collection[str], where: str, toler
 
 
 def _strict(selectors: Iterable[str], tolerant: bool) -> list[str]:
-    """Those that have to be known: all, or those that cannot be the code of any rule."""
+    """The selectors that have to be known: all, or, if ``tolerant``, those that cannot be the code of any rule."""
     return [selector for selector in selectors if not (tolerant and _SELECTOR.match(selector))]
 
 
