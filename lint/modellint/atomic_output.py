@@ -96,7 +96,7 @@ def recover(folder: Path) -> None:
         time.sleep(0.05)
 
 
-def _exchanged(first: Path, other: Path) -> bool:
+def _exchanged(first: Path, second: Path) -> bool:
     """Let two paths change places at once, so that at no time nothing is at either; False where the system cannot."""
     names = {"linux": "renameat2", "darwin": "renameatx_np"}
     name = next((name for system, name in names.items() if sys.platform.startswith(system)), None)
@@ -104,7 +104,7 @@ def _exchanged(first: Path, other: Path) -> bool:
         return False
     try:
         function = getattr(ctypes.CDLL(None, use_errno=True), name)
-        done = function(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_EXCHANGE))
+        done = function(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), ctypes.c_uint(_EXCHANGE))
     except (OSError, AttributeError):
         return False
     return bool(done == 0)

@@ -167,11 +167,11 @@ _HOMES = {
     "live.checkpoint_comparison": "Comparison Renaming Shape",
     "results.conversion_verdict": "Blocker",
 }
-"""The module of the machine that defines each name; ``name=other`` is called ``other`` here."""
+"""The module of the machine that defines each name; ``name=alias`` is called ``alias`` here."""
 _FOUND_IN = {
-    other or name: (f"modellint.{module}", name)
+    alias or name: (f"modellint.{module}", name)
     for module, names in _HOMES.items()
-    for name, _, other in (spelled.partition("=") for spelled in names.split())
+    for name, _, alias in (spelled.partition("=") for spelled in names.split())
 }
 
 

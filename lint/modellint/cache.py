@@ -28,7 +28,7 @@ _MARKS = {".gitignore": "*\n", "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f0
 
 @cache
 def _codec() -> Codec[tuple[Diagnostic, ...]]:
-    """Of the findings of a file; imported for those that have any."""
+    """Codec of a file's findings; imported only where there are any."""
     from modellint.results.codec import Codec
 
     return Codec(tuple[Diagnostic, ...])
@@ -145,8 +145,8 @@ class Cache:
         """The findings kept for this content, or None."""
         stored = self.store.load(_name(path, data, variant))
         try:
-            for other, known in stored["consulted"].items():
-                if self._digest_of(other) != known:
+            for consulted, known in stored["consulted"].items():
+                if self._digest_of(consulted) != known:
                     return None
             findings = stored["diagnostics"]
             return [] if findings == [] else list(_codec().from_json(findings))

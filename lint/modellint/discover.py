@@ -145,21 +145,21 @@ def find_files(targets: Iterable[Path], exclusion: Exclusion, force_exclude: boo
 
     A file that is named itself is taken even where ``exclude`` covers it, and a folder is walked, unless ``force_exclude``.
     """
-    found = Found()
+    discovery = Found()
     files: dict[str, None] = {}
     for target in targets:
         path = os.path.abspath(target)  # noqa: PTH100
         is_folder = os.path.isdir(path)  # noqa: PTH112
         if force_exclude and os.path.lexists(path) and exclusion.covers(path, is_folder):
-            found.excluded = True
+            discovery.excluded = True
         elif problem := _problem(target, path):
-            found.problems.append(f"{target}: {problem}")
+            discovery.problems.append(f"{target}: {problem}")
         elif is_folder:
-            files.update(dict.fromkeys(_walk(path, exclusion if force_exclude else exclusion.below(path), found)))
+            files.update(dict.fromkeys(_walk(path, exclusion if force_exclude else exclusion.below(path), discovery)))
         else:
             files[path] = None
-    found.files = [Path(path) for path in sorted(files)]
-    return found
+    discovery.files = [Path(path) for path in sorted(files)]
+    return discovery
 
 
 def _problem(target: Path, path: str) -> str:
@@ -197,7 +197,7 @@ def _is_script(path: str) -> bool:
         return False
 
 
-def _walk(top: str, exclusion: Exclusion, found: Found) -> Iterator[str]:
+def _walk(top: str, exclusion: Exclusion, discovery: Found) -> Iterator[str]:
     pending: list[tuple[str, tuple[tuple[str, GitIgnoreSpec], ...]]] = [(top, _rules_above(top))]
     seen: set[tuple[int, int]] = set()
     while pending:
@@ -206,7 +206,7 @@ def _walk(top: str, exclusion: Exclusion, found: Found) -> Iterator[str]:
             status = os.stat(folder)  # noqa: PTH116
             entries = list(os.scandir(folder))
         except OSError as error:
-            found.problems.append(f"{path_from(folder)}: cannot be read: {error.strerror}")
+            discovery.problems.append(f"{path_from(folder)}: cannot be read: {error.strerror}")
             continue
         if (status.st_dev, status.st_ino) in seen:
             continue
@@ -220,9 +220,9 @@ def _walk(top: str, exclusion: Exclusion, found: Found) -> Iterator[str]:
             if not is_folder and not entry.name.endswith(SUFFIXES):
                 continue
             if _ignored(entry.path, is_folder, ignores):
-                found.ignored = True
+                discovery.ignored = True
             elif exclusion.covers(entry.path, is_folder):
-                found.excluded = True
+                discovery.excluded = True
             elif is_folder:
                 pending.append((entry.path, ignores))
             elif not os.path.isfile(entry.path):  # noqa: PTH113

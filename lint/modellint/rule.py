@@ -543,11 +543,11 @@ def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
             yield value
 
 
-def clash(kind: type[Rule], other: Rule, attribute: str) -> RuleError:
+def clash(kind: type[Rule], registered: Rule, attribute: str) -> RuleError:
     """The error for two rules with one code, or one name."""
     return RuleError(
         f"{_file_of(kind)}: {kind.__name__}: the {attribute} {getattr(kind, attribute)} is that of another rule, in "
-        f"{_file_of(type(other))}; give one of them another"
+        f"{_file_of(type(registered))}; give one of them another"
     )
 
 

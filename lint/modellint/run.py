@@ -338,12 +338,12 @@ class Checker:
         rules = self.job.rules_for(path, settings)
 
         def look(text: SourceText) -> tuple[Diagnostic, ...]:
-            found = known if text is source else None
-            if found is None:
-                found = self.kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules)
+            findings = known if text is source else None
+            if findings is None:
+                findings = self.kept(self.check_text(text, path, shown, rules, settings).diagnostics, rules)
             if self.job.baseline is not None:
-                found = self.job.baseline.without_fixes(found, lambda _: text)
-            return tuple(found)
+                findings = self.job.baseline.without_fixes(findings, lambda _: text)
+            return tuple(findings)
 
         return fix_text(source, look, unsafe)
 

@@ -331,15 +331,15 @@ def _extended(own: Settings, path: Path, codes: Collection[str] | None, extendin
     """
     assert own.extend is not None
     name = os.path.expandvars(os.path.expanduser(own.extend))  # noqa: PTH111
-    other = Path(os.path.normpath(path.parent / name))
+    base_file = Path(os.path.normpath(path.parent / name))
     chain = (*extending, path)
-    if other in chain:
+    if base_file in chain:
         raise SettingsError(
-            f"{path}: extend: a circle: {' extends '.join(map(str, (*chain[chain.index(other) :], other)))}"
+            f"{path}: extend: a circle: {' extends '.join(map(str, (*chain[chain.index(base_file) :], base_file)))}"
         )
-    if not other.is_file():
-        raise SettingsError(f"{path}: extend: there is no settings file {other}")
-    base = read_config(other, codes, chain)
+    if not base_file.is_file():
+        raise SettingsError(f"{path}: extend: there is no settings file {base_file}")
+    base = read_config(base_file, codes, chain)
     values: dict[str, Any] = {}
     origins = dict(own.origins)
     bases = dict(own.bases)
@@ -365,7 +365,7 @@ def check_settings(settings: Settings, codes: Collection[str], where: str, toler
 
 
 def _strict(selectors: Iterable[str], tolerant: bool) -> list[str]:
-    """Those that have to be known: all, or those that cannot be the code of any rule."""
+    """The selectors that have to be known: all, or, if ``tolerant``, those that cannot be the code of any rule."""
     return [selector for selector in selectors if not (tolerant and _SELECTOR.match(selector))]
 
 

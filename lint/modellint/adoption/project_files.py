@@ -160,9 +160,9 @@ def workflow(root: Path, requirement: str | None) -> Addition:
     if path.exists():
         return Addition("workflow", path, why_not="it is there already")
     others = sorted([*folder.glob("*.yml"), *folder.glob("*.yaml")]) if folder.is_dir() else []
-    for other in others:
-        if b"modellint check" in (_bytes(other) or b""):
-            return Addition("workflow", other, why_not="it runs modellint already")
+    for existing in others:
+        if b"modellint check" in (_bytes(existing) or b""):
+            return Addition("workflow", existing, why_not="it runs modellint already")
     if requirement is None:
         why_not = (
             "this modellint was installed from a folder, which no other machine can reach; say what pip is to install there: "

@@ -122,9 +122,9 @@ def _obey_signals() -> None:
         return
 
     def leave(number: int, _: object) -> None:
-        for other in ("SIGINT", "SIGTERM", "SIGHUP"):
-            if hasattr(signal, other):
-                signal.signal(getattr(signal, other), signal.SIG_IGN)
+        for signal_name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            if hasattr(signal, signal_name):
+                signal.signal(getattr(signal, signal_name), signal.SIG_IGN)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         raise SystemExit(128 + number)

@@ -149,8 +149,8 @@ def _new_rule(code: str, plugin: str | None, rule_name: str | None, kind: str) -
     name = rule_name or f"{code.lower()}-rule"
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise UsageError(f"--name: {name!r} is no name: words in small letters, with - between them")
-    if other := next((rule for rule in all_rules().values() if rule.name == name), None):
-        raise UsageError(f"--name: {name} is the name of {other.code}")
+    if namesake := next((rule for rule in all_rules().values() if rule.name == name), None):
+        raise UsageError(f"--name: {name} is the name of {namesake.code}")
     folder = Path() if plugin is None else _plugin_folder(plugin)
     try:
         written = new_rule.files(folder, code, name, kind)

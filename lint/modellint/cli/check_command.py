@@ -144,9 +144,9 @@ def _refuse_together(options: Mapping[str, Any], from_stdin: bool) -> None:
     for name, others in _NOT_TOGETHER.items():
         if options[name] and from_stdin:
             raise click.UsageError(f"{_flag(name)} does not go with standard input")
-        for other in others:
-            if options[name] and options[other]:
-                raise click.UsageError(f"{_flag(name)} and {_flag(other)} do not go together")
+        for excluded in others:
+            if options[name] and options[excluded]:
+                raise click.UsageError(f"{_flag(name)} and {_flag(excluded)} do not go together")
 
 
 def _flag(name: str) -> str:

@@ -101,13 +101,13 @@ def _outputs(context: click.Context, parameter: click.Parameter, value: tuple[st
         if with_file and not file:
             raise click.BadParameter(f"{text}: an empty name")
         output = Output(name, Path(file) if file else None)
-        for other in outputs:
-            if output.file is None and other.file is None:
+        for earlier in outputs:
+            if output.file is None and earlier.file is None:
                 raise click.BadParameter(
-                    f"{other.format} and {name} cannot both be printed: write one into a file, as in {name}=FILE"
+                    f"{earlier.format} and {name} cannot both be printed: write one into a file, as in {name}=FILE"
                 )
-            if output.file is not None and other.file is not None and _is_same(output.file, other.file):
-                raise click.BadParameter(f"{other.format} and {name} cannot both be written into {file}")
+            if output.file is not None and earlier.file is not None and _is_same(output.file, earlier.file):
+                raise click.BadParameter(f"{earlier.format} and {name} cannot both be written into {file}")
         outputs.append(output)
     return tuple(outputs)
 

@@ -50,22 +50,22 @@ def _report(file: Path, options: Mapping[str, Any]) -> int:
     if output is not None:
         _expect(output)
     rows = ledger.read(file)
-    found = None
+    compared = None
     if options["against"] is not None:
-        found = changes.changes(ledger.read(options["against"]), rows)
+        compared = changes.changes(ledger.read(options["against"]), rows)
     if output is not None:
         from modellint.report.sweep import site
         from modellint.version import version
 
         title = options["title"] or file.name
         earlier = "" if options["against"] is None else options["against"].name
-        _write(output, dict(site.files(rows, title, version(), found, earlier)))
+        _write(output, dict(site.files(rows, title, version(), compared, earlier)))
     click.echo(summary.render(rows, str(file)), nl=False)
-    if found is not None:
-        click.echo(changes.render(found), nl=False)
+    if compared is not None:
+        click.echo(changes.render(compared), nl=False)
     if output is not None:
         click.echo(f"{output / 'index.html'}")
-    return 1 if found is not None and found.lost else 0
+    return 1 if compared is not None and compared.lost else 0
 
 
 def _expect(output: Path) -> None:

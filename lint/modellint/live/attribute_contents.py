@@ -50,10 +50,10 @@ class HeldAttribute(NamedTuple):
         """The paths of all modules whose attribute of this name holds it."""
         first = self.parts[0]
         also = (
-            other
+            holder
             for part in self.parts
-            for other in part.others
-            if other.attribute == first.attribute and type(other.owner) is type(first.owner)
+            for holder in part.others
+            if holder.attribute == first.attribute and type(holder.owner) is type(first.owner)
         )
         return tuple(dict.fromkeys(path for value in (first, *also) for path in value.paths))
 

@@ -129,9 +129,9 @@ def _mapped(
     current = set(names.values())
     changes: dict[str, str] = {}
     for key, name in names.items():
-        other = f"{part}{name}" if in_model else name.removeprefix(part)
-        if name not in wanted and other in wanted and other not in current:
-            changes[key] = other
+        mapped = f"{part}{name}" if in_model else name.removeprefix(part)
+        if name not in wanted and mapped in wanted and mapped not in current:
+            changes[key] = mapped
     lacking = sum(key not in current for key in wanted)
     if not changes or 2 * len(changes) < lacking:
         return None

@@ -267,7 +267,7 @@ class Snapshot:
 
 
 def _undo(undos: Sequence[_Undo]) -> Exception | None:
-    """Do all of them, also where one fails; the first failure is returned."""
+    """Run all of the undo functions, also where one fails; the first failure is returned."""
     failed: Exception | None = None
     for undo in undos:
         try:
@@ -300,7 +300,7 @@ def _slots(cls: type) -> tuple[tuple[str, Any], ...]:
 
 
 def _same(left: Any, right: Any) -> bool:
-    return len(left) == len(right) and all(first is other for first, other in zip(left, right, strict=True))
+    return len(left) == len(right) and all(first is second for first, second in zip(left, right, strict=True))
 
 
 def _restore_list(value: list[Any], saved: tuple[Any, ...]) -> None:
@@ -436,7 +436,7 @@ def _form(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _set_version(tensor: Tensor, version: int) -> None:
-    """A graph made before the run would refuse a tensor that seems to have changed since."""
+    """Set a tensor's version counter back: a graph made before the run would refuse a tensor that seems changed since."""
     setter: Any = getattr(torch._C._autograd, "_unsafe_set_version_counter", None)
     if setter is None:
         return
@@ -447,7 +447,7 @@ def _set_version(tensor: Tensor, version: int) -> None:
 
 
 def _process() -> Iterator[_Undo]:
-    """How to restore what is global."""
+    """How to restore the global state of the process: random generators, modes of torch, threads."""
     yield functools.partial(torch.set_rng_state, torch.get_rng_state())
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         yield functools.partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())

@@ -62,10 +62,10 @@ def _share(first: State, second: State) -> bool:
     (start, end), (other_start, other_end) = _extent(first), _extent(second)
     if end <= other_start or other_end <= start:
         return False
-    tensor, other = first.tensor, second.tensor
-    if tensor.is_contiguous() and other.is_contiguous():
+    first_tensor, second_tensor = first.tensor, second.tensor
+    if first_tensor.is_contiguous() and second_tensor.is_contiguous():
         return True
-    if tensor.dtype != other.dtype or end - start > _MOST or other_end - other_start > _MOST:
+    if first_tensor.dtype != second_tensor.dtype or end - start > _MOST or other_end - other_start > _MOST:
         return False
     return not _elements(first).isdisjoint(_elements(second))
 

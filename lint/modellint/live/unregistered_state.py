@@ -172,7 +172,7 @@ class _Walk:
         ]
         hits.sort(key=lambda hit: (hit[0].owner.order, hit[0].order))
         return [
-            _value_of(step, kind)._replace(others=tuple(_value_of(other, kind) for other, _ in others))
+            _value_of(step, kind)._replace(others=tuple(_value_of(further, kind) for further, _ in others))
             for step, kind, others in hits
         ]
 

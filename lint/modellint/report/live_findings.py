@@ -154,7 +154,7 @@ def line_of(
         if not is_compared:
             parts.append("not compared: modellint verify")
         if wrong:
-            by = dict.fromkeys(other for finding in wrong for other in finding.routes)
+            by = dict.fromkeys(affected for finding in wrong for affected in finding.routes)
             parts.append(f"by {' and '.join(by)} it computes something else: {_places(wrong)}")
     elif conversion.has_one_route:
         parts.append(_missing(chosen.blockers))

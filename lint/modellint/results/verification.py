@@ -182,12 +182,12 @@ class Verification:
         """The same, with one more note."""
         return replace(self, notes=(*self.notes, note))
 
-    def with_recorded(self, other: Verification) -> Verification:
+    def with_recorded(self, comparison: Verification) -> Verification:
         """The same, with the comparison of a recorded case: it agrees where both do."""
-        verdict = other.verdict if self.ok else self.verdict
-        reason = "; ".join(filter(None, (self.reason, other.reason)))
-        notes = (*self.notes, *other.notes)
-        return replace(self, verdict=verdict, reason=reason, notes=notes, recorded=other.recorded)
+        verdict = comparison.verdict if self.ok else self.verdict
+        reason = "; ".join(filter(None, (self.reason, comparison.reason)))
+        notes = (*self.notes, *comparison.notes)
+        return replace(self, verdict=verdict, reason=reason, notes=notes, recorded=comparison.recorded)
 
     @property
     def is_half_open(self) -> bool:

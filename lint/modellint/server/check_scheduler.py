@@ -185,9 +185,9 @@ class Checking:
 
     async def _check(self, document: Document, revision: tuple[int, int]) -> None:
         def findings(checks: ProjectChecks, place: Place, snapshot: Document) -> Result:
-            found = checks.check(place.path, snapshot.source)
+            diagnostics = checks.check(place.path, snapshot.source)
             docs_url = checks.settings(place.path).docs_url
-            return Result(revision, place.root, found, docs_url, tuple(checks.warnings), checks.job.rules)
+            return Result(revision, place.root, diagnostics, docs_url, tuple(checks.warnings), checks.job.rules)
 
         try:
             result = await self.work(document, findings)

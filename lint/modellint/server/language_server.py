@@ -170,8 +170,8 @@ class EditorServer(LanguageServer):
         if problem is not None:
             self.show(f"modellint: {problem.message}", types.MessageType.Error)
         for file in {each.file for each in (before, problem) if each is not None and each.file is not None}:
-            found = {each.message: each.row for each in self._problems.values() if each.file == file}
-            self._publish_closed(file, [of_settings(row, message) for message, row in found.items()])
+            rows = {each.message: each.row for each in self._problems.values() if each.file == file}
+            self._publish_closed(file, [of_settings(row, message) for message, row in rows.items()])
 
     def refresh(self) -> None:
         """Show the open documents anew."""
@@ -417,7 +417,7 @@ async def _actions(ls: EditorServer, document: Document, params: types.CodeActio
     result = await ls.checking.result(document)
     findings = ls.findings(document, result)
     versioned = bool(ls.supports("workspace", "workspace_edit", "document_changes"))
-    found: list[types.CodeAction] = []
+    actions: list[types.CodeAction] = []
     here = code_actions.on_selection(document, findings, params.range)
     if wants_fixes and here:
 
@@ -426,18 +426,18 @@ async def _actions(ls: EditorServer, document: Document, params: types.CodeActio
                 return []
             return list(code_actions.quick_fixes(checks, place, snapshot, here, result.docs_url, versioned))
 
-        found += await ls.checking.work(document, quick)
+        actions += await ls.checking.work(document, quick)
     safe = [finding for finding in findings if offers(finding) and _is_safe(finding)]
     if wants_all and safe:
         action = types.CodeAction("Fix all that is safe to fix (modellint)", kind=code_actions.FIX_ALL)
         resolves = ls.supports("text_document", "code_action", "resolve_support", "properties") or ()
         if "edit" in resolves and ls.supports("text_document", "code_action", "data_support"):
             action.data = {"uri": document.uri, "version": document.version}
-            found.append(action)
+            actions.append(action)
         elif edit := await ls.checking.work(document, _fixing_all(ls)):
             action.edit = edit
-            found.append(action)
-    return found
+            actions.append(action)
+    return actions
 
 
 def _fixing_all(ls: EditorServer) -> Any:

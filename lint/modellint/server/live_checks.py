@@ -85,17 +85,17 @@ def merged(
     try:
         checker = Checker(job)
         source = [finding for path in known for finding in checker.check(path)]
-        found = settled(checker, list(known), source, results)
+        findings = settled(checker, list(known), source, results)
         if job.baseline is not None:
             sources = {job.shown(path): SourceText(text) for path, text in known.items()}
-            old = job.baseline.is_known(found, sources.get)
-            found = [finding for finding, is_old in zip(found, old, strict=True) if not is_old]
+            old = job.baseline.is_known(findings, sources.get)
+            findings = [finding for finding, is_old in zip(findings, old, strict=True) if not is_old]
     except SettingsError as error:
         raise BrokenSettings(None, 1, str(error)) from None
     homes = {request.target.text: request.location.file for request in asked}
     by_file: dict[Path, list[Diagnostic]] = {path: [] for path in known}
     lines = []
-    for finding in live_findings.environment_once(found, job.rules):
+    for finding in live_findings.environment_once(findings, job.rules):
         place = homes.get(finding.target or "") if finding.path is None else job.folder / finding.path
         if place in by_file and not checks.excludes(place):
             by_file[place].append(finding if finding.path is not None else finding._replace(span=None))
@@ -105,9 +105,9 @@ def merged(
     for result in results:
         conversion = result.conversion
         if conversion is not None:
-            wrong = miscompilations(about(found, result), job.rules, conversion.destination)
+            wrong = miscompilations(about(findings, result), job.rules, conversion.destination)
             conversion = conversion._replace(miscompilations=wrong)
-        here = [finding for finding in found if finding.target == result.target]
+        here = [finding for finding in findings if finding.target == result.target]
         targets.append({**live_findings.verdict_of(result.target, conversion, here), "findings": len(here)})
         line = live_findings.line_of(conversion, here, result.target)
         failure = result.diagnostics[0].message if result.failed and result.diagnostics else "nothing was tried"

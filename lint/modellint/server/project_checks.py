@@ -134,11 +134,11 @@ class ProjectChecks:
             return ()
         return self._without_known(self._found(path, source), source)
 
-    def _without_known(self, found: list[Diagnostic], source: SourceText) -> tuple[Diagnostic, ...]:
+    def _without_known(self, findings: list[Diagnostic], source: SourceText) -> tuple[Diagnostic, ...]:
         if self.job.baseline is None:
-            return tuple(found)
-        known = self.job.baseline.is_known(found, lambda _: source)
-        return tuple(finding for finding, old in zip(found, known, strict=True) if not old)
+            return tuple(findings)
+        known = self.job.baseline.is_known(findings, lambda _: source)
+        return tuple(finding for finding, old in zip(findings, known, strict=True) if not old)
 
     def _found(self, path: Path, source: SourceText) -> list[Diagnostic]:
         settings = self.settings(path)

@@ -191,12 +191,12 @@ Pair: TypeAlias = tuple[str, Callable[[], Any]]
 
 def pairs(named: Any, target: Target) -> Iterator[Pair]:
     """The models of a collection, in its order. Raises whatever its code raises, and ``TargetError`` for what is no collection."""
-    found = named() if is_collection(named) else None
-    if not isinstance(found, Iterator):
+    models = named() if is_collection(named) else None
+    if not isinstance(models, Iterator):
         raise TargetError(
             f"{target.text}: {target.name} yields no models; `[…]` names one of those that a function yields"
         )
-    for value in found:
+    for value in models:
         match value:
             case (str() as name, build) if callable(build):
                 yield name, build

@@ -84,8 +84,8 @@ def _files(since: float) -> dict[str, str]:
         if not isinstance(file, str) or not Path(file).is_absolute() or _is_installed(file):
             continue
         for path in (file, f"{Path(file).parent}{os.sep}"):
-            if path not in kept and (found := digest_of(path)) is not None:
-                kept[path] = _CHANGED if _written(path) > since - _TICK else found
+            if path not in kept and (digest := digest_of(path)) is not None:
+                kept[path] = _CHANGED if _written(path) > since - _TICK else digest
     return kept
 
 
@@ -137,7 +137,7 @@ def _versions() -> dict[str, str]:
     """The versions of imported distributions, of those that always count, and of Python."""
     names = {name.partition(".")[0] for name in list(sys.modules)}
     by_module = importlib.metadata.packages_distributions()
-    imported = {found for name in names for found in by_module.get(name, ())}
+    imported = {distribution for name in names for distribution in by_module.get(name, ())}
     return versions_of({*imported, *_ALWAYS})
 
 

@@ -180,10 +180,10 @@ def _lives(host: str, process: int, began: float) -> bool:
 
 def _prepare(connection: sqlite3.Connection, path: Path, earlier: Sequence[SweepRow]) -> None:
     """Make the table, or see that it is ours."""
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    (file_format,) = connection.execute("PRAGMA user_version").fetchone()
     names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     if names:
-        _check_format(found, names, path)
+        _check_format(file_format, names, path)
         return
     kinds = dict.fromkeys(_REALS, "REAL") | dict.fromkeys(_WHOLE, "INTEGER NOT NULL")
     columns = ", ".join(f"{name} {kinds.get(name, 'TEXT NOT NULL')}" for name in _COLUMNS)
@@ -193,11 +193,13 @@ def _prepare(connection: sqlite3.Connection, path: Path, earlier: Sequence[Sweep
         _insert(connection, earlier)
 
 
-def _check_format(found: int, names: Sequence[str], path: Path) -> None:
+def _check_format(file_format: int, names: Sequence[str], path: Path) -> None:
     if "rows" not in names:
         raise _no_ledger(path, "it has no table of rows")
-    if found != _FORMAT:
-        raise UsageError(f"{path}: written by another version of modellint, in format {found}; this one has {_FORMAT}")
+    if file_format != _FORMAT:
+        raise UsageError(
+            f"{path}: written by another version of modellint, in format {file_format}; this one has {_FORMAT}"
+        )
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[SweepRow]) -> None:
@@ -208,9 +210,9 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[SweepRow]) -> None:
 
 
 def _read(connection: sqlite3.Connection, path: Path) -> tuple[SweepRow, ...]:
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    (file_format,) = connection.execute("PRAGMA user_version").fetchone()
     names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    _check_format(found, names, path)
+    _check_format(file_format, names, path)
     entries = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM rows ORDER BY {_KEY}, route")
     return tuple(_row(dict(zip(_COLUMNS, entry, strict=True)), path) for entry in entries)
 
@@ -271,9 +273,11 @@ def _read_parquet(path: Path) -> tuple[SweepRow, ...]:
         table = arrow.parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:
         raise _no_ledger(path, str(error).partition("\n")[0]) from None
-    found = (table.schema.metadata or {}).get(b"modellint.sweep", b"").decode()
-    if not found or set(table.schema.names) != {*_COLUMNS}:
+    file_format = (table.schema.metadata or {}).get(b"modellint.sweep", b"").decode()
+    if not file_format or set(table.schema.names) != {*_COLUMNS}:
         raise _no_ledger(path, "it has other columns")
-    if found != str(_FORMAT):
-        raise UsageError(f"{path}: written by another version of modellint, in format {found}; this one has {_FORMAT}")
+    if file_format != str(_FORMAT):
+        raise UsageError(
+            f"{path}: written by another version of modellint, in format {file_format}; this one has {_FORMAT}"
+        )
     return tuple(_row(entry, path) for entry in table.to_pylist())

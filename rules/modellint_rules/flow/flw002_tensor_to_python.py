@@ -155,10 +155,10 @@ def _is_packed(call: Call) -> bool:
         return False
     match call.statement:
         case ast.Assign(
-            targets=[ast.Subscript(value=ast.Name(id=held), slice=ast.Constant(value=str()))], value=value
+            targets=[ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str()))], value=value
         ) if value is call.node:
             returned = [part.value for part in of_kind(call.function, ast.Return)] if call.function is not None else []
-            return any(isinstance(value, ast.Name) and value.id == held for value in returned)
+            return any(isinstance(value, ast.Name) and value.id == name for value in returned)
         case ast.Return(value=ast.Dict(values=values)):
             return call.node in values
     return False

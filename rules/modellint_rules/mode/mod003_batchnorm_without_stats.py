@@ -119,9 +119,9 @@ _FUNCTION = "torch.nn.functional.batch_norm"
 
 def _uses_the_batch(code: Code, call: Call) -> bool:
     """Whether it normalizes what the model is given, as it came, by nothing but its own statistics."""
-    given = [call.arguments.get(at, name) for at, name in ((1, "running_mean"), (2, "running_var"))]
+    statistics = [call.arguments.get(at, name) for at, name in ((1, "running_mean"), (2, "running_var"))]
     training = call.arguments.get(5, "training")
-    if not all(isinstance(part, Const) and part.value is None for part in given):
+    if not all(isinstance(part, Const) and part.value is None for part in statistics):
         return False
     if call.training or not call.exported or call.arguments.spread or call.function not in code.in_forward:
         return False

@@ -170,7 +170,7 @@ class InplaceThroughView(Rule):
 
 def _said(readings: list[Write], name: str) -> str:
     targets = {id(target) for reading in readings for target in _target(reading)}
-    if any(other == name and id(value) in targets for reading in readings for other, value in reading.sharing):
+    if any(sharer == name and id(value) in targets for reading in readings for sharer, value in reading.sharing):
         return f"`{name}` is a part of another tensor: in a traced model that gets what is written here, and `{name}` does not"
     return f"This write shares memory with `{name}`, which is read later: in a traced model the update is dropped there"
 
@@ -257,20 +257,21 @@ def _is_elsewhere(value: Tensor, write: Write) -> bool:
         if whole is None or not isinstance(value.node, ast.Subscript) or not isinstance(written, ast.Subscript):
             return False
         if value.base is not whole or not any(
-            _are_apart(index, other) for index, other in zip(indices(written), indices(value.node), strict=False)
+            _are_apart(index, read_index)
+            for index, read_index in zip(indices(written), indices(value.node), strict=False)
         ):
             return False
     return True
 
 
-def _are_apart(index: ast.expr, other: ast.expr) -> bool:
-    match index, other:
+def _are_apart(left: ast.expr, right: ast.expr) -> bool:
+    match left, right:
         case ast.Constant(value=int() as first), ast.Constant(value=int() as second):
             return first != second and (first < 0) is (second < 0)
         case ast.Constant(value=int() as number), ast.Slice(lower=ast.Constant(value=int() as start), step=None):
             return 0 <= number < start
         case ast.Slice(), ast.Constant():
-            return _are_apart(other, index)
+            return _are_apart(right, left)
         case ast.Slice(upper=ast.Constant(value=int() as end)), ast.Slice(lower=ast.Constant(value=int() as start)) if (
             0 < end <= start
         ):
@@ -302,15 +303,15 @@ def _is_followed(write: Write, target: Tensor) -> bool:
     return _lead(places)
 
 
-def _stand_together(write: Write, other: Write) -> bool:
+def _stand_together(write: Write, earlier: Write) -> bool:
     """Whether two statements stand in one block, so that both run."""
-    if write.function is None or write.statement is other.statement or item_of(write) is None:
+    if write.function is None or write.statement is earlier.statement or item_of(write) is None:
         return False
     parents = parents_in(write.function)
     above = parents.get(write.statement)
-    if above is None or parents.get(other.statement) is not above:
-        return above is parents.get(other.statement)
-    return any(write.statement in block and other.statement in block for block in _blocks(above))
+    if above is None or parents.get(earlier.statement) is not above:
+        return above is parents.get(earlier.statement)
+    return any(write.statement in block and earlier.statement in block for block in _blocks(above))
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -387,7 +388,7 @@ def _reaches_all(write: Write, part: ast.Subscript) -> bool:
     """Whether what is assigned to a part of a variable, converted, reaches every variable that is read later."""
     name = ast.unparse(part.value)
     seen: set[int] = set()
-    for value in (value for other, value in write.sharing if other == name):
+    for value in (value for sharer, value in write.sharing if sharer == name):
         links = [view for view in bases(value) if view.base is not None]
         nodes = [view.node for view in links if isinstance(view.node, ast.Subscript)]
         seen.add(id(value))
@@ -397,8 +398,8 @@ def _reaches_all(write: Write, part: ast.Subscript) -> bool:
         id(value) not in seen
         and not may_be_copy(value)
         and not _is_elsewhere(value, write)
-        and write.is_read_later(other)
-        for other, value in write.sharing
+        and write.is_read_later(sharer)
+        for sharer, value in write.sharing
     )
 
 

@@ -202,9 +202,11 @@ def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:
         return Fix("Write it as `masked_fill`", edits, Applicability.SAFE if fresh else Applicability.UNSAFE)
     match statement.value:
         # `y[mask] = v[mask]`
-        case ast.Subscript(value=other, slice=index) if ast.dump(index) == ast.dump(place.slice):
-            source = code.rewriter.of(other)
-            operand = source if isinstance(other, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({source})"
+        case ast.Subscript(value=origin, slice=index) if ast.dump(index) == ast.dump(place.slice):
+            source = code.rewriter.of(origin)
+            operand = (
+                source if isinstance(origin, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({source})"
+            )
             text = f"{operand}.where({mask}, {name})"
             edits = (code.rewriter.replace(place, name), code.rewriter.replace(statement.value, text))
             return Fix("Write it as `where`", edits, Applicability.UNSAFE)
@@ -214,7 +216,7 @@ def _fix(code: Code, readings: list[Write], place: ast.Subscript) -> Fix | None:
 def _is_fresh(write: Write, name: str) -> bool:
     """Whether a tensor was made by the function itself, and is known under one name."""
     targets = alternatives(write.target)
-    return {other for other, _ in write.sharing} == {name} and all(
+    return {sharer for sharer, _ in write.sharing} == {name} and all(
         isinstance(part, Tensor) and part.base is None and part.origin == "computed" for part in targets
     )
 

@@ -180,17 +180,17 @@ class _Change(NamedTuple):
     finding: Diagnostic
     branches: dict[ast.If, bool]
 
-    def excludes(self, other: _Change) -> bool:
+    def excludes(self, change: _Change) -> bool:
         """Whether no run makes both changes: they stand in the two branches of one `if`."""
-        return any(other.branches.get(site, held) is not held for site, held in self.branches.items())
+        return any(change.branches.get(site, branch) is not branch for site, branch in self.branches.items())
 
 
 def _keep(kept: list[_Change], change: _Change) -> None:
     """Keep the weightiest of the changes that one run may make, and the first of those that weigh the same."""
-    rivals = [other for other in kept if not other.excludes(change)]
+    rivals = [earlier for earlier in kept if not earlier.excludes(change)]
     weight = _WEIGHTS[change.finding.severity]
     if all(weight > _WEIGHTS[rival.finding.severity] for rival in rivals):
-        kept[:] = [other for other in kept if other not in rivals] + [change]
+        kept[:] = [earlier for earlier in kept if earlier not in rivals] + [change]
 
 
 def _branches(statement: ast.AST, function: ast.AST | None) -> dict[ast.If, bool]:

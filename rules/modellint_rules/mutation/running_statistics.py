@@ -199,11 +199,11 @@ def _is_average(node: ast.BinOp, name: str) -> bool:
     if not isinstance(node.op, ast.Add):
         return False
     sides = [_factors(side) for side in (node.left, node.right)]
-    for mine, other in (sides, sides[::-1]):
+    for mine, opposite in (sides, sides[::-1]):
         own = [part for part in mine if any(_is_old(inner, name) for inner in walk(part))]
-        if len(own) == 1 and len(mine) == len(other) == 2:
+        if len(own) == 1 and len(mine) == len(opposite) == 2:
             weight = next(part for part in mine if part is not own[0])
-            if any(_complement(weight, part) or _complement(part, weight) for part in other):
+            if any(_complement(weight, part) or _complement(part, weight) for part in opposite):
                 return True
     return False
 

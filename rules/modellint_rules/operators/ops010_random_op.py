@@ -234,7 +234,7 @@ def _is_otherwise_drawn(call: Call, drawing: set[int]) -> bool:
     branches = 0
     while (parent := parents.get(part)) is not None:
         match parent:
-            case ast.If(body=body, orelse=other) if part in other and _certainly_draw(body, drawing):
+            case ast.If(body=body, orelse=otherwise) if part in otherwise and _certainly_draw(body, drawing):
                 branches += 1
             case ast.If() | ast.IfExp() | ast.While():
                 return False
@@ -246,8 +246,8 @@ def _certainly_draw(body: list[ast.stmt], drawing: set[int]) -> bool:
     """Whether statements draw numbers, whichever way they go."""
     for statement in body:
         match statement:
-            case ast.If(body=inner, orelse=other):
-                draws = _certainly_draw(inner, drawing) and _certainly_draw(other, drawing)
+            case ast.If(body=inner, orelse=otherwise):
+                draws = _certainly_draw(inner, drawing) and _certainly_draw(otherwise, drawing)
             case ast.With(body=inner):
                 draws = _certainly_draw(inner, drawing)
             case _:

@@ -266,10 +266,10 @@ class _Keys:
         for signature, homes in ours.items():
             others = theirs.get(signature, [])
             if len(homes) == len(others) == 1 and others[0] and self._why_unexpected(others[0]) == "":
-                (home,), (other,) = homes, others
-                keys = [*missing.pop(home), *unexpected.pop(other)]
+                (home,), (saved_home,) = homes, others
+                keys = [*missing.pop(home), *unexpected.pop(saved_home)]
                 path = self._anchor(*home)[0]
-                own, called = (_below(_joined(*side), path) for side in (home, other))
+                own, called = (_below(_joined(*side), path) for side in (home, saved_home))
                 words = f"`{own}` is called `{called}` in the checkpoint, with the same keys and shapes"
                 yield self._part(home, "renamed", keys, words)
 
@@ -335,8 +335,10 @@ class _Keys:
         """Weights that one side keeps in parts: weight and spectral norm, parametrizations."""
         ours, theirs = _forms(self.comparison.wanted), _forms(self.comparison.saved)
         for base in [base for base in ours if base in theirs]:
-            (mine, keys), (other, others) = ours[base], theirs[base]
-            if mine == other or not (any(key in self.missing for key in keys) and set(others) & set(self.unexpected)):
+            (mine, keys), (saved_form, others) = ours[base], theirs[base]
+            if mine == saved_form or not (
+                any(key in self.missing for key in keys) and set(others) & set(self.unexpected)
+            ):
                 continue
             for key in keys:
                 self.missing.pop(key, None)
@@ -344,7 +346,9 @@ class _Keys:
                 self.unexpected.pop(key, None)
             home = self._leaf(base)
             own = _below(base, self._anchor(*home)[0])
-            cause = f"`{own}` is saved {_FORMS[other]} in the checkpoint, and the model has it {_FORMS[mine]} (MOD004)"
+            cause = (
+                f"`{own}` is saved {_FORMS[saved_form]} in the checkpoint, and the model has it {_FORMS[mine]} (MOD004)"
+            )
             yield self._part(home, "form", (*keys, *others), cause)
 
 

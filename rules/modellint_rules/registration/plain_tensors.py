@@ -53,8 +53,8 @@ def kept_tensors(code: Code) -> Iterator[Kept]:
 
 def _are_moved(code: Code, name: str, values: list[Value]) -> bool:
     """Whether what `__init__` is given for a tensor is none of a parameter: a method puts it, moved, in its own place."""
-    given = [value for value in values if not (isinstance(value, Const) and value.value is None)]
-    if not given or not all(isinstance(value, Argument) and value.is_said_to_be_tensor for value in given):
+    initial = [value for value in values if not (isinstance(value, Const) and value.value is None)]
+    if not initial or not all(isinstance(value, Argument) and value.is_said_to_be_tensor for value in initial):
         return False
     return any(_moves(write, name) for write in code.attribute_writes(name) if not code.is_aside(write.function))
 
@@ -173,9 +173,9 @@ def _changed(cls: ast.ClassDef) -> frozenset[str]:
             # What is called on one attribute is no matter of the others that it is given.
             if _called(call) not in _READING_CALLS:
                 names.update(
-                    other
-                    for other in map(_attribute, [*call.args, *(keyword.value for keyword in call.keywords)])
-                    if other != name
+                    passed
+                    for passed in map(_attribute, [*call.args, *(keyword.value for keyword in call.keywords)])
+                    if passed != name
                 )
     return frozenset(name for name in names if name is not None)
 

@@ -208,9 +208,7 @@ def _fix(code: Code, binding: Binding, expression: ast.expr, parameter: ast.Call
     if len(parameter.args) != 1 or isinstance(parameter.args[0], (ast.Starred, ast.GeneratorExp)):
         return None
     if any(
-        other is not parameter and _is_parameter(code, other)
-        for other in walk(expression)
-        if isinstance(other, ast.Call)
+        call is not parameter and _is_parameter(code, call) for call in walk(expression) if isinstance(call, ast.Call)
     ):
         return None
     rewriter = code.rewriter

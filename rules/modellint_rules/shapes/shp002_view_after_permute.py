@@ -155,10 +155,10 @@ def _does_not_nest(source: TensorFact, group: range) -> bool:
 
 def _merged(old: Sequence[int], new: Sequence[int]) -> Iterator[range]:
     """The runs of dimensions of the old shape that the new one merges or splits together."""
-    start = other = 0
-    while start < len(old) and other < len(new):
-        end, last = start + 1, other + 1
-        left, right = old[start], new[other]
+    start = first = 0
+    while start < len(old) and first < len(new):
+        end, last = start + 1, first + 1
+        left, right = old[start], new[first]
         while left != right:
             if left < right and end < len(old):
                 left *= old[end]
@@ -171,4 +171,4 @@ def _merged(old: Sequence[int], new: Sequence[int]) -> Iterator[range]:
         if last == len(new) and all(size == 1 for size in old[end:]):
             end = len(old)
         yield range(start, end)
-        start, other = end, last
+        start, first = end, last

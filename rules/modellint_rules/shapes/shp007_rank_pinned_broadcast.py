@@ -171,12 +171,12 @@ class RankPinnedBroadcast(Rule):
                     if output.shape == met[0].shape:
                         reshaped[output.memory] = reshaped[met[0].memory]
             elif operator.name in _BROADCASTS:
-                for other in others:
-                    if other in computed and other.rank not in (0, met[0].rank):
+                for operand in others:
+                    if operand in computed and operand.rank not in (0, met[0].rank):
                         view = reshaped[met[0].memory]
                         yield subject.finding(
                             self,
-                            f"the parameter is reshaped for inputs of rank {met[0].rank} and meets one of rank {other.rank}: "
+                            f"the parameter is reshaped for inputs of rank {met[0].rank} and meets one of rank {operand.rank}: "
                             "it broadcasts over other dimensions",
                             at=view.place,
                             severity=Severity.WARNING,
@@ -230,10 +230,10 @@ def _uses(code: Code) -> Iterator[list[_Use]]:
 
 def _met(use: _Use, pinned: dict[ast.AST, Call], ranked: set[int]) -> ast.AST | None:
     """The reshaping whose result meets a tensor that may have another rank."""
-    for value, other in (use.values, use.values[::-1]):
+    for value, opposite in (use.values, use.values[::-1]):
         nodes = {_reshaped(part, pinned) for part in alternatives(value)}
         node = nodes.pop() if len(nodes) == 1 else None
-        if node is not None and all(_may_differ(part, ranked) for part in alternatives(other)):
+        if node is not None and all(_may_differ(part, ranked) for part in alternatives(opposite)):
             return node
     return None
 
@@ -292,8 +292,8 @@ def _fix(code: Code, call: Call, use: _Use) -> Fix | None:
     """As many dimensions as the other operand has, where that is a name, or an activation of one."""
     if use.written is None or call.node not in use.written:
         return None
-    other = use.written[1 - use.written.index(call.node)]
-    name = _name(other)
+    operand = use.written[1 - use.written.index(call.node)]
+    name = _name(operand)
     sizes = call.node.args if call.receiver is not None else call.node.args[1:]
     if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
         sizes = sizes[0].elts

@@ -21,7 +21,7 @@ _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 @contextmanager
 def bound(model: nn.Module, inputs: Inputs) -> Iterator[tuple[Inputs, Mapping[str, Any]]]:
-    """The inputs without what is no tensor, and that by the names of its arguments; inside of the block ``forward`` has it by itself.
+    """The inputs without constants, and the constants by the names of their arguments; inside of the block ``forward`` fills them in.
 
     Nothing is bound where ``forward`` has no names for it, or is not its class's own.
     """
@@ -52,29 +52,29 @@ def _is_constant(value: Any) -> bool:
 
 
 def _has_names(signature: inspect.Signature, inputs: Inputs) -> bool:
-    """Whether each positional argument is one of its own name."""
+    """Whether each positional argument has a parameter of its own, and none is one of ``*args``."""
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     return inspect.Parameter.VAR_POSITIONAL not in kinds[: len(inputs.args)] and len(kinds) >= len(inputs.args)
 
 
 def _rest(signature: inspect.Signature) -> str:
-    """The name behind ``**``, if there is one."""
+    """The name of the ``**`` parameter; empty where there is none."""
     kinds = inspect.Parameter.VAR_KEYWORD
     return next((name for name, parameter in signature.parameters.items() if parameter.kind is kinds), "")
 
 
 def _filled(signature: inspect.Signature, constants: Mapping[str, Any]) -> Any:
-    """A ``forward`` that takes the other arguments."""
+    """A ``forward`` that takes the arguments that are no constants, and fills the constants in."""
     rest = _rest(signature)
     kept = [parameter for name, parameter in signature.parameters.items() if name not in constants]
     taken = signature.replace(parameters=kept)
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        given = {**taken.bind(*args, **kwargs).arguments, **constants}
+        arguments = {**taken.bind(*args, **kwargs).arguments, **constants}
         others = {name: value for name, value in constants.items() if name not in signature.parameters}
         if others:
-            given[rest] = {**given.get(rest, {}), **others}
-        in_order = OrderedDict((name, given[name]) for name in signature.parameters if name in given)
+            arguments[rest] = {**arguments.get(rest, {}), **others}
+        in_order = OrderedDict((name, arguments[name]) for name in signature.parameters if name in arguments)
         call = inspect.BoundArguments(signature, in_order)
         return type(self).forward(self, *call.args, **call.kwargs)
 
@@ -84,7 +84,7 @@ def _filled(signature: inspect.Signature, constants: Mapping[str, Any]) -> Any:
 
 
 def _without(inputs: Inputs, names: list[str], constants: Mapping[str, Any]) -> Inputs:
-    """The inputs without constants; positions are those among the others."""
+    """The inputs without constants; the positions of what remains are counted anew."""
     kept = [at for at, name in enumerate(names) if name not in constants]
     places: dict[str | int, str | int] = {at: new for new, at in enumerate(kept)}
     places |= {str(at): str(new) for new, at in enumerate(kept)}

@@ -44,7 +44,7 @@ def in_single_precision(model: nn.Module, inputs: Inputs) -> InSinglePrecision |
         # What cannot be copied, or does not run so, is exported as it is or not at all.
         return None
     names = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
-    off = max((_distance(one, other) for one, other in zip(own, others, strict=False)), default=0.0)
+    off = max((_distance(output, reference) for output, reference in zip(own, others, strict=False)), default=0.0)
     return InSinglePrecision(
         single,
         inputs._replace(args=args, kwargs=kwargs),
@@ -61,13 +61,13 @@ def _single(leaf: Any) -> Any:
 
 
 def _run(model: nn.Module, arguments: Any) -> list[Tensor]:
-    """What a copy of a model gives, as a run may change it."""
+    """Outputs of a model in float64, from a run of a copy of it, as a run may change the model."""
     args, kwargs = copied(arguments)
     outputs = copy.deepcopy(model)(*args, **kwargs)
     return [leaf.double() for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)]
 
 
-def _distance(one: Tensor, other: Tensor) -> float:
-    if one.shape != other.shape or not other.numel():
+def _distance(output: Tensor, reference: Tensor) -> float:
+    if output.shape != reference.shape or not reference.numel():
         return 0.0
-    return float((one - other).abs().max() / other.abs().max().clamp(min=1e-30))
+    return float((output - reference).abs().max() / reference.abs().max().clamp(min=1e-30))

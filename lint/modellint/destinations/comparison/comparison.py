@@ -280,14 +280,14 @@ class Comparison:
                     if (operation in seen) or below.get(operation) in (None, above[operation]):
                         continue
                     seen.add(operation)
-                    one, other, before = low, high, below[operation]
+                    lower, upper, before = low, high, below[operation]
                     for _ in range(BISECTIONS):
-                        middle = (one + other) / 2
+                        middle = (lower + upper) / 2
                         if counted(middle).get(operation) == before:
-                            one = middle
+                            lower = middle
                         else:
-                            other = middle
-                    for scale in (one, other):
+                            upper = middle
+                    for scale in (lower, upper):
                         if self.mismatch is not None or time.monotonic() + self._longest > until:
                             return
                         yield Given(f"the example times {scale:.4g}", scaled(self.inputs, scale, self._specs), False)
@@ -601,7 +601,7 @@ class Comparison:
     def _is_decided_by_rounding(self, inputs: Row, name: str, before: Tensor, after: Tensor) -> bool:
         """Whether PyTorch itself leaves something else in a buffer where its results are rounded otherwise."""
         others = (self.reference.buffers_after(inputs, [name], seed).get(name) for seed in range(1, STEPS + 1))
-        return any(other is not None and not _is_kept(other, before, after) for other in others)
+        return any(value is not None and not _is_kept(value, before, after) for value in others)
 
     def judged_half(self) -> bool | None:
         """Whether float16 is precise enough; with random weights that says nothing against it."""
@@ -695,7 +695,7 @@ def output(name: str, difference: Difference, ok: bool, case: str) -> Output:
 
 
 def but_for(undefined: Tensor, value: Tensor, right: Tensor) -> Tensor:
-    """A program's output with PyTorch's own elements where these are undefined, as far as the type of PyTorch's holds it."""
+    """A program's output with PyTorch's elements in the undefined places, where PyTorch's type could hold the program's element."""
     if value.numel() != right.numel() or not bool(undefined.any()):
         return value
     if not right.is_floating_point() and not right.is_complex() and right.dtype is not torch.bool:
@@ -714,5 +714,5 @@ def _nothing() -> Program:
     raise Undecided("there is no program to run")
 
 
-def _same(first: Tensor, other: Tensor) -> bool:
-    return first.shape == other.shape and bool(torch.equal(first.nan_to_num(), other.nan_to_num()))
+def _same(first: Tensor, second: Tensor) -> bool:
+    return first.shape == second.shape and bool(torch.equal(first.nan_to_num(), second.nan_to_num()))

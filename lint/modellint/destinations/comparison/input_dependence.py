@@ -40,11 +40,11 @@ class InputDependence(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func._schema.name
         operands = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         depends = self._branched or (any(map(self.depends, operands)) and not name.endswith(_OF_SIZES))
-        made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
-        if depends and not made and not func._schema.is_mutable:
+        outputs = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+        if depends and not outputs and not func._schema.is_mutable:
             self._branched = True
         written = operands if func._schema.is_mutable else []
-        for tensor in (*made, *written):
+        for tensor in (*outputs, *written):
             # A view has the storage of what it is of, of which another part may depend on inputs.
             self._mark(tensor, depends or (self._key(tensor) in self._depends and self.depends(tensor)))
         return result

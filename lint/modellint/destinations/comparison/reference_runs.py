@@ -166,7 +166,8 @@ class Reference:
         if not casts.met or others is None or [x.shape for x in others] != [x.shape for x in expected]:
             return None
         return [
-            ~((value == other) | (value.isnan() & other.isnan())) for value, other in zip(expected, others, strict=True)
+            ~((value == changed) | (value.isnan() & changed.isnan()))
+            for value, changed in zip(expected, others, strict=True)
         ]
 
     def depending(self, inputs: Inputs) -> list[bool]:
@@ -320,12 +321,12 @@ def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _version(value: Any) -> int:
-    """How many writes a tensor has seen; tensors of inference mode do not count them."""
+    """Version counter: how many writes a tensor has seen; 0 for tensors of inference mode, which do not count them."""
     return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
 class _Without(TorchFunctionMode):
-    """Dropout does nothing, as in what coremltools makes of it."""
+    """Mode without dropout, which gives back its input, as in what coremltools makes of it."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(function, "__name__", "").rstrip("_") in _DROPOUT:

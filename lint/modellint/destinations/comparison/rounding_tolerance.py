@@ -65,7 +65,7 @@ class Typical:
         self._known: dict[int, dict[int, float]] = {}
 
     def learn(self, at: int, spread: Tensor, right: Tensor, known: Tensor) -> None:
-        """Take over the errors of the output at the position ``at``: of each size the largest median of all runs."""
+        """Learn the errors of the output at the position ``at``: for each size of elements, the largest median of all runs."""
         scale = _row_scale(right).expand_as(right)
         known = known & (right != 0)
         if not bool(known.any()):
@@ -78,7 +78,7 @@ class Typical:
             medians[kind] = max(median, medians.get(kind, 0.0))
 
     def errors(self, at: int, right: Tensor) -> Tensor | None:
-        """What rounding is taken to change each element by; 0 for zeros and for sizes below all that were seen."""
+        """Expected rounding error of each element, by its size; 0 for zeros and for sizes below all that were seen."""
         if at not in self._known:
             return None
         known = sorted(self._known[at].items())
@@ -149,9 +149,9 @@ class Yardstick:
         runs = self._stochastic(_LEVELS[1], TIMES)
         double = None if self._rounded else self._in_double()
         for outputs in (*runs, *(() if double is None else (double,))):
-            other = outputs[at]
-            if other.shape == right.shape:
-                tied |= other.to(torch.float64) != right.to(torch.float64)
+            output = outputs[at]
+            if output.shape == right.shape:
+                tied |= output.to(torch.float64) != right.to(torch.float64)
         return Judgement(wrong=int((off & ~tied).sum()), ties=int((off & tied).sum()))
 
     def _judged_floats(self, at: int, left: Tensor, right: Tensor, off: Tensor) -> Judgement:
@@ -177,10 +177,10 @@ class Yardstick:
             if not bool(still.any()):
                 break
             runs = [outputs[at] for outputs in self._stochastic(count, 1.0)]
-            for other in runs:
-                if other.shape != right.shape:
+            for run in runs:
+                if run.shape != right.shape:
                     continue
-                wide = _doubled(other)
+                wide = _doubled(run)
                 spread = (wide - right).abs()
                 own = torch.maximum(own, spread.where(spread.isfinite(), 0.0))
                 # An overflow that rounding decides.
@@ -201,7 +201,7 @@ class Yardstick:
         )
 
     def _is_usual_rounding(self, at: int, left: Tensor, right: Tensor, off: Tensor) -> bool:
-        """Whether no element is off by more than ten times what one run in stochastic arithmetic changes it, or those of its size.
+        """Whether rounding explains all: no element is off by more than ten times what a stochastic run changes it, or those of its size.
 
         Most outputs of most models are settled so, and a run in double precision, which takes several times as long, is saved;
         so is a run in stochastic arithmetic where those on other inputs allow as much.
@@ -266,7 +266,7 @@ def _row_scale(right: Tensor) -> Tensor:
 
 
 def _median(bias: Tensor, right: Tensor, known: Tensor) -> Tensor:
-    """For each element the median error of those of its magnitude: one run may be exact by luck."""
+    """Median error of the elements of the same magnitude, for each element: one run may be exact by luck."""
     _, exponents = torch.frexp(right.where(known, 0.0))
     exponents = exponents.where(right != 0, _DEEP).reshape(-1)
     kinds, which = torch.unique(exponents, return_inverse=True)

@@ -143,15 +143,15 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not isinstance(value, Tensor) or value.dtype not in _NARROW or not value.numel():
             return value
         wide = value if value.dtype is torch.float32 else value.float()
-        other = torch.addcmul(wide, wide, self._drawn(wide.shape), value=self._size * UNITS[value.dtype])
+        perturbed = torch.addcmul(wide, wide, self._drawn(wide.shape), value=self._size * UNITS[value.dtype])
         whole = wide == wide.round()
         if float(wide.abs().amax()) >= _WHOLE:
             whole &= wide.abs() < _WHOLE
-        other = torch.where(whole | ~wide.isfinite(), wide, other)
-        return other if value.dtype is torch.float32 else other.to(value.dtype)
+        perturbed = torch.where(whole | ~wide.isfinite(), wide, perturbed)
+        return perturbed if value.dtype is torch.float32 else perturbed.to(value.dtype)
 
     def _shifted(self, value: Tensor, scale: Tensor | None = None) -> Tensor:
-        """What a scale and a shift made in one step, each rounded at the size of its row, or at that of ``scale``."""
+        """Tensor with rounding noise at the size of its row, or of ``scale``: a scale and a shift are rounded in one step."""
         if value.dtype not in _NARROW or not value.numel():
             return value
         if scale is None:
@@ -160,7 +160,7 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return (value + noise * scale).to(value.dtype)
 
     def _unequal(self, value: Tensor) -> Tensor:
-        """A tensor whose equal elements come in any order, as PyTorch leaves it open."""
+        """Tensor with ties broken at random, as PyTorch leaves the order of equal elements open."""
         if value.dtype not in _NARROW:
             return value
         wide = value.float()
@@ -168,13 +168,13 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return (torch.addcmul(wide, wide, self._drawn(wide.shape), value=UNITS[value.dtype]) + tiny).to(value.dtype)
 
     def _terms(self, value: Any) -> Any:
-        """A term of a sum: what the model keeps is left alone, as its other factor is changed."""
+        """Term of a sum, changed by rounding; what the model keeps is left alone, as its other factor is changed."""
         if isinstance(value, Tensor) and value.untyped_storage()._cdata in self._fixed:
             return value
         return self.changed(value)
 
     def _drawn(self, shape: torch.Size) -> Tensor:
-        """Normal numbers: from one draw, begun anywhere, as drawing takes longer than all else."""
+        """Normally distributed numbers, read from a random place of one draw, as drawing takes longer than all else."""
         count = math.prod(shape)
         start = int(torch.randint(_DRAWN, (), generator=self._draw))
         if start + count <= _DRAWN:
@@ -225,7 +225,7 @@ def in_double() -> Iterator[None]:
 
 @contextmanager
 def portable_kernels() -> Iterator[None]:
-    """Without oneDNN, whose recurrent layers take float32 alone."""
+    """Scope without oneDNN, whose recurrent layers take float32 alone."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:

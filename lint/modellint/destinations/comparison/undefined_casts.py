@@ -41,8 +41,8 @@ class OtherCasts(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return result
         self.met = True
         limits = torch.iinfo(result.dtype)
-        other = torch.where(lost, torch.where(result == limits.max, limits.min, limits.max), result).to(result.dtype)
-        return result.copy_(other) if func._schema.is_mutable else other
+        changed = torch.where(lost, torch.where(result == limits.max, limits.min, limits.max), result).to(result.dtype)
+        return result.copy_(changed) if func._schema.is_mutable else changed
 
 
 def _is_integral(value: Any) -> bool:

@@ -41,6 +41,6 @@ def tested_torch() -> str | None:
             return None
         for node in ast.walk(tree):
             match node:
-                case ast.Assign(targets=[ast.Name(id="_TORCH_MAX_VERSION")], value=ast.Constant(value=str(found))):
-                    return found
+                case ast.Assign(targets=[ast.Name(id="_TORCH_MAX_VERSION")], value=ast.Constant(value=str(newest))):
+                    return newest
     return None

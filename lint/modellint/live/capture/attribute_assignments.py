@@ -87,7 +87,7 @@ def _items(value: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def _are_same(first: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
-    if first is None or other is None:
-        return first is other
-    return len(first) == len(other) and all(a is b for a, b in zip(first, other, strict=True))
+def _are_same(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return len(first) == len(second) and all(a is b for a, b in zip(first, second, strict=True))

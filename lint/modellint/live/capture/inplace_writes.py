@@ -149,7 +149,7 @@ class _Replay:
                     self._empty.add(fact.tensor)
 
     def unseen(self, fact: TensorFact) -> Iterator[int]:
-        """The writes to a tensor's memory of which its value in a trace does not know."""
+        """The writes to a tensor's memory that its value in a trace does not include."""
         written = self._written.get(fact.storage)
         known = self._known.get(fact.tensor)
         if not written or known is None or fact.storage in self._apart:
@@ -159,8 +159,8 @@ class _Replay:
                 continue
             # What was overwritten since by somebody known does not matter.
             if any(
-                later in known and assigns and other.memory == target.memory
-                for later, other, assigns in written[position + 1 :]
+                later in known and assigns and later_target.memory == target.memory
+                for later, later_target, assigns in written[position + 1 :]
             ):
                 continue
             yield at
@@ -198,13 +198,13 @@ class _Replay:
             self._chains[fact.tensor] = (*chain, fact.tensor) if chain else (source.tensor, fact.tensor)
 
 
-def _overlap(first: TensorFact, other: TensorFact) -> bool:
+def _overlap(first: TensorFact, second: TensorFact) -> bool:
     """Whether two tensors of one storage share an element."""
-    if 0 in first.shape or 0 in other.shape:
+    if 0 in first.shape or 0 in second.shape:
         return False
-    if first.memory == other.memory:
+    if first.memory == second.memory:
         return True
-    extent, beside = _extent(first), _extent(other)
+    extent, beside = _extent(first), _extent(second)
     if extent is None or beside is None or extent[1] < beside[0] or beside[1] < extent[0]:
         return False
     start, end = min(extent[0], beside[0]), max(extent[1], beside[1])
@@ -212,7 +212,7 @@ def _overlap(first: TensorFact, other: TensorFact) -> bool:
         return False
     touched = torch.zeros(end - start + 1, dtype=torch.bool)
     touched.as_strided(first.shape, first.strides, first.offset - start).fill_(True)
-    return bool(touched.as_strided(other.shape, other.strides, other.offset - start).any())
+    return bool(touched.as_strided(second.shape, second.strides, second.offset - start).any())
 
 
 def _extent(fact: TensorFact) -> tuple[int, int] | None:

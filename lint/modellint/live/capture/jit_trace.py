@@ -76,19 +76,19 @@ def outputs_of(model: Callable[..., Any], inputs: Inputs, seed: int = 0) -> list
     return [leaf.detach().clone() for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)]
 
 
-def agree(first: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+def agree(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
     """Whether two lists of outputs are the same but for rounding."""
-    return len(first) == len(other) and all(map(_agree, first, other))
+    return len(first) == len(second) and all(map(_agree, first, second))
 
 
-def _agree(first: Tensor, other: Tensor) -> bool:
-    if first.shape != other.shape or first.dtype != other.dtype:
+def _agree(first: Tensor, second: Tensor) -> bool:
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
     if not first.is_floating_point() or not first.numel():
-        return torch.equal(first, other)
+        return torch.equal(first, second)
     finite = first[first.isfinite()]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(first, other, rtol=_CLOSE, atol=_CLOSE * scale, equal_nan=True)
+    return torch.allclose(first, second, rtol=_CLOSE, atol=_CLOSE * scale, equal_nan=True)
 
 
 @analysis

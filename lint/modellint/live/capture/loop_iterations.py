@@ -46,10 +46,10 @@ def long_loops(subject: Subject) -> Iterator[LongLoop]:
         return
     reported: set[Place] = set()
     for inputs in _doubled(subject.inputs):
-        other = capture(Other(subject.model, inputs, subject.project.root, subject.destination))
-        if other.failure is not None:
+        larger_run = capture(Other(subject.model, inputs, subject.project.root, subject.destination))
+        if larger_run.failure is not None:
             continue
-        more = _counts(other)
+        more = _counts(larger_run)
         for place, loops in looping.items():
             if more[place] <= counts[place]:
                 continue
@@ -61,7 +61,7 @@ def long_loops(subject: Subject) -> Iterator[LongLoop]:
 
 
 def _counts(run: Run) -> Counter[Place]:
-    """How often each statement did something, by the function of torch or the module that it called most often."""
+    """Executions of each statement: how often it called the function of torch, or the module, that it called most."""
     kinds_at: dict[Place, Counter[Any]] = {}
     for call in run.calls:
         if call.place is not None:
@@ -106,11 +106,13 @@ def _is_open(header: ast.expr) -> bool:
 
 
 def _grown(place: Place, loops: list[Place], before: Counter[Place], after: Counter[Place]) -> Place | None:
-    """Of the loops that repeat a statement the innermost that takes more turns itself."""
+    """The loop that grew: the innermost around a statement that takes more turns itself; None where there is none."""
     growth = after[place] / before[place]
-    beside = [other for other in before if other != place and function_around(other) is function_around(place)]
+    beside = [
+        neighbour for neighbour in before if neighbour != place and function_around(neighbour) is function_around(place)
+    ]
     for loop in loops:
-        outside = [after[other] / before[other] for other in beside if loop not in _loops(other)]
+        outside = [after[neighbour] / before[neighbour] for neighbour in beside if loop not in _loops(neighbour)]
         if not outside or max(outside) < growth:
             return loop
     return None

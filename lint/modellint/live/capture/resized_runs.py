@@ -36,7 +36,7 @@ def flexible_calls(subject: Subject, names: frozenset[str], behind: int = 2) -> 
         if run.failure is None and len(others) == len(calls):
             pairs = enumerate(zip(calls, others, strict=True))
             varying.update(
-                dict.fromkeys(at for at, (call, other) in pairs if _size(call, behind) != _size(other, behind))
+                dict.fromkeys(at for at, (call, resized) in pairs if _size(call, behind) != _size(resized, behind))
             )
     for at in sorted(varying):
         yield calls[at]

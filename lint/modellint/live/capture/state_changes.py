@@ -157,10 +157,10 @@ def _tried(subject: Subject, changes: Sequence[Change]) -> Iterator[Change]:
     except (Exception, SystemExit):
         yield from changes
         return
-    other = list(variants(inputs))[1].inputs
+    varied = list(variants(inputs))[1].inputs
     try:
         with in_evaluation(subject):
-            matter = not agree(fresh, _after(subject, (), other))
+            matter = not agree(fresh, _after(subject, (), varied))
     except (Exception, SystemExit):
         yield from changes
         return
@@ -170,14 +170,14 @@ def _tried(subject: Subject, changes: Sequence[Change]) -> Iterator[Change]:
             continue
         try:
             with in_evaluation(subject):
-                after = _after(subject, [undone for undone in changes if undone is not change], other)
+                after = _after(subject, [undone for undone in changes if undone is not change], varied)
         except (Exception, SystemExit):
             yield change
             continue
         yield change._replace(matters=not agree(fresh, after))
 
 
-def _after(subject: Subject, undone: Sequence[Change], other: Any) -> list[Tensor]:
+def _after(subject: Subject, undone: Sequence[Change], varied: Any) -> list[Tensor]:
     """The outputs on the example behind a run on other inputs, some of whose changes are undone."""
     inputs = subject.inputs
     assert inputs is not None
@@ -187,7 +187,7 @@ def _after(subject: Subject, undone: Sequence[Change], other: Any) -> list[Tenso
         for change, table in tables
     ]
     try:
-        outputs_of(subject.model, other)
+        outputs_of(subject.model, varied)
     except Exception:
         # Integers may stand for something that has a range of its own.
         outputs_of(subject.model, inputs)

@@ -127,9 +127,9 @@ class Copier:
         if kind in _EXACT:
             return _EXACT[kind](self, value)
         if issubclass(kind, nn.Module):
-            other = self._replaced(value)
-            if other is not value:
-                return self.copy(other)
+            replacement = self._replaced(value)
+            if replacement is not value:
+                return self.copy(replacement)
         return self._object(value, kind)
 
     # Containers
@@ -417,5 +417,5 @@ _EXACT: dict[type, Callable[[Copier, Any], Any]] = {
 }
 
 
-def _same(first: Iterable[Any], other: Iterable[Any]) -> bool:
-    return all(left is right for left, right in zip(first, other, strict=True))
+def _same(first: Iterable[Any], second: Iterable[Any]) -> bool:
+    return all(left is right for left, right in zip(first, second, strict=True))

@@ -161,9 +161,9 @@ def _gradients(outputs: Sequence[Any], arguments: Any, parameters: Sequence[Tens
     return dict(zip(sources, gradients, strict=True))
 
 
-def is_same(first: Observed, other: Observed) -> bool:
+def is_same(first: Observed, second: Observed) -> bool:
     """Whether two runs gave equal outputs, to the bit."""
-    return _difference(first, other) == 0.0
+    return _difference(first, second) == 0.0
 
 
 def _difference(before: Observed, after: Observed) -> float | None:
@@ -185,30 +185,30 @@ def _difference(before: Observed, after: Observed) -> float | None:
     return farthest
 
 
-def same_bits(first: Tensor, other: Tensor) -> bool:
+def same_bits(first: Tensor, second: Tensor) -> bool:
     """Whether two tensors of one type and shape are equal to the bit, any NaN being any other."""
     if first.is_meta or first.layout is not torch.strided:
-        return first.is_meta or torch.equal(first.to_dense(), other.to_dense())
+        return first.is_meta or torch.equal(first.to_dense(), second.to_dense())
     if first.is_complex():
-        return same_bits(torch.view_as_real(first.resolve_conj()), torch.view_as_real(other.resolve_conj()))
+        return same_bits(torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj()))
     if not first.is_floating_point():
-        return torch.equal(first, other)
-    differ = first != other
-    if bool((differ & ~(first.isnan() & other.isnan())).any()):
+        return torch.equal(first, second)
+    differ = first != second
+    if bool((differ & ~(first.isnan() & second.isnan())).any()):
         return False
-    return bool((first.signbit() == other.signbit())[~first.isnan()].all())
+    return bool((first.signbit() == second.signbit())[~first.isnan()].all())
 
 
-def _ulps(first: Tensor, other: Tensor) -> float:
+def _ulps(first: Tensor, second: Tensor) -> float:
     if first.is_complex():
-        first, other = torch.view_as_real(first.resolve_conj()), torch.view_as_real(other.resolve_conj())
-    if not first.is_floating_point() or bool((first.isfinite() != other.isfinite()).any()):
+        first, second = torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())
+    if not first.is_floating_point() or bool((first.isfinite() != second.isfinite()).any()):
         return math.inf
     finite = first.isfinite()
-    if not torch.equal(first[~finite].nan_to_num(0.0), other[~finite].nan_to_num(0.0)):
+    if not torch.equal(first[~finite].nan_to_num(0.0), second[~finite].nan_to_num(0.0)):
         return math.inf
     scale = float(first[finite].abs().max()) if bool(finite.any()) else 0.0
-    apart = float((first[finite].double() - other[finite].double()).abs().max()) if bool(finite.any()) else 0.0
+    apart = float((first[finite].double() - second[finite].double()).abs().max()) if bool(finite.any()) else 0.0
     info = torch.finfo(first.dtype)
     # Zeros of another sign are other bits.
     return max(apart / (info.eps * max(scale, info.smallest_normal)), 0.5)
@@ -219,17 +219,17 @@ def _other_gradient(
 ) -> str:
     """Which gradient has become another, beyond the rounding of its sum; those of parameters that are gone do not count."""
     for key, gradient in before.items():
-        other = after.get(key)
+        gradient_after = after.get(key)
         name = key if isinstance(key, str) else "a parameter"
-        if gradient is None or (other is None and name != key and key not in present):
+        if gradient is None or (gradient_after is None and name != key and key not in present):
             continue
-        if other is None or gradient.shape != other.shape:
+        if gradient_after is None or gradient.shape != gradient_after.shape:
             return name
         if gradient.layout is not torch.strided or not gradient.numel():
             continue
-        finite = gradient.isfinite() & other.isfinite()
+        finite = gradient.isfinite() & gradient_after.isfinite()
         largest = float(gradient[finite].abs().max()) if bool(finite.any()) else 0.0
         limit = math.sqrt(torch.finfo(gradient.dtype).eps) * largest
-        if bool(((gradient - other).abs() > limit)[finite].any()):
+        if bool(((gradient - gradient_after).abs() > limit)[finite].any()):
             return name
     return ""

@@ -48,13 +48,13 @@ def _size(size: int | tuple[int, int] | list[int]) -> str:
     return ("/" if isinstance(size, list) else "..").join(map(str, size))
 
 
-def inputs_of(given: Any) -> Inputs:
+def inputs_of(declared: Any) -> Inputs:
     """The same as ``Inputs.of``, with a tensor, its flexible dimensions and its range for each ``Input``.
 
     Raises:
         ValueError: For an ``Input`` that means nothing.
     """
-    inputs = Inputs.of(given)
+    inputs = Inputs.of(declared)
     named: dict[str | int, Any] = dict(enumerate(inputs.args))
     named.update(inputs.kwargs)
     specs = {key: value.specification() for key, value in named.items() if isinstance(value, Input)}

@@ -21,11 +21,11 @@ class Listed(tuple[int, int]):
     sizes: tuple[int, ...]
 
     def __new__(cls, sizes: Iterable[int]) -> Self:
-        """Of these sizes, of which the first is the example's."""
+        """Bounds of these sizes, the first of which is the example's."""
         listed = tuple(sizes)
-        made = super().__new__(cls, (min(listed), max(listed)))
-        made.sizes = listed
-        return made
+        bounds = super().__new__(cls, (min(listed), max(listed)))
+        bounds.sizes = listed
+        return bounds
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Listed) and self.sizes == other.sizes

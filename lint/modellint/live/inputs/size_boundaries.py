@@ -25,9 +25,9 @@ class Thresholds(NamedTuple):
     divisors: tuple[int, ...] = ()
     """Sizes are divided by these."""
 
-    def joined(self, other: Thresholds) -> Thresholds:
+    def joined(self, added: Thresholds) -> Thresholds:
         """These numbers, and then the others."""
-        return Thresholds(self.compared + other.compared, self.divisors + other.divisors)
+        return Thresholds(self.compared + added.compared, self.divisors + added.divisors)
 
 
 _NONE = Thresholds()

@@ -82,7 +82,7 @@ def variants(inputs: Inputs, specs: Sequence[InputSpec] = (), seed: int = 0, wid
             return result if bounds is None else result.clamp(bounds[0], _below(bounds[1], leaf.dtype))
 
         variant = case(label, False, False, changed)
-        if any(leaf is not other for leaf, other in zip(_flat(variant.inputs)[0], leaves, strict=True)):
+        if any(leaf is not original for leaf, original in zip(_flat(variant.inputs)[0], leaves, strict=True)):
             yield variant
 
     for count in range(1, SEEDS + 1):
@@ -177,18 +177,18 @@ def _sparse(leaf: Tensor, draw: torch.Generator) -> Tensor:
 
 
 def _centred(leaf: Tensor, draw: torch.Generator) -> Tensor:
-    """With a sum of nothing, so that sums that others go by are small."""
+    """Floats less their mean, so that sums by which a program decides are about zero."""
     return leaf - leaf.mean() if leaf.numel() > 1 else leaf
 
 
 def _of_small_sum(leaf: Tensor, draw: torch.Generator) -> Tensor:
-    """With a sum of about one, of either sign."""
+    """Floats shifted so that their sum is about one, of either sign."""
     wanted = float(torch.randn((), generator=draw, dtype=torch.float64)) * 1.5
     return _centred(leaf, draw) + wanted / leaf.numel()
 
 
 def _of_both_signs(leaf: Tensor, draw: torch.Generator) -> Tensor:
-    """Each element with another sign, half of them, so that nothing is left of the example's mean."""
+    """Floats with random signs: half of the elements are negated, so that nothing is left of the example's mean."""
     return torch.where(_drawn(torch.ones_like(leaf, dtype=torch.bool), None, draw, 0.5), leaf, -leaf)
 
 
@@ -201,7 +201,7 @@ def _negative(leaf: Tensor, draw: torch.Generator) -> Tensor:
 
 
 def _of_all_magnitudes(leaf: Tensor, draw: torch.Generator) -> Tensor:
-    """Each element down to a hundred-thousandth of what it is."""
+    """Floats of many magnitudes: each element is multiplied by a random factor between 1 and 0.00001."""
     powers = torch.rand(tuple(leaf.shape), generator=draw, dtype=torch.float64) * -5
     return leaf * (10**powers).to(leaf.dtype).to(leaf.device)
 
@@ -239,7 +239,7 @@ _ZEROING = (_sparse, _with_zeros)
 
 
 def _coarse(leaf: Tensor) -> Tensor:
-    """Multiples of a half, which programs compare with, a third of them zero; of larger numbers, of a half of the largest."""
+    """Floats rounded to halves, which programs compare with, or to half of the largest where it exceeds 4; a third is zero."""
     largest = _largest(leaf)
     step = 0.5 if largest <= 4 else largest / 2
     values = (leaf / step).round() * step
@@ -305,7 +305,7 @@ def _counts(leaf: Any, bounds: tuple[float, float] | None) -> bool:
 
 
 def _in_turn(leaf: Tensor, bounds: tuple[float, float] | None, count: int) -> Tensor:
-    """The integers from 0 on, or from the end of a range that was given, one after another, and then again."""
+    """Consecutive integers, from 0 or the lower end of a range that was given, begun again where they end."""
     if not _counts(leaf, bounds):
         return leaf
     low, span = (0, _IN_TURN) if bounds is None else (int(bounds[0]), min(_IN_TURN, max(int(bounds[1] - bounds[0]), 1)))
@@ -323,7 +323,7 @@ def _beyond(leaf: Tensor, bounds: tuple[float, float] | None, draw: torch.Genera
 
 
 def _one(leaf: Tensor, bounds: tuple[float, float] | None) -> Tensor:
-    """A mask that is true once in each row, somewhere else in the next."""
+    """One-hot mask: true once in each row, one place further in the next."""
     if not _is_mask(leaf, bounds):
         return leaf
     mask = torch.zeros_like(leaf)

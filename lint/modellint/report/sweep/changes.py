@@ -38,7 +38,7 @@ class Changes(NamedTuple):
 def changes(earlier: Iterable[SweepRow], later: Iterable[SweepRow]) -> Changes:
     """Compare two sweeps by target, action and destination; of several routes the best counts."""
     before, after = _by_key(earlier), _by_key(later)
-    found = Changes((), (), (), (), ())
+    compared = Changes((), (), (), (), ())
     for key in sorted({*before, *after}):
         old, now = before.get(key), after.get(key)
         was, new = "" if old is None else old.status, "" if now is None else now.status
@@ -46,8 +46,8 @@ def changes(earlier: Iterable[SweepRow], later: Iterable[SweepRow]) -> Changes:
             continue
         change = Change(*key, was, new, "" if now is None else now.reason)
         side = _side(was, new)
-        found = found._replace(**{side: (*getattr(found, side), change)})
-    return found
+        compared = compared._replace(**{side: (*getattr(compared, side), change)})
+    return compared
 
 
 def _side(before: str, after: str) -> str:
@@ -64,11 +64,11 @@ def _by_key(rows: Iterable[SweepRow]) -> dict[tuple[str, str], SweepRow]:
     return {(row.target, column_of(row)): row for row in decisive(rows)}
 
 
-def render(found: Changes, names: Sequence[str] = ("lost", "gained")) -> str:
+def render(compared: Changes, names: Sequence[str] = ("lost", "gained")) -> str:
     """Regressions and gains as lines of text."""
     lines = []
     for name in names:
-        for change in getattr(found, name):
+        for change in getattr(compared, name):
             reason = f": {change.reason}" if change.reason else ""
             lines.append(f"{name}: {change.target} ({change.column}): {change.before} → {change.after}{reason}")
     return "".join(f"{line}\n" for line in lines)

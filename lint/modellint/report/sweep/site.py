@@ -47,7 +47,7 @@ class Model(NamedTuple):
 
 
 def files(
-    rows: Sequence[SweepRow], title: str, version: str, found: Changes | None = None, earlier: str = ""
+    rows: Sequence[SweepRow], title: str, version: str, compared: Changes | None = None, earlier: str = ""
 ) -> Iterator[tuple[str, bytes]]:
     """The files of the site, by their paths in it, for rows of one sweep and its changes since an ``earlier`` one."""
     columns = summary.columns_of(rows)
@@ -57,7 +57,7 @@ def files(
         "title": title,
         "version": version,
         "columns": columns,
-        "has_changes": found is not None,
+        "has_changes": compared is not None,
         "earlier": earlier,
         "runtimes": RUNTIMES,
         "pages": pages,
@@ -93,8 +93,8 @@ def files(
     actions = list(dict.fromkeys(row.action for row in rows))
     listed = [(action, summary.obstacles(rows, action), _rules(rows, action)) for action in actions]
     yield "obstacles.html", page("obstacles", listed=listed)
-    if found is not None:
-        yield "changes.html", page("changes", found=found)
+    if compared is not None:
+        yield "changes.html", page("changes", compared=compared)
     for model in models:
         yield model.page, page("model", "../", model=model)
     yield "rows.csv", _csv(rows)
@@ -151,14 +151,14 @@ def _total(rows: Sequence[SweepRow], columns: Sequence[str]) -> summary.Coverage
 
 def _rules(rows: Sequence[SweepRow], action: str) -> list[tuple[str, list[str]]]:
     """The rules that found an error in models that an action does not bring where they are to come, from the most frequent."""
-    found: dict[str, dict[str, None]] = {}
+    by_code: dict[str, dict[str, None]] = {}
     for row in summary.decisive(rows):
         if row.action == action and row.status not in REACHED:
             for finding in row.findings:
                 if finding.severity == "error":
-                    found.setdefault(finding.code, {})[row.target] = None
+                    by_code.setdefault(finding.code, {})[row.target] = None
     return sorted(
-        ((code, list(models)) for code, models in found.items()), key=lambda entry: (-len(entry[1]), entry[0])
+        ((code, list(models)) for code, models in by_code.items()), key=lambda entry: (-len(entry[1]), entry[0])
     )
 
 

@@ -68,18 +68,18 @@ def _rank(row: SweepRow) -> tuple[int, int, bool]:
 
 def obstacles(rows: Iterable[SweepRow], action: str) -> list[Obstacle]:
     """What keeps an action from bringing models where they are to come, from the one that stands alone before most of them."""
-    found: dict[str, dict[str, None]] = {}
+    by_obstacle: dict[str, dict[str, None]] = {}
     before: dict[str, set[str]] = {}
     for row in decisive(rows):
         if row.action != action or row.status in REACHED:
             continue
         for blocker in row.blockers:
             name = f"{blocker.operator} ({blocker.kind})" if blocker.operator else blocker.message
-            found.setdefault(name, {})[row.target] = None
+            by_obstacle.setdefault(name, {})[row.target] = None
             before.setdefault(row.target, set()).add(name)
     listed = [
         Obstacle(name, tuple(models), tuple(model for model in models if before[model] == {name}))
-        for name, models in found.items()
+        for name, models in by_obstacle.items()
     ]
     return sorted(listed, key=lambda entry: (-len(entry.alone), -len(entry.models), entry.name))
 
@@ -104,11 +104,11 @@ def coverage(rows: Sequence[SweepRow], names: Iterable[str], key: str) -> list[C
 
 
 def _coverage(name: str, models: dict[str, list[SweepRow]], columns: Sequence[str]) -> Coverage:
-    runs = sum(any(row.status not in (FAILS, NOT_RUN) for row in found) for found in models.values())
+    runs = sum(any(row.status not in (FAILS, NOT_RUN) for row in rows) for rows in models.values())
     reached = tuple(
         (
             column,
-            sum(any(column_of(row) == column and row.status in REACHED for row in found) for found in models.values()),
+            sum(any(column_of(row) == column and row.status in REACHED for row in rows) for rows in models.values()),
         )
         for column in columns
     )

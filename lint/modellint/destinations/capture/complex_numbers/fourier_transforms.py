@@ -36,13 +36,13 @@ def transform(value: Any, size: int | None, dim: int, norm: str | None, inverse:
 
 
 def half_of(value: Any, size: int | None, dim: int, norm: str | None) -> Pair:
-    """The half of the transform of a real tensor that tells the other."""
+    """One-sided transform of a real tensor: the first half, from which the second follows by symmetry."""
     whole = transform(value, size, dim, norm)
     return Pair(*(part.narrow(dim, 0, _size(part, dim) // 2 + 1) for part in (whole.re, whole.im)))
 
 
 def from_half(value: Any, size: int | None, dim: int, norm: str | None) -> torch.Tensor:
-    """The real tensor of which this is half of the transform."""
+    """Inverse of a one-sided transform: the real tensor that has it."""
     z = pair_of(value)
     size = 2 * (_size(z, dim) - 1) if size is None else int(size)
     kept = size // 2 + 1
@@ -114,7 +114,7 @@ def _product(re: Any, im: Any, cos: Any, sin: Any) -> tuple[torch.Tensor, torch.
 
 
 def _factor(size: int) -> int:
-    """The factor nearest to the root, from below; 1 for what is computed at once."""
+    """Factor by which a size is split: its largest divisor up to the square root; 1 where it is transformed at once."""
     if size <= DIRECT:
         return 1
     return max(at for at in range(1, math.isqrt(size) + 1) if size % at == 0)
@@ -122,7 +122,7 @@ def _factor(size: int) -> int:
 
 @lru_cache(64)
 def _turns(rows: int, columns: int, size: int, sign: int) -> tuple[list[list[float]], list[list[float]]]:
-    """Cosines and sines of all products of two indices, each of an angle below a full turn."""
+    """Twiddle factors: cosines and sines of ±2π·row·column / size, each of an angle below a full turn."""
     angles = [[sign * math.tau * (a * b % size) / size for b in range(columns)] for a in range(rows)]
     return [[*map(math.cos, row)] for row in angles], [[*map(math.sin, row)] for row in angles]
 

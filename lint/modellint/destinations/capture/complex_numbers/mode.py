@@ -50,7 +50,7 @@ class ComplexAsPairs(TorchFunctionMode):
 
 @contextmanager
 def without_complex_tensors(model: nn.Module) -> Iterator[None]:
-    """With a pair in place of each complex parameter, buffer and attribute."""
+    """Scope in which a pair stands in the place of each complex parameter, buffer and attribute of a model."""
     with ExitStack() as stack:
         for module in model.modules():
             own = vars(module)

@@ -30,17 +30,17 @@ class Pair(torch.Tensor):
 
     @staticmethod
     def __new__(cls, re: torch.Tensor, im: torch.Tensor) -> Pair:
-        """Of a real and an imaginary part, which are broadcast and widened to each other."""
+        """Pair of a real and an imaginary part, which are broadcast to one shape and promoted to one type."""
         if re.shape != im.shape:
             re, im = torch.broadcast_tensors(re, im)  # type: ignore[no-untyped-call]
         if re.dtype != im.dtype:
             kind = torch.promote_types(re.dtype, im.dtype)
             re, im = re.to(kind), im.to(kind)
-        made: Pair = torch.Tensor._make_wrapper_subclass(
+        pair: Pair = torch.Tensor._make_wrapper_subclass(
             cls, re.shape, dtype=_COMPLEX.get(re.dtype, torch.complex64), device=re.device
         )
-        made.re, made.im = re, im
-        return made
+        pair.re, pair.im = re, im
+        return pair
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"Pair({self.re!r}, {self.im!r})"
@@ -395,7 +395,7 @@ def _ones(input: Any, **_: Any) -> Pair:  # noqa: A002
 
 
 def _bilinear(function: Any) -> Handler:
-    """A product of any kind, of two complex factors or of one."""
+    """Bilinear function, such as a matrix product, of two factors of which one or both are complex."""
 
     def product(a: Any, b: Any) -> Pair:
         if not is_complex(a):

@@ -115,9 +115,9 @@ class Recorded:
             if any(storage_of(tensor) in storages for tensor in self.steps[at].writes):
                 yield at
 
-    def change(self, other: Recorded, known: Known) -> float:
+    def change(self, run: Recorded, known: Known) -> float:
         """Relative difference of a value between this run and another."""
-        theirs = other.values[known.step]
+        theirs = run.values[known.step]
         name = next((name for name, value in theirs.items() if value is known), None)
         mine = None if name is None or known.step >= len(self.values) else self.values[known.step].get(name)
         return 0.0 if mine is None else error_of(mine.value, known.value)
@@ -125,8 +125,8 @@ class Recorded:
     def is_fused(self, known: Known, value: Tensor) -> bool:
         """Whether a value is that of a node soon after the one that gives its name to it."""
         for at in range(known.step + 1, min(known.step + 1 + _FUSED, len(self.values))):
-            for other in self.values[at].values():
-                if other.value.shape == value.shape and error_over_scale(value, other.value) <= LIMIT:
+            for later in self.values[at].values():
+                if later.value.shape == value.shape and error_over_scale(value, later.value) <= LIMIT:
                     return True
         return False
 

@@ -133,11 +133,11 @@ class _Exports(Sequence[Captured]):
         try:
             with silence(), torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                made = routes.decomposed(self._program, core)
+                exported = routes.decomposed(self._program, core)
                 if self._supplied:
-                    bfloat16_constants.widen(made.program)
-                    distinct_names.part(made.program)
-                return Captured(name, made, outputs=self._outputs, notes=self._notes)
+                    bfloat16_constants.widen(exported.program)
+                    distinct_names.part(exported.program)
+                return Captured(name, exported, outputs=self._outputs, notes=self._notes)
         except Exception as error:
             raise NotConverted(name, "capture", _said(error)) from error
 

@@ -111,27 +111,28 @@ def export(
     Raises ``OptionError`` for options that do not fit the model.
     """
 
-    def made(model: nn.Module, inputs: Inputs, *rest: Any) -> Exported:
+    def export_of(model: nn.Module, inputs: Inputs, *rest: Any) -> Exported:
         destination, options, folder, budget = rest
         return _Export(
             model, inputs, destination, project, options, folder, name, specs, seed, budget, report, faults
         ).result()
 
     def attempt(*rest: Any) -> Exported:
-        exported = made(model, taken, *rest)
+        exported = export_of(model, taken, *rest)
         if exported.writable or not (single := narrowed()):
             return exported
         destination, options, folder, budget = rest
         aside = folder / "single"
         aside.mkdir()
-        other = made(single.model, single.inputs, destination, options, aside, budget)
-        if not other.writable:
+        single_export = export_of(single.model, single.inputs, destination, options, aside, budget)
+        if not single_export.writable:
             return exported
         if exported.package:
             shutil.rmtree(folder / exported.package)
-        (aside / other.package).rename(folder / other.package)
+        (aside / single_export.package).rename(folder / single_export.package)
         return replace(
-            other, changes=(Change("fixed", SINGLE_PRECISION, (), "", single.note, "NUM007"), *other.changes)
+            single_export,
+            changes=(Change("fixed", SINGLE_PRECISION, (), "", single.note, "NUM007"), *single_export.changes),
         )
 
     @cache
@@ -162,11 +163,11 @@ def _advised(
     if exported.converts and exported.verification.single == AGREES:
         return replace(exported, advice=("--precision fp32: the float32 package agrees",))
     tried = folder / "tried"
-    for words, other, wanted in _ways_on(exported, destination, options):
+    for words, alternative, wanted in _ways_on(exported, destination, options):
         progress(f"trying {words}")
         tried.mkdir()
         try:
-            result = attempt(other, wanted, tried, min(budget, _TRIED))
+            result = attempt(alternative, wanted, tried, min(budget, _TRIED))
         except OptionError:
             continue
         finally:

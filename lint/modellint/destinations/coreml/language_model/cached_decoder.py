@@ -270,12 +270,12 @@ def _masking(model: nn.Module, layers: Sequence[LayerShape]) -> str:
         decoder = CachedDecoder(model, length, layers, way)
         try:
             with torch.no_grad():
-                given = decoder(ids, torch.zeros(1, dtype=torch.int32))
+                logits = decoder(ids, torch.zeros(1, dtype=torch.int32))
         except Exception as error:
             # Whatever the model's own code says of a mask that it does not take.
             reasons.append(first_words(error))
             continue
-        off = float((given - expected).abs().max() / expected.abs().max())
+        off = float((logits - expected).abs().max() / expected.abs().max())
         if off <= SAME:
             return way
         reasons.append(f"off by {off:.1e} of the scale")

@@ -218,26 +218,26 @@ def parts_of(model: nn.Module, context: int | None, default: int, shape: tuple[i
         tabulate(decoder, length)
     is_tokens = _TOKENS in source
     encoder = (TokenEncoder if is_tokens else FeatureEncoder)(own).eval()
-    made = (TokenCrossDecoder if is_tokens else FeatureCrossDecoder)(own, length, layers).eval()
+    cross_decoder = (TokenCrossDecoder if is_tokens else FeatureCrossDecoder)(own, length, layers).eval()
     ids = torch.arange(min(5, length)).remainder(vocabulary_of(model)).unsqueeze(0)
     try:
         with torch.no_grad():
             expected = model(**called(source), decoder_input_ids=ids, use_cache=False, return_dict=True).logits
             cross = encoder(*taken)
-            given = made(ids, torch.zeros(1, dtype=torch.int32), *cross, *taken[1:])
+            logits = cross_decoder(ids, torch.zeros(1, dtype=torch.int32), *cross, *taken[1:])
     except Exception as error:
         # Whatever the model's own code says of masks and caches that it does not take.
         raise OptionError(
             f"{name} does not take keys and values of its source by themselves: {first_words(error)}"
         ) from error
-    off = float((given - expected).abs().max() / expected.abs().max())
+    off = float((logits - expected).abs().max() / expected.abs().max())
     # With NaN none of it is proven.
     if not off <= SAME:
         raise OptionError(f"{name} computes something else with its cache in buffers: off by {off:.1e} of the scale")
     with torch.no_grad():
-        for buffer in made.buffers(recurse=False):
+        for buffer in cross_decoder.buffers(recurse=False):
             buffer.zero_()
-    return Parts(made, length, encoder, source)
+    return Parts(cross_decoder, length, encoder, source)
 
 
 def called(source: Mapping[str, Tensor]) -> dict[str, Tensor]:

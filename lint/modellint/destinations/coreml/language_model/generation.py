@@ -59,20 +59,20 @@ def greedy(model: nn.Module, parts: Parts, prompt: Tensor, count: int, sizes: Se
         # Else that is put before the prompt of a decoder behind an encoder.
         decoder_start_token_id=int(prompt[0, 0]),
     )
-    given = {"input_ids": prompt, "attention_mask": torch.ones_like(prompt)}
+    arguments = {"input_ids": prompt, "attention_mask": torch.ones_like(prompt)}
     if parts.encoder is not None:
-        given = {**called(parts.source), "decoder_input_ids": prompt}
+        arguments = {**called(parts.source), "decoder_input_ids": prompt}
     # What its own settings say of ends and penalties has no place in a comparison.
     kept = model.generation_config
     model.generation_config = options
     try:
         with torch.no_grad():
             # Whisper's own `generate` cuts a sound into pieces, and calls this one for each.
-            made = library.GenerationMixin.generate(model, **given, generation_config=options)
+            generated = library.GenerationMixin.generate(model, **arguments, generation_config=options)
     finally:
         model.generation_config = kept
-    tokens = made.sequences[0, prompt.shape[1] :].tolist()
-    return Greedy(prompt, tokens, [logits[0].float() for logits in made.logits])
+    tokens = generated.sequences[0, prompt.shape[1] :].tolist()
+    return Greedy(prompt, tokens, [logits[0].float() for logits in generated.logits])
 
 
 def _called(parts: Parts, prompt: Tensor, count: int, sizes: Sequence[int]) -> Greedy:
@@ -85,7 +85,7 @@ def _called(parts: Parts, prompt: Tensor, count: int, sizes: Sequence[int]) -> G
 
 
 def chunks(length: int, sizes: Sequence[int] | tuple[int, int]) -> Iterator[tuple[int, int, int]]:
-    """How a prompt is read by prefill: where each part begins, how many tokens of it there are, and padded to how many.
+    """Chunks in which prefill reads a prompt: where each begins, how many tokens it has, and to how many it is padded.
 
     Of listed sizes the smallest that holds what is left is taken, else the largest.
     """
@@ -177,11 +177,12 @@ def compared(program: Any, parts: Parts, greedily: Greedy, sizes: Sequence[int],
         exact = _executed(program, parts, greedily, sizes, False)
         single = max(error_over_scale(step.logits, wanted) for step, wanted in zip(exact, greedily.logits, strict=True))
     repeats = all(
-        torch.equal(one.logits, two.logits) and all(torch.equal(one.states[key], two.states[key]) for key in one.states)
-        for one, two in zip(ours, again, strict=True)
+        torch.equal(step.logits, repeated.logits)
+        and all(torch.equal(step.states[key], repeated.states[key]) for key in step.states)
+        for step, repeated in zip(ours, again, strict=True)
     )
     got = [int(step.logits.argmax()) for step in ours]
-    apart = [at for at, (one, two) in enumerate(zip(got, greedily.tokens, strict=True)) if one != two]
+    apart = [at for at, (token, expected) in enumerate(zip(got, greedily.tokens, strict=True)) if token != expected]
     generation = Generation(
         greedily.prompt.shape[1],
         len(got),

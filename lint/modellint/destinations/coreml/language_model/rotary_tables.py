@@ -56,10 +56,10 @@ def _table(module: nn.Module, context: int) -> RotaryTable | None:
     tables: dict[str, tuple[Tensor, Tensor]] = {}
     for kind in layers:
         with torch.no_grad():
-            made = module(torch.zeros(1), places, *([kind] if kind else ()))
-        if not isinstance(made, tuple) or len(made) != 2 or any(part.shape[:2] != places.shape for part in made):
+            table = module(torch.zeros(1), places, *([kind] if kind else ()))
+        if not isinstance(table, tuple) or len(table) != 2 or any(part.shape[:2] != places.shape for part in table):
             return None
-        tables[kind] = (made[0].clone(), made[1].clone())
+        tables[kind] = (table[0].clone(), table[1].clone())
     return RotaryTable(tables) if tables else None
 
 

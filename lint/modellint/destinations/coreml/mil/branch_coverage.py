@@ -17,7 +17,7 @@ Sides = tuple[bool, ...]
 
 
 def _of_comparison(arguments: Arguments) -> Sides:
-    """Less, equal, greater; of integers nothing, as most are sizes and places."""
+    """Sides of a comparison: less, equal, greater; none for integers, as most are sizes and places."""
     x, y = arguments["x"], arguments["y"]
     if not (_is_float(x) or _is_float(y)):
         return ()
@@ -39,7 +39,7 @@ def _of_bounds(arguments: Arguments) -> Sides:
 
 
 def _outside(x: Tensor, low: Any, high: Any) -> Sides:
-    """Below, between, above; a bound that no number passes is none."""
+    """Sides of two bounds: within, below, above; a bound that no number passes has no side."""
     below, above = x < low, x > high
     beyond = -_LARGEST if x.is_floating_point() else -math.inf
     sides = [_any(~(below | above))]
@@ -70,7 +70,7 @@ _COUNTED = frozenset(_SIDES) - {"select"}
 
 
 def _counts(operation: Any, arguments: Arguments) -> tuple[int, ...]:
-    """How many elements are below and above what an operation holds them against."""
+    """How many elements are below and above an operation's bounds, or its other operand."""
     if operation.op_type == "clip":
         low, high = arguments["alpha"], arguments["beta"]
     elif operation.op_type == "relu6":
@@ -102,7 +102,7 @@ class BranchCoverage:
         return sum(not side for sides in self._reached.values() for side in sides)
 
     def add(self, operation: Any, arguments: Arguments) -> None:
-        """What an operation's arguments reach."""
+        """Note the sides that an operation's arguments reach."""
         if self.counted is not None and operation.op_type in _COUNTED and (counts := _counts(operation, arguments)):
             self.counted[operation] = counts
         known = self._reached.get(operation)
@@ -112,4 +112,4 @@ class BranchCoverage:
         if known is None or len(known) != len(sides):
             self._reached[operation] = sides
         else:
-            self._reached[operation] = tuple(one or other for one, other in zip(known, sides, strict=True))
+            self._reached[operation] = tuple(earlier or now for earlier, now in zip(known, sides, strict=True))

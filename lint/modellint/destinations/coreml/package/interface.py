@@ -113,10 +113,10 @@ def remarks_on_states(states: Mapping[str, Tensor]) -> Iterator[str]:
     odd = {name: value.shape[-1] for name, value in states.items() if value.dim() and value.shape[-1] % ALIGNED}
     if odd:
         name, size = next(iter(odd.items()))
-        one = ", for one," if len(odd) > 1 else ""
+        phrase = ", for one," if len(odd) > 1 else ""
         yield (
             f"the Neural Engine is reported not to run models with states whose last dimension is no multiple of {ALIGNED} (coremltools "
-            f"#2631); that of {name}{one} is {size}: predict with compute_units=CPU_AND_GPU, or pad it"
+            f"#2631); that of {name}{phrase} is {size}: predict with compute_units=CPU_AND_GPU, or pad it"
         )
 
 

@@ -158,15 +158,15 @@ def check(package: Path, folder: Path) -> Manifest:
 
 def predictions(folder: Path, manifest: Manifest) -> list[Predictions]:
     """What a device says of each compute unit, in the order in which they are tried. Raises ``CaseError``."""
-    found = []
+    per_unit = []
     for file in _units(folder):
         told: Predictions = _record(file, Predictions, _PREDICTIONS)
         if told.format != predict.FORMAT or told.version != predict.VERSION or told.unit != file.stem:
             raise CaseError(f"{file} is not of the format {predict.FORMAT!r} {predict.VERSION}")
         if told.case != manifest.case:
             raise CaseError(f"{file} was predicted for another case: run {SCRIPT} on a Mac again")
-        found.append(told)
-    return found
+        per_unit.append(told)
+    return per_unit
 
 
 def _units(folder: Path) -> list[Path]:

@@ -31,7 +31,10 @@ def compared(package: Path, folder: Path) -> Verification:
     executed, notes = _executed(program, case)
     units = tuple(_unit(told_of, case, executed) for told_of in told)
     recorded = Recorded(
-        len(manifest.labels), len({one.number for one in case.judged}), case.worst(executed, case.expected), units
+        len(manifest.labels),
+        len({prediction.number for prediction in case.judged}),
+        case.worst(executed, case.expected),
+        units,
     )
     verdict, reason = _verdict(recorded)
     if not case.is_half:
@@ -87,7 +90,7 @@ class _Case:
         self.inputs = _tensors(folder / predict.INPUTS)
         self.predictions = list(_predictions(manifest))
         # float16 is judged on inputs of the example's kind alone.
-        self.judged = [one for one in self.predictions if one.usual or not is_half]
+        self.judged = [prediction for prediction in self.predictions if prediction.usual or not is_half]
         self.expected = self.of_file(folder / case_files.OUTPUTS, range(len(manifest.outputs)))
 
     def taken(self, name: str) -> Tensor:
@@ -100,27 +103,30 @@ class _Case:
         """The outputs that a file holds by these names. Raises ``CaseError``."""
         tensors = _tensors(file)
         try:
-            return {one.key: [tensors[f"{one.key}.{name}"] for name in names] for one in self.predictions}
+            return {
+                prediction.key: [tensors[f"{prediction.key}.{name}"] for name in names]
+                for prediction in self.predictions
+            }
         except KeyError as error:
             raise CaseError(f"{file} does not hold {error.args[0]}") from None
 
-    def worst(self, found: _Outputs, references: _Outputs) -> tuple[Output, ...]:
+    def worst(self, outputs: _Outputs, references: _Outputs) -> tuple[Output, ...]:
         """Outputs against references, each from where it is worst; nothing where either was not computed."""
         known: dict[int, Output] = {}
-        for one in self.judged:
-            pairs = zip(found.get(one.key, ()), references.get(one.key, ()), strict=False)
+        for prediction in self.judged:
+            pairs = zip(outputs.get(prediction.key, ()), references.get(prediction.key, ()), strict=False)
             for at, (value, right) in enumerate(pairs):
-                shown = self._judged(at, value, right, one)
+                shown = self._judged(at, value, right, prediction)
                 if at not in known or (shown.ok, shown.snr) < (known[at].ok, known[at].snr):
                     known[at] = shown
         return tuple(known[at] for at in sorted(known))
 
-    def _judged(self, at: int, value: Tensor, right: Tensor, one: _Prediction) -> Output:
+    def _judged(self, at: int, value: Tensor, right: Tensor, prediction: _Prediction) -> Output:
         """As Core ML's outputs are judged in any verification: by the ratio of signal to noise."""
-        if not one.usual and right.is_floating_point() and value.numel() == right.numel():
+        if not prediction.usual and right.is_floating_point() and value.numel() == right.numel():
             # A nan of PyTorch's on inputs that may make no sense to the model is no evidence.
             value = but_for(right.isnan() & ~value.reshape(right.shape).isnan(), value, right)
-        shown = coarse(self.manifest.outputs[at], compare(value, right), one.label)
+        shown = coarse(self.manifest.outputs[at], compare(value, right), prediction.label)
         return shown._replace(path=self.manifest.paths[at])
 
 
@@ -148,10 +154,10 @@ def _executed(program: Any, case: _Case) -> tuple[_Outputs, list[str]]:
     outputs: dict[str, Sequence[Tensor]] = {}
     notes = []
     for number, label in enumerate(case.manifest.labels):
-        row = [one for one in case.predictions if one.number == number]
-        leaves = [[case.taken(f"{one.key}.{name}") for name in predictor.input_names] for one in row]
+        row = [prediction for prediction in case.predictions if prediction.number == number]
+        leaves = [[case.taken(f"{prediction.key}.{name}") for name in predictor.input_names] for prediction in row]
         try:
-            outputs |= zip((one.key for one in row), predictor.in_a_row(leaves), strict=True)
+            outputs |= zip((prediction.key for prediction in row), predictor.in_a_row(leaves), strict=True)
         except (Misfit, RunError) as error:
             notes.append(f"the package cannot be executed here on {label}: {error}")
     return outputs, notes
@@ -162,5 +168,5 @@ def _unit(told: Predictions, case: _Case, executed: _Outputs) -> OnDevice:
     shown = OnDevice(told.unit, told.macos, told.machine, told.coremltools, error=told.error)
     if told.error:
         return shown
-    found = case.of_file(case.folder / predict.DEVICE / f"{told.unit}.npz", case.manifest.outputs)
-    return shown._replace(outputs=case.worst(found, case.expected), executed=case.worst(found, executed))
+    predicted = case.of_file(case.folder / predict.DEVICE / f"{told.unit}.npz", case.manifest.outputs)
+    return shown._replace(outputs=case.worst(predicted, case.expected), executed=case.worst(predicted, executed))

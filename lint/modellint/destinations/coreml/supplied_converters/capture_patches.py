@@ -96,7 +96,7 @@ def _is_plain(outputs: Any) -> bool:
 
 @contextmanager
 def _returning(model: nn.Module, kept: list[int]) -> Iterator[None]:
-    """With a ``forward`` that returns the tensors at these places of what it returned before, as a tuple."""
+    """Scope in which ``forward`` returns a tuple of tensors: those at the places ``kept`` of what it returns otherwise."""
     forward: Callable[..., Any] = model.forward
     own = "forward" in vars(model)
 

@@ -124,7 +124,7 @@ def _is_view(node: Any) -> bool:
 
 
 class _Left(Exception):
-    """The function leaves these arguments to another."""
+    """Arguments declined: the function returned ``NotImplemented`` for them."""
 
 
 _EXAMPLES = (31, 59)

@@ -29,7 +29,7 @@ BIT_EQUAL = "bit-equal"
 
 
 def within(ulps: int) -> str:
-    """The exactness class of a converter whose results are so many units in the last place of float32 off, at most."""
+    """Exactness class: the converter's results are off by at most so many units in the last place of float32."""
     return f"≤ {ulps} ulps"
 
 

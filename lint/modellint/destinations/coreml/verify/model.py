@@ -88,11 +88,11 @@ def verify(
             return result
         if partly is not None:
             partly(result)
-        other = destination._replace(frontend="export", precision="fp32")
+        by_export = destination._replace(frontend="export", precision="fp32")
         again = verify(
             model,
             inputs,
-            other,
+            by_export,
             project,
             specs=specs,
             seed=seed,

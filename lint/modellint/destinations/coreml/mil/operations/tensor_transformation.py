@@ -81,7 +81,7 @@ def reshape_like(
     """The same elements, in a shape put together from ranges of other tensors' shapes."""
     ranges = zip(ref_tensors, begins, ends, end_masks, strict=True)
     return x.reshape(
-        [size for other, begin, end, whole in ranges for size in other.shape[begin : None if whole else end]]
+        [size for tensor, begin, end, whole in ranges for size in tensor.shape[begin : None if whole else end]]
     )
 
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def _of_share(share: Any) -> Any:
-    """erfcx(x) / share as a function of share = 2 / (x + 2), which maps x ≥ 0 to (0, 1]."""
+    """Scaled complementary error function, erfcx(x), divided by share = 2 / (x + 2), as a function of share in (0, 1]."""
     return torch.special.erfcx(2 / share - 2) / share
 
 
 def _scaled(x: Any) -> Any:
-    """erfcx(x) for x ≥ 0."""
+    """Scaled complementary error function, erfcx(x), for x ≥ 0."""
     share = 2 / (x + 2)
     return share * fitted(share, _of_share, 0.0, 1.0, 22)
 
@@ -35,7 +35,7 @@ def erfcx(x: Tensor) -> Any:
 
 @expresses("erfc", "special_erfc", exactness=within(4))
 def erfc(x: Tensor) -> Any:
-    """Complementary error function: 1 - erf(x) for x < 0, and right in its small values, too, where that rounds to nothing."""
+    """Complementary error function, 1 - erf(x), without the cancellation of that difference where erf(x) is near 1."""
     size = x.abs()
     tail = _scaled(size) * torch.exp(-size * size)
     return torch.where(x < 0, 2 - tail, tail)
@@ -68,7 +68,7 @@ def _far(root: Any) -> Any:
 
 
 def _inverse(left: Any, x: Any) -> Any:
-    """erfinv(x), of x and left = -log(1 - x²)."""
+    """Inverse error function, erfinv(x), from x and left = -log(1 - x²)."""
     near = fitted(left, _central, 0.0, 6.25, 16)
     far = fitted(torch.sqrt(torch.clamp(left, min=6.25)), _far, 2.5, 9.5, 22)
     return torch.where(left < 6.25, near, far) * x

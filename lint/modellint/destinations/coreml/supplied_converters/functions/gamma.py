@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _between_zeros(x: Any) -> Any:
-    """lgamma(1 + x) divided by x·(x - 1), which has the same zeros."""
+    """Logarithm of the gamma function, lgamma(1 + x), divided by x·(x - 1), which has the same zeros."""
     return torch.lgamma(x + 1) / (x * (x - 1))
 
 
@@ -120,12 +120,12 @@ _STEPS = 64
 
 
 def _bent(x: Any) -> Any:
-    """(log(1 + x) - x) / x²."""
+    """Remainder of log(1 + x) beyond its linear term, divided by x²: (log(1 + x) - x) / x²."""
     return torch.where(x.abs() < 1e-3, -0.5 + x / 3 - x * x / 4, (torch.log1p(x) - x) / (x * x))
 
 
 def _weight(a: Any, x: Any) -> Any:
-    """x^a·exp(-x) / Γ(a + 1); from a = 3 on without cancellation."""
+    """Leading factor of the incomplete gamma functions, x^a·exp(-x) / Γ(a + 1); from a = 3 on without cancellation."""
     off = (x - a) / a
     bent = torch.where(off.abs() < 0.4, off * off * fitted(off, _bent, -0.4, 0.4, 14), torch.log(x / a) - off)
     large = torch.clamp(a, min=3.0)
@@ -158,11 +158,11 @@ def _shares(a: Any, x: Any) -> tuple[Any, Any]:
 
 @expresses("igamma", "special_gammainc", exactness=within(64))
 def gammainc(x: Tensor, other: Tensor) -> Any:
-    """Regularized lower incomplete gamma function, of a up to 100."""
+    """Regularized lower incomplete gamma function P(x, other), for a shape ``x`` of up to 100."""
     return _shares(x, other)[0]
 
 
 @expresses("igammac", "special_gammaincc", exactness=within(64))
 def gammaincc(x: Tensor, other: Tensor) -> Any:
-    """Regularized upper incomplete gamma function, of a up to 100."""
+    """Regularized upper incomplete gamma function Q(x, other), for a shape ``x`` of up to 100."""
     return _shares(x, other)[1]

@@ -103,7 +103,7 @@ def repeat_interleave_places(repeats: Tensor, output_size: int | None = None) ->
 
 
 def _repeated(repeats: Any) -> Any:
-    """The places as often as it is said of each: for each of all repeats, how many end before it."""
+    """Indices repeated by their counts: for each position of the result, the number of repetitions that end before it."""
     ends = mb.cumsum(x=mb.cast(x=repeats, dtype="fp32"), axis=0)
     total = mb.reduce_sum(x=mb.cast(x=repeats, dtype="fp32"), axes=[0], keep_dims=False)
     at = mb.expand_dims(x=mb.range_1d(start=0.0, end=total, step=1.0), axes=[1])
@@ -170,7 +170,7 @@ def flexible_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """The same for a mask of sizes that are not known before a run, and may be 1 as well as those of the scores."""
+    """Attention with a mask whose sizes are not known before a run: each may be 1, or that of the scores."""
     if attn_mask is None or not is_boolean(attn_mask) or is_causal:
         return NotImplemented
     if dropout_p or enable_gqa or is_symbolic(query.shape[-1]):

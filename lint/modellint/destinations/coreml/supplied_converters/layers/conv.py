@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _is_no_matter(arguments: dict[str, Any]) -> bool:
-    """Whether coremltools converts it: all but output padding where there is no padding."""
+    """Whether coremltools converts the convolution itself: it does, but for output padding without padding."""
     return not arguments.get("transposed", True) or not any(arguments["output_padding"]) or any(arguments["padding"])
 
 

@@ -94,9 +94,9 @@ def _length(off: Any, p: float) -> Any:
 def pdist(x: Tensor, p: float = 2.0) -> Any:
     """Pairwise distances of the rows of one matrix."""
     rows = int(x.shape[0])
-    pairs = [(row, other) for row in range(rows) for other in range(row + 1, rows)]
+    pairs = [(row, later) for row in range(rows) for later in range(row + 1, rows)]
     left = torch.index_select(x, 0, torch.tensor([row for row, _ in pairs], dtype=torch.int64))
-    right = torch.index_select(x, 0, torch.tensor([other for _, other in pairs], dtype=torch.int64))
+    right = torch.index_select(x, 0, torch.tensor([later for _, later in pairs], dtype=torch.int64))
     return _length(left - right, p)
 
 
