@@ -111,6 +111,10 @@ class Call:
         """The sizes that a reshaping is told, where all of them are numbers and there are several."""
         return literal_sizes(self.node)
 
+    def is_read_later(self, name: str) -> bool:
+        """Whether what a local variable holds is read behind the call's statement before it is bound anew; its shape alone is not."""
+        return self.function is not None and is_read_later(self.statement, self.function, name)
+
     @property
     def is_of_self(self) -> bool:
         """Whether it is a method of the module itself: `self.register_buffer(…)`."""
