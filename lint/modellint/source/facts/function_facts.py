@@ -130,6 +130,12 @@ class Code:
 
         return all(any(is_compiled(self.project, function) for function in reading.decorated) for reading in readings)
 
+    def opaque_call(self, ref: ClassRef, method: str) -> str | None:
+        """A call of a method of a class that is neither PyTorch's nor Python of the project, as it is written; None where there is none."""
+        from modellint.source.facts.opaque_calls import opaque_call
+
+        return opaque_call(self.project, ref, method)
+
     @property
     def writes(self) -> Iterator[list[Write]]:
         """Every in-place write, and every binding of an attribute outside ``__init__``, with all its readings."""
