@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 SOME = (
     "torch.Tensor.trunc_",
     "torch.asinh",
+    "torch.bernoulli",
     "torch.nn.Hardshrink",
     "torch.nn.ReLU",
     "torch.nn.functional.celu",

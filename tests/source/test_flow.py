@@ -304,3 +304,76 @@ def test_an_assertion_says_that_an_argument_is_no_tensor() -> None:
     loop = "{guard}y = [part * 2 for part in x]\nreturn torch.stack(y) + x.mean()"
     assert codes(net(loop.format(guard="")), "FLW004") == ["FLW004"]
     assert codes(net(loop.format(guard="assert isinstance(x, dict)\n")), "FLW004") == []
+
+
+COMPILED = """
+class Net(nn.Module):
+    def forward(self, x):
+        return scaled(x.relu())
+
+
+{decorator}
+def scaled(x):
+    rows = []
+    for i in range(x.shape[1]):
+        rows.append(x[:, i].cumsum(-1))
+    if x.sum() > 0:
+        x = x + 1
+    return part(x) + torch.stack(rows)
+
+
+def part(x):
+    return x * x.max().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "decorator"),
+    [
+        ("", "@torch.jit.script"),
+        ("", "@torch.jit.script_if_tracing"),
+        ("compiled = torch.jit.script_if_tracing", "@compiled"),
+        ("from torch.jit import script as compiled", "@compiled"),
+        (
+            "try:\n    compiled = torch.jit.script\nexcept AttributeError:\n    def compiled(f):\n        return f",
+            "@compiled",
+        ),
+        ("compiled = torch.jit.script if nn else (lambda f: f)", "@compiled\n@torch.no_grad()"),
+    ],
+)
+def test_a_trace_keeps_what_torchscript_compiles(head: str, decorator: str) -> None:
+    text = f"{HEAD}{head}\n{COMPILED.format(decorator=decorator)}"
+    assert codes(text) == []
+    Path("modellint.toml").write_text('frontend = "export"\n')
+    findings = [finding for finding in modellint.check_source(text).diagnostics if finding.code.startswith("FLW")]
+    assert [finding.code for finding in findings] == ["FLW004", "FLW001", "FLW002"]
+    assert not any("tracing" in finding.message for finding in findings)
+
+
+def test_what_is_given_to_torchscript_is_compiled() -> None:
+    net = "class Net(nn.Module):\n    def forward(self, x):\n        return {}(x)\n\n\ndef fast(x):\n    return x * x.max().item()\n\n\n"
+    assert codes(HEAD + net.format("compiled") + "compiled = torch.jit.script(fast)\n") == []
+    assert codes(HEAD + net.format("fast") + "compiled = torch.jit.script(fast)\n") == ["FLW002"]
+
+
+@pytest.mark.parametrize("decorator", ["@torch.no_grad()", "@torch.jit.ignore", "@compiled"])
+def test_other_decorators_compile_nothing(decorator: str) -> None:
+    text = f"{HEAD}def compiled(f):\n    return f\n\n\n{COMPILED.format(decorator=decorator)}"
+    assert sorted(codes(text)) == ["FLW001", "FLW002", "FLW004"]
+
+
+def test_a_compiled_check_converts_by_no_route() -> None:
+    text = f"{HEAD}class Net(nn.Module):\n    def forward(self, x):\n        return checked(x)\n\n\n"
+    text += "@torch.jit.script\ndef checked(x):\n    if (x > 9).any():\n        raise ValueError('x')\n    return x\n"
+    assert [finding.message for finding in modellint.check_source(text).diagnostics] == [
+        "`torch.export` refuses a check of the values of a tensor, and coremltools what TorchScript compiles of one"
+    ]
+
+
+def test_a_decorator_of_another_file_may_compile(tmp_path: Path) -> None:
+    (tmp_path / "compat.py").write_text(
+        "import torch\nif torch:\n    script = torch.jit.script\nelse:\n    script = torch.jit.script_if_tracing\n"
+    )
+    file = tmp_path / "model.py"
+    file.write_text(f"{HEAD}from compat import script\n{COMPILED.format(decorator='@script')}")
+    assert nets.codes(file.read_text(), "FLW", filename=str(file)) == []

@@ -210,6 +210,72 @@ def test_a_part_is_not_judged_by_what_it_returns(tmp_path: Path, monkeypatch: py
     assert severities(tmp_path, monkeypatch, "stages.py", "SIG001") == ["warning"]
 
 
+FACTORY = """
+from stages import Stages
+
+
+def make(kind):
+    if kind:
+        return Stages()
+    return nn.Identity()
+"""
+USER = """
+from factory import make
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stages = make(1)
+
+    def forward(self, x):
+        return {result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        ({}, "warning"),
+        ({"net": USER.format(result='self.stages(x)["one"]')}, "info"),
+        ({"net": USER.format(result="x")}, "warning"),
+        (
+            {
+                "net": USER.format(result="self.stages(x)")
+                + "\n    def training_step(self, batch, index):\n        return 0\n"
+            },
+            "warning",
+        ),
+        (
+            {"net": USER.format(result="self.stages(x)"), "export": "from factory import make\n\nmodel = make(1)\n"},
+            "warning",
+        ),
+        ({"net": "from factory import make\n\n\ndef build():\n    model = make(1)\n    return model\n"}, "warning"),
+        (
+            {
+                "outer": "from factory import make\n\n\ndef build():\n    model = make(1)\n    return model\n",
+                "net": USER.format(result="self.stages(x)").replace("make", "build").replace("factory", "outer"),
+            },
+            "info",
+        ),
+    ],
+)
+def test_a_part_that_a_function_builds_for_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], severity: str
+) -> None:
+    stages = """
+    class Stages(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return {"one": self.lin(x)}
+    """
+    project(tmp_path, stages=stages, factory=FACTORY, **files)
+    assert severities(tmp_path, monkeypatch, "stages.py", "SIG001") == [severity]
+
+
 def test_rules_about_the_module_itself_hold_wherever_it_is_trained() -> None:
     loss = """
     class PairLoss(nn.Module):

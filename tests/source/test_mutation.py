@@ -314,9 +314,57 @@ def test_a_running_statistic_is_mut008s_and_other_updates_of_it_are_not() -> Non
     assert codes(text) == ["MUT008", "MUT005"]
 
 
-def test_a_buffer_made_anew_for_another_size_is_a_warning() -> None:
-    text = net("if self.last.shape != x.shape:\n    self.last = torch.ones(x.shape)\nreturn x + self.last", init=BUFFER)
-    assert found(text) == [("MUT005", Severity.WARNING)]
+TABLE = """
+self.register_buffer("rates", torch.ones(3))
+self.length = 8
+self.register_buffer("last", torch.zeros(8, 3))
+"""
+GROWN = """
+
+    def grow(self, length):
+        self.length = length
+        rows = torch.arange(length, dtype=torch.float32)
+        table = torch.zeros(length, 3)
+        table[:, 0::2] = torch.outer(rows, self.rates)[:, :2].cos()
+        table[:, 1] = rows * 2
+        self.register_buffer("last", table)
+"""
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "if self.last.shape != x.shape:\n    self.last = torch.ones(x.shape)\nreturn x + self.last",
+        "n = x.shape[1]\nif n > self.length:\n    self.grow(2 * n)\nreturn x + self.last[:n]",
+        "n = offset + x.size(1)\nif n > self.last.size(0):\n    self.grow(length=n)\nreturn x + self.last[:n]",
+        "if len(x) > 8:\n    self.last = torch.stack([self.rates * i for i in range(len(x))]).to(x)\nreturn x + self.last",
+        "if x.shape[1] > 8:\n    self.last = x.new_zeros(x.shape[1], 3)\nreturn x + self.last",
+    ],
+)
+def test_a_table_of_sizes_made_anew_is_for_information(forward: str) -> None:
+    text = net(forward, arguments="x, offset=0", init=TABLE) + GROWN
+    assert found(text) == [("MUT005", Severity.INFO)]
+
+
+@pytest.mark.parametrize(
+    ("forward", "severity"),
+    [
+        ("if x.shape[1] > 8:\n    self.last = x[0] * torch.ones(3)\nreturn x + self.last", "ERROR"),
+        ("if x.shape[1] > 8:\n    self.last = torch.cat([self.last, torch.ones(1, 3)])\nreturn x + self.last", "ERROR"),
+        ("if x.sum() > 8:\n    self.last = torch.ones(x.shape)\nreturn x + self.last", "WARNING"),
+        ("if x.shape[1] > 8:\n    self.grow(int(x.max()))\nreturn x + self.last", "WARNING"),
+        ("if x.shape[1] > 8:\n    self.last = torch.rand(x.shape)\nreturn x + self.last", "WARNING"),
+        ("if x.shape[1] > 8:\n    self.last = offset\nreturn x + self.last", "WARNING"),
+        ("if offset.any():\n    self.grow(x.shape[1])\nreturn x + self.last", "WARNING"),
+        ("self.rates.mul_(2)\nif x.shape[1] > 8:\n    self.grow(x.shape[1])\nreturn x + self.last", "WARNING"),
+        ("self.length += 1\nself.last = torch.ones(self.length, 3)\nreturn x + self.last[:8]", "WARNING"),
+        ("self.last = other(x.shape[1])\nreturn x + self.last", "WARNING"),
+    ],
+)
+def test_a_buffer_that_something_else_goes_into_weighs_more(forward: str, severity: str) -> None:
+    text = net(forward, arguments="x, offset", init=TABLE) + GROWN
+    told = [one for one in modellint.check_source(text).diagnostics if one.code == "MUT005"]
+    assert severity in [one.severity.name for one in told if one.attribute == "last"]
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,56 @@ def test_other_apply(body: str) -> None:
     assert "OPS009" not in {one.code for one in modellint.check_source(text).diagnostics}
 
 
+COMPILED = """
+import triton
+
+from .kernels import scaled
+from extension import fast, _C
+
+
+@triton.jit
+def kernel(x, y):
+    pass
+
+
+def helper(x):
+    y = torch.empty_like(x)
+    kernel[(1,)](x, y)
+    return y
+
+
+class Ours(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        {}
+
+    @staticmethod
+    def backward(ctx, y):
+        return _C.backward(y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "opaque"),
+    [
+        ("return _C.run(x, 2)", "_C.run"),
+        ("return fast(x)", "fast"),
+        ("return scaled(x)", "scaled"),
+        ("return helper(x)", "helper"),
+        ("kernel[(1,)](x, x)\n        return x", "kernel"),
+        ("return torch.relu(x)", None),
+        ("return double(x.size(0)) * x", None),
+        ("table = {1: abs}\n        return table[1](x)", None),
+    ],
+)
+def test_autograd_function_of_compiled_code(body: str, opaque: str | None) -> None:
+    head = COMPILED.format(body) + "\n\ndef double(n):\n    return max(n, 2)\n"
+    (finding,) = modellint.check_source(net("return Ours.apply(x)", head=head)).diagnostics
+    assert finding.code == "OPS009"
+    assert (f"calls `{opaque}`" in finding.message) is (opaque is not None)
+    assert ("takes what PyTorch itself computes" in finding.message) is (opaque is None)
+
+
 # OPS010
 
 

@@ -212,6 +212,9 @@ def test_container_that_stays_fresh(init: str, forward: str) -> None:
         "y = x * 2\nz = y.t().contiguous()\nz.mul_(2)\nreturn y, z",
         "y = x * 2\ny.t().reshape(-1)[0] = 1\nreturn y",
         "self.a.t().reshape(-1).zero_()\nreturn x",
+        "y = x\nx = x.t().reshape(-1)\nx.add_(1)\nreturn x.sum() + y",
+        "x = x.t().reshape(6)\nx.add_(1)",
+        "a = self.a\na = a.t().reshape(6)\na.add_(1)\nreturn a",
         "y = x * 2\nfor i in range(3):\n    z = y.t().reshape(-1)\n    z[i] = 1\nreturn x",
     ],
 )
@@ -230,11 +233,20 @@ def test_write_through_reshape(body: str) -> None:
         "y = x * 2\nz = y.t().reshape(-1)\nz = z + 1\nreturn y, z",
         "y = x * 2\ny.view(-1)[0] = 1\nreturn y",
         "self.a.reshape(-1)[0] = 1\nreturn x",
+        "x = x.t().reshape(6)\nx.add_(1)\nreturn x.view(2, 3)",
+        "for y in x:\n    y = y.t().reshape(-1)\n    y[:2].sigmoid_()\n    self.f(y)\nreturn x.shape",
     ],
 )
 def test_write_that_is_certain(body: str) -> None:
     init = "self.f = nn.Linear(2, 2)\nself.register_buffer('a', torch.ones(2, 3))"
     assert codes(net(init, body), "MUT010") == []
+
+
+@pytest.mark.parametrize(("end", "expected"), [("y", []), ("y + x", ["MUT010"])])
+def test_a_caller_that_reads_what_a_method_wrote_to(end: str, expected: list[str]) -> None:
+    method = "\n    def flat(self, x):\n        x = x.t().reshape(-1)\n        x.add_(1)\n        return x\n"
+    body = f"y = self.flat(x)\nreturn {end}"
+    assert codes(net("pass", body) + method, "MUT010") == expected
 
 
 # MUT008 and MUT009

@@ -1,13 +1,15 @@
 """Measurement of the operator table: which operators PyTorch's API consists of, and which of them coremltools converts.
 
-``python -m modellint.measure.operator_table measure FOLDER [SHARE]`` captures and converts samples of every API, which takes an hour;
-two processes share the work with ``0/2`` and ``1/2``. ``… write FOLDER`` writes ``data/coreml_operators.json``. It needs
-expecttest beside coremltools and torch; what is measured already is not measured again.
+``python -m modellint.measure.operator_table measure FOLDER [SHARE [NAME …]]`` captures and converts samples of every API, or of those
+named, which takes an hour; two processes share the work with ``0/2`` and ``1/2``. ``… write FOLDER`` writes
+``data/coreml_operators.json``; names without a measurement in the folder keep their rows. It needs expecttest beside coremltools and
+torch; what is measured already is not measured again.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import warnings
@@ -20,7 +22,7 @@ from typing import Any
 
 import torch
 
-from modellint.data.coreml_operators import Since
+from modellint.data.coreml_operators import OPERATORS, SINCE, Since
 from modellint.destinations.coreml.private.entry_points import (
     ct,
     exported_operators,
@@ -36,6 +38,9 @@ ROUTES = ("trace", "export", "core")
 NEWEST = "9.0"
 """The version that is installed, and was asked."""
 EXPORT_SINCE = "7.2"
+_BROKEN = re.compile("has no attribute|(?:not enough|too many) values to unpack")
+"""What Python says of a converter that calls an operation that does not exist (`asinh`), or expects arguments that a route does not give:
+`rand` five, of which `torch.export` gives one."""
 _PLUMBING = {"clone", "constant", "getitem", "listconstruct", "ne", "tupleconstruct", "tupleunpack"}
 _SECONDS = 90
 """How long one API may take by one route."""
@@ -260,7 +265,8 @@ def _shard(by_name: dict[str, Api], number: int, count: int) -> list[Api]:
 def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, Since]]:
     """What source checks need of the measurements: the operator, by each route the first version that converts, the iOS.
 
-    A route that refuses every sample, though each operator has a converter, is taken to convert: something that was not tried may.
+    A route that refuses every sample, though each operator has a converter, is taken to convert: something that was not tried may. It is
+    not where the converter itself fails at what that route hands it, whatever the arguments are (``_BROKEN``).
     """
     order, _, _ = versions()
     known = [names_of(version) for version in order]
@@ -270,12 +276,7 @@ def rows(measured: Iterable[dict[str, Any]]) -> dict[str, tuple[str, Since]]:
     def first(route: dict[str, Any]) -> int:
         if not route["captured"]:
             return 0 if route["refused"] else len(order)
-        if (
-            route["refused"]
-            and all("has no attribute" in reason for reason in route["refused"])
-            and not route["target"]
-        ):
-            # Registered, and calls an operation that does not exist (`asinh`).
+        if route["refused"] and not route["target"] and all(map(_BROKEN.search, route["refused"])):
             return len(order)
         since = len(order)
         for operators in map(frozenset, route["operators"]):
@@ -357,10 +358,13 @@ def main(arguments: Sequence[str]) -> None:
     place = Path(folder)
     if what == "write":
         written = Path(str(resources.files("modellint.data").joinpath("coreml_operators.json")))
-        written.write_text(table(rows(read(place))), "utf-8")
+        measurements = read(place)
+        kept = OPERATORS.keys() - {entry["name"] for entry in measurements}
+        rows_kept = {name: (OPERATORS[name], SINCE[name]) for name in kept}
+        written.write_text(table({**rows_kept, **rows(measurements)}), "utf-8")
     if what == "measure":
         number, count = (int(part) for part in (rest[0] if rest else "0/1").split("/"))
-        by_name = apis()
+        by_name = {name: api for name, api in apis().items() if name in rest[1:] or not rest[1:]}
         measure_all(
             _shard(by_name, number, count), place / f"measured-{number}.jsonl", lambda line: print(line, flush=True)
         )

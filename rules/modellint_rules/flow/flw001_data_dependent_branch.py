@@ -24,7 +24,9 @@ class DataDependentBranch(Rule):
     ## Why
     Tracing runs one of the branches, the one that the sample input takes, and records nothing of the other: the converted
     model takes it whatever its input is, and nobody says so. `torch.export` refuses ("Could not guard on data-dependent
-    expression"); so it does where a branch only raises or warns, which a trace leaves out.
+    expression"); so it does where a branch only raises or warns, which a trace leaves out. What TorchScript compiles
+    (`torch.jit.script`, `torch.jit.script_if_tracing`) a trace keeps: coremltools converts the branch, but refuses one that raises,
+    warns or prints.
 
     ## Bad
     ```python
@@ -61,10 +63,10 @@ class DataDependentBranch(Rule):
 
     ## Known limits
     Conditions on shapes, types, flags, `None` and `self.training` are none of this. A branch that only raises or warns is a
-    warning, as tracing drops the check, not the result, and `torch.export` refuses it; an `assert` is left alone. So are what
-    runs in training only, `torch.jit.is_tracing()` and its like, and losses. What stands behind a test for half precision, and
-    in what is trained or searched with as a rule, is for information. What functions of other files give is taken for a tensor
-    only where a method of tensors is called of it.
+    warning, as tracing drops the check, not the result, and `torch.export` refuses it; an `assert` is left alone. So are branches in
+    functions that TorchScript compiles (but for `--frontend export`), what runs in training only, `torch.jit.is_tracing()` and its
+    like, and losses. What stands behind a test for half precision, and in what is trained or searched with as a rule, is for
+    information. What functions of other files give is taken for a tensor only where a method of tensors is called of it.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2005>
@@ -91,10 +93,10 @@ class DataDependentBranch(Rule):
             question = readings[0]
             if question.site not in reported and all(_depends(reading) for reading in readings):
                 reported.add(question.site)
-                yield from self._asked(code, question)
+                yield from self._asked(code, question, code.is_compiled(readings))
         for calls in code.calls:
             call = calls[0]
-            if call.name in _CHOOSING and all(_chooses(reading) for reading in calls):
+            if call.name in _CHOOSING and all(map(_chooses, calls)) and not code.is_compiled(calls):
                 yield code.finding(
                     self,
                     call.node,
@@ -104,29 +106,33 @@ class DataDependentBranch(Rule):
                     advice=f"Write `torch.{call.method}imum`, or `clamp`",
                 )
 
-    def _asked(self, code: Code, question: Question) -> Iterator[Diagnostic]:
+    def _asked(self, code: Code, question: Question, compiled: bool) -> Iterator[Diagnostic]:
         if _only_checks(code, question.site):
-            yield from self._checked(code, question)
+            yield from self._checked(code, question, compiled)
+            return
+        if compiled and code.destination.frontend != "export":
             return
         usual = Severity.INFO if _is_for_half(question) else self.severity
         yield code.finding(
             self,
             question.test,
-            _BRANCHES,
+            _COMPILED if compiled else _BRANCHES,
             severity=code.severity_at(usual, question.test, question.function),
             statement=question.statement,
             advice="Compute both sides and choose with `torch.where`",
         )
 
-    def _checked(self, code: Code, question: Question) -> Iterator[Diagnostic]:
+    def _checked(self, code: Code, question: Question, compiled: bool) -> Iterator[Diagnostic]:
         route, function = code.destination.frontend, question.function
-        if route == "trace" or function is None or code.is_for_loss_only(question.test, function):
+        if function is None or code.is_for_loss_only(question.test, function) or (route == "trace" and not compiled):
             return
         usual = Severity.ERROR if route == "export" else Severity.WARNING
         yield code.finding(
             self,
             question.test,
-            "`torch.export` refuses a check of the values of a tensor; a trace leaves it out",
+            _COMPILED_CHECK
+            if compiled
+            else "`torch.export` refuses a check of the values of a tensor; a trace leaves it out",
             severity=code.severity_at(usual, question.test, function),
             statement=question.statement,
             advice="Check what the model is given before it runs, or add `not torch.compiler.is_compiling()` to the condition",
@@ -146,6 +152,10 @@ class DataDependentBranch(Rule):
 
 
 _BRANCHES = "This branch depends on the values of a tensor: tracing keeps the one that the sample input takes"
+_COMPILED = "`torch.export` refuses a branch that depends on the values of a tensor"
+_COMPILED_CHECK = (
+    "`torch.export` refuses a check of the values of a tensor, and coremltools what TorchScript compiles of one"
+)
 _CHOOSING = ("builtins.min", "builtins.max")
 
 

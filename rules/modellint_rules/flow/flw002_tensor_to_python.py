@@ -24,7 +24,8 @@ class TensorToPython(Rule):
 
     ## Why
     Tracing records no Python numbers and no arrays: that of the sample input becomes a constant of the converted model, and
-    nobody says so. `torch.export` gives it a symbol, which coremltools refuses in most places.
+    nobody says so. `torch.export` gives it a symbol, which coremltools refuses in most places. In what TorchScript compiles
+    (`torch.jit.script`, `torch.jit.script_if_tracing`) a trace keeps the call: that is found with `--frontend export` only.
 
     ## Bad
     ```python
@@ -89,11 +90,14 @@ class TensorToPython(Rule):
             call = calls[0]
             if call.node in deciding or call.is_message or _is_of_loss(call) or not all(map(_takes_out, calls)):
                 continue
+            compiled = code.is_compiled(calls)
+            if compiled and code.destination.frontend != "export":
+                continue
             spelled = f".{call.method}()" if call.receiver is not None else f"{call.method}(…)"
             yield code.finding(
                 self,
                 call.node,
-                f"`{spelled}` takes numbers out of a tensor: tracing keeps those of the sample input",
+                f"`{spelled}` takes numbers out of a tensor: {_SYMBOLS if compiled else 'tracing keeps those of the sample input'}",
                 severity=Severity.INFO
                 if _is_only_kept(call, code) or _is_packed(call)
                 else code.severity_at(self.severity, call.node, call.function),
@@ -116,6 +120,7 @@ class TensorToPython(Rule):
                 )
 
 
+_SYMBOLS = "`torch.export` gives symbols, which coremltools refuses in most places"
 _ADVICE = "Where the number only meets tensors, leave the call out; a size or an index has to come from shapes, or from an input"
 
 

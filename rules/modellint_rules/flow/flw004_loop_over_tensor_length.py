@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.authoring import (
@@ -72,7 +72,8 @@ class LoopOverTensorLength(Rule):
 
     ## Known limits
     A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too) or a
-    configuration value, is left alone, and so are loops in training only, and in losses. A loop over what is called sources,
+    configuration value, is left alone, and so are loops in training only, in losses, and in functions that TorchScript compiles, which
+    a trace keeps (with `--frontend export` they are found). A loop over what is called sources,
     axes, channels, heads, states or features, or that calls `self.layers[i]` in each turn, is for information: as a rule
     every input has as many.
 
@@ -100,7 +101,7 @@ class LoopOverTensorLength(Rule):
                 loop = turns.statement
                 if isinstance(loop, ast.For) and turns.node is loop.iter and code.only_reports(loop.body):
                     continue
-                if _is_a_list(turns):
+                if _is_a_list(turns) or _is_kept(code, readings):
                     continue
                 yield code.finding(
                     self,
@@ -115,7 +116,8 @@ class LoopOverTensorLength(Rule):
                 )
         for questions in code.questions:
             question = questions[0]
-            if not any(reading.aside for reading in questions) and _runs_up_to_size(code, question):
+            aside = any(reading.aside for reading in questions)
+            if not aside and _runs_up_to_size(code, question) and not _is_kept(code, questions):
                 yield code.finding(
                     self,
                     question.test,
@@ -133,6 +135,11 @@ class LoopOverTensorLength(Rule):
                 at=loop.place,
                 modules=loop.modules,
             )
+
+
+def _is_kept(code: Code, readings: Sequence[Loop | Question]) -> bool:
+    """Whether TorchScript compiles a loop, so that a trace keeps it as a loop."""
+    return code.destination.frontend != "export" and code.is_compiled(readings)
 
 
 def _is_a_list(turns: Loop) -> bool:

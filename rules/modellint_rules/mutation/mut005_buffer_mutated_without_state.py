@@ -21,6 +21,7 @@ from modellint.authoring import (
 )
 from modellint_rules.mutation.running_statistics import buffers, named, updates, written_buffer
 from modellint_rules.mutation.shared_memory import changes, is_filled_once
+from modellint_rules.mutation.sized_tables import is_made_of_sizes
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Write
@@ -31,10 +32,10 @@ class BufferMutatedWithoutState(Rule):
 
     ## What it does
     Finds buffers that `forward` writes to, or puts another tensor in the place of, without asking `self.training`. Where
-    the new value depends on neither the old one nor the data, as in a table that is made anew for another size, it is a
-    warning; where the buffer is filled at the first call only, where it keeps a loss, in what is trained as a rule, and where
-    the project gives its name to a `ct.StateType`, it is for information. A buffer is reported once for a class, but for
-    changes in the two branches of an `if`, which no run makes both.
+    the new value depends on neither the old one nor the data, it is a warning. It is for information where the new value is made of
+    numbers, constants and sizes alone, as a table of positions that a longer input has computed anew; where the buffer is filled
+    at the first call only, where it keeps a loss, in what is trained as a rule, and where the project gives its name to a
+    `ct.StateType`. A buffer is reported once for a class, but for changes in the two branches of an `if`, which no run makes both.
 
     ## Why
     A converted model without states has nothing that changes: the buffer becomes a constant, with the value that it has
@@ -141,15 +142,16 @@ class BufferMutatedWithoutState(Rule):
         elif len(attributes) == 1 and (name := attributes.pop()) is not None:
             lasting = all(_depends(reading, name) for reading in readings)
             usual = Severity.ERROR if lasting else Severity.WARNING
-            if is_filled_once(code, write, name) or re.search(_LOGGED, name):
+            is_table = not lasting and write.how == "attribute" and is_made_of_sizes(code, write)
+            if is_table or is_filled_once(code, write, name) or re.search(_LOGGED, name):
                 usual = Severity.INFO
-            yield self._change(code, name, write, code.severity_at(usual, write.node, write.function))
+            yield self._change(code, name, write, code.severity_at(usual, write.node, write.function), is_table)
 
-    def _change(self, code: Code, name: str, at: Write | Call, severity: Severity) -> _Change:
+    def _change(self, code: Code, name: str, at: Write | Call, severity: Severity, is_table: bool = False) -> _Change:
         finding = code.finding(
             self,
             at.statement,
-            f"The buffer `{name}` changes while the model runs: converted without a state it is a constant",
+            f"The buffer `{name}` {_TABLE if is_table else _CHANGES}",
             attribute=name,
             severity=severity,
             statement=at.statement,
@@ -204,6 +206,8 @@ def _branches(statement: ast.AST, function: ast.AST | None) -> dict[ast.If, bool
     return branches
 
 
+_CHANGES = "changes while the model runs: converted without a state it is a constant"
+_TABLE = "is made anew for other sizes: a trace keeps that of the sample input, and what `torch.export` captures of it does not convert"
 _WEIGHTS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 _LOGGED = r"loss|perplex|metric|accura|(?:^|_)(?:num_batches|global_step)"
 """Names of buffers that no output hangs on."""

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, alternatives, operators
+from modellint.authoring import (
+    Diagnostic,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    called_name,
+    of_kind,
+    operators,
+    walk,
+)
 from modellint_rules.mutation.shared_memory import bases, copying
 
 if TYPE_CHECKING:
@@ -54,7 +66,8 @@ class WriteThroughReshape(Rule):
     `y.view(-1).add_(1)` changes it, or raises.
 
     ## Known limits
-    A tensor whose memory nothing else reads is left alone, and so are views that are certain. Of `reshape`, only what gives fewer
+    A tensor whose memory nothing else reads is left alone, what took the name of the argument before it and is read afterwards (`x =
+    x.flatten(1)`) too, and so are views that are certain. Of `reshape`, only what gives fewer
     dimensions counts: it merges some.
 
     ## References
@@ -97,9 +110,34 @@ def _matters(code: Code, write: Write, target: object) -> str:
     if copy is None or copy.base is None:
         return ""
     source = copy.base
-    if any(part.origin == "argument" or part.kind in ("parameter", "buffer") for part in bases(source)):
+    if any(part.kind in ("parameter", "buffer") for part in bases(source)):
         return copy.made_by
     results = [part for value in alternatives(write.target) if isinstance(value, Tensor) for part in copying(value)]
     own = {name for name, value in write.sharing if any(part in results for part in bases(value))}
     others = {name for name, value in write.sharing if value.root is source.root} - own
-    return copy.made_by if any(write.is_read_later(name) for name in others) else ""
+    if any(write.is_read_later(name) for name in others):
+        return copy.made_by
+    given = any(part.origin == "argument" for part in bases(source))
+    return copy.made_by if given and not _is_renamed(code, write, copy, own) else ""
+
+
+def _is_renamed(code: Code, write: Write, copy: Tensor, own: set[str]) -> bool:
+    """Whether the result took the name of what was given (`x = x.flatten(1)`) and is read afterwards, and no caller reads that again."""
+    function = write.function
+    names = {
+        target.id
+        for part in (of_kind(function, ast.Assign) if function is not None else ())
+        for target in part.targets
+        if isinstance(target, ast.Name) and copy.node in walk(part.value) and _names(part.value, target.id)
+    }
+    if not any(write.is_read_later(name) for name in names & own):
+        return False
+    name = getattr(function, "name", "")
+    calls = (readings[0] for readings in code.calls if called_name(readings[0].node) == name)
+    return not any(
+        isinstance(part, ast.Name) and call.is_read_later(part.id) for call in calls for part in walk(call.node)
+    )
+
+
+def _names(node: ast.expr, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in walk(node))

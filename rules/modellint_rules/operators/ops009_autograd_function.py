@@ -31,7 +31,8 @@ class AutogradFunction(Rule):
     ## What it does
     Finds `prim::PythonOp` in what `torch.jit.trace` captures: what `Function.apply` leaves there. In source it finds `apply` of
     classes that derive from `torch.autograd.Function`, where `forward` runs it; that is a warning, since `torch.export` may lead to a
-    program, but an error with `--frontend trace`, and nothing with `--frontend export`.
+    program, but an error with `--frontend trace`, and nothing with `--frontend export`. Where the function's own `forward` calls
+    what is neither PyTorch's nor Python of the project, the message names it.
 
     ## Why
     The trace does not look into the function, so that coremltools gets a call of Python that it cannot convert.
@@ -111,17 +112,18 @@ class AutogradFunction(Rule):
             tests = map(ast.unparse, code.conditions(call.node, call.function))
             if any(re.search(_KERNELS, test) for test in tests) or not _is_named(code, call.node.func, call.function):
                 continue
-            names = {_function_of(code, reading) for reading in readings}
-            name = names.pop() if len(names) == 1 else None
-            if name is not None and not code.is_for_loss_only(call.node, call.function):
+            refs = [_function_of(code, reading) for reading in readings]
+            ref = refs[0] if len({part and part.node for part in refs}) == 1 else None
+            if ref is not None and not code.is_for_loss_only(call.node, call.function):
+                opaque = code.opaque_call(ref, "forward")
                 yield code.finding(
                     self,
                     call.node,
-                    f"`torch.jit.trace` does not look into the autograd function `{name}`, so that it does not convert; "
-                    "`torch.export` does, and takes what PyTorch itself computes there",
+                    f"`torch.jit.trace` does not look into the autograd function `{ref.node.name}`, so that it does not convert; "
+                    f"{_EXPORTED if opaque is None else _OPAQUE.format(opaque)}",
                     severity=Severity.ERROR if route == "trace" else Severity.WARNING,
                     statement=call.statement,
-                    advice="Call its operations directly where the model is exported, or use `--frontend export`",
+                    advice=_DIRECTLY if opaque is None else _IN_TORCH,
                     operator=PYTHON,
                 )
 
@@ -139,20 +141,26 @@ class AutogradFunction(Rule):
                 )
 
 
+_EXPORTED = "`torch.export` does, and takes what PyTorch itself computes there"
+_OPAQUE = "it calls `{}`, which is not PyTorch's, and `torch.export` does not look into compiled code or kernels"
+_DIRECTLY = "Call its operations directly where the model is exported, or use `--frontend export`"
+_IN_TORCH = "Compute the same with operators of PyTorch where the model is exported"
+
+
 def _runs(call: Call) -> bool:
     return not call.training and call.exported and not call.building
 
 
-def _function_of(code: Code, call: Call) -> str | None:
-    """The name of the autograd function that a call certainly runs."""
-    names = set()
+def _function_of(code: Code, call: Call) -> ClassRef | None:
+    """The autograd function that a call certainly runs."""
+    refs: dict[ast.ClassDef, ClassRef] = {}
     for part in alternatives(call.callee):
         match part:
             case Method(receiver=ClassValue(ref=ref), name="apply") if _is_function(code, ref):
-                names.add(ref.node.name)
+                refs[ref.node] = ref
             case _:
                 return None
-    return names.pop() if len(names) == 1 else None
+    return next(iter(refs.values())) if len(refs) == 1 else None
 
 
 def _is_function(code: Code, ref: ClassRef) -> bool:

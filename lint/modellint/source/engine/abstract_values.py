@@ -205,9 +205,12 @@ class ClassValue(Value):
 
 
 class Function(Value):
-    """A function or lambda whose body can be read; ``closure`` holds the locals where it was defined."""
+    """A function or lambda whose body can be read; ``closure`` holds the locals where it was defined.
 
-    __slots__ = ("closure", "file", "node", "owner")
+    ``compiled``: it is what `torch.jit.script` or its like gave back.
+    """
+
+    __slots__ = ("closure", "compiled", "file", "node", "owner")
 
     def __init__(
         self,
@@ -215,7 +218,9 @@ class Function(Value):
         file: IndexedFile,
         closure: Bound[Value] | None = None,
         owner: ClassRef | None = None,
+        compiled: bool = False,
     ) -> None:
+        self.compiled = compiled
         self.node = node
         self.file = file
         self.closure = closure

@@ -169,6 +169,8 @@ class Caller(Evaluator):
             return self._on_self(last, Arguments(arguments.positional[1:], [], arguments.keywords), node, frame)
         if external_names.is_module(name):
             return self._module(name, arguments, node)
+        if name in external_names.COMPILERS and isinstance(first, Function):
+            return Function(first.node, first.file, first.closure, first.owner, compiled=True)
         if name.startswith(external_names.RETURNS_FIRST):
             return first if first is not None else UNKNOWN
         if name.startswith(external_names.MODULE_FACTORIES) and (last[:1].islower() or name == "timm.create_model"):

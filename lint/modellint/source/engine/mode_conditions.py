@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from modellint.source.engine.abstract_values import Argument, Const, Method, Number, Value, alternatives, union
 
 if TYPE_CHECKING:
+    from modellint.source.engine.abstract_values import Function
     from modellint.source.engine.class_state import Frame
 
     Reads = Callable[[ast.expr, Frame], Value]
@@ -72,6 +73,8 @@ class Modes:
         self.unexported = 0
         self.functions: list[ast.AST] = []
         """Those that call each other, the innermost last."""
+        self.decorated: tuple[Function, ...] = ()
+        """Those of them that have decorators, or that TorchScript was given."""
         self.blocks: list[tuple[int, int, int, int] | None] = []
         """By how much statements of each block that leave early changed the first four but ``quiet``."""
 

@@ -159,7 +159,11 @@ class Interpreter(Caller):
         self, function: Function, arguments: Arguments, node: ast.expr, frame: Frame, entry: bool = False
     ) -> Value:
         """Run a function in a frame of its own; its decorators may switch gradients off."""
-        quiet = any(is_quiet(decorator) for decorator in getattr(function.node, "decorator_list", ()))
+        decorators = getattr(function.node, "decorator_list", ())
+        quiet = any(map(is_quiet, decorators))
+        outer = self.modes.decorated
+        if decorators or function.compiled:
+            self.modes.decorated = *outer, function
         self.modes.quiet += quiet
         self.modes.functions.append(function.node)
         try:
@@ -167,6 +171,7 @@ class Interpreter(Caller):
         finally:
             self.modes.functions.pop()
             self.modes.quiet -= quiet
+            self.modes.decorated = outer
         return self.domain.unseen(made, arguments) if type(made) is Instance and made.kind == "unresolved" else made
 
     def _invoked(self, function: Function, arguments: Arguments, node: ast.expr, frame: Frame, entry: bool) -> Value:

@@ -122,6 +122,20 @@ class Code:
         """The readings of one call, such as the `node` of an `Instance`, whose arguments they have; none for anything else."""
         return self.flow.calls.get(node, ()) if isinstance(node, ast.Call) else ()
 
+    def is_compiled(self, readings: Sequence[Call | Question | Loop]) -> bool:
+        """Whether TorchScript may compile what is around a call, a question or a loop in every reading: a trace keeps it as it is then."""
+        if not all(reading.decorated for reading in readings):
+            return False
+        from modellint.source.facts.compiled_functions import is_compiled
+
+        return all(any(is_compiled(self.project, function) for function in reading.decorated) for reading in readings)
+
+    def opaque_call(self, ref: ClassRef, method: str) -> str | None:
+        """A call of a method of a class that is neither PyTorch's nor Python of the project, as it is written; None where there is none."""
+        from modellint.source.facts.opaque_calls import opaque_call
+
+        return opaque_call(self.project, ref, method)
+
     @property
     def writes(self) -> Iterator[list[Write]]:
         """Every in-place write, and every binding of an attribute outside ``__init__``, with all its readings."""

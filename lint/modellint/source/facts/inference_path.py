@@ -387,18 +387,40 @@ class _Paths:
         return any(one.annotation is not None and _DICT.match(ast.unparse(one.annotation)) for one in required)
 
     def _is_only_a_part(self, ref: ClassRef) -> bool:
-        """Whether nothing but other modules builds a class, and something does."""
+        """Whether nothing but other modules builds a class, and something does; themselves, or by functions that only they call."""
 
         def builds(mention: Mention, file: IndexedFile) -> bool:
             owner = mention.cls
             if owner is None:
-                return mention.is_demonstration
+                return mention.is_demonstration or self._makes_only_parts(mention, file, 1)
             return owner in file.tree.body and self.project.is_module(ClassRef(file, owner)) is True
 
         def counts(mention: Mention) -> bool:
             return not mention.is_demonstration
 
         return not ref.within and self._all(ref.node, ref.file, 0, builds, counts)
+
+    def _makes_only_parts(self, mention: Mention, file: IndexedFile, depth: int) -> bool:
+        """Whether a function builds what is mentioned and gives it back, and nothing but modules calls it, for attributes that they run."""
+        function = mention.function
+        if function is None or function not in file.tree.body or function.decorator_list or not _gives_back(mention):
+            return False
+
+        def calls(user: Mention, other: IndexedFile) -> bool:
+            owner = user.cls
+            if owner is None:
+                return user.is_demonstration or self._makes_only_parts(user, other, depth + 1)
+            held = _attribute_that_holds(user)
+            cls = _Class(self.project, ClassRef(other, owner))
+            return (
+                held is not None
+                and owner in other.tree.body
+                and self.project.is_module(cls.ref) is True
+                and not any(is_training_hook(method.node) for method in cls.methods)
+                and held in attributes_of_forward(cls.methods)
+            )
+
+        return self._all(function, file, depth, calls, lambda user: not user.is_demonstration)
 
     def _all(
         self, node: ast.ClassDef | _Function, file: IndexedFile, depth: int, off: _Judge, counts: _Counts = bool
@@ -621,6 +643,17 @@ def _optimizes_by_hand(node: ast.ClassDef) -> bool:
         and all("parameters()" not in ast.unparse(given) for call in makers for given in given_to(call))
         and any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
     )
+
+
+def _gives_back(mention: Mention) -> bool:
+    """Whether a function gives back what a mention builds: `return Net()`, `net = Net()` and `return net`."""
+    match mention.statement:
+        case ast.Return(value=ast.Call(func=called)):
+            return called is mention.node
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=called)) if mention.function is not None:
+            results = [part.value for part in of_kind(mention.function, ast.Return)]
+            return called is mention.node and any(isinstance(part, ast.Name) and part.id == name for part in results)
+    return False
 
 
 def _attribute_that_holds(mention: Mention) -> str | None:

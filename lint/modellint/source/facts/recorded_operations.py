@@ -17,6 +17,7 @@ from modellint.source.syntax.live_variables import is_read_later, read_later
 from modellint.source.syntax.message_statements import is_message
 
 if TYPE_CHECKING:
+    from modellint.source.engine.abstract_values import Function
     from modellint.source.engine.domain import Reader
 
 
@@ -32,13 +33,15 @@ class Call:
     behind the last dot. ``receiver``: whose method it is. ``training``: it is reached in training only; ``quiet``: under
     `no_grad`. ``building``: it is made while the object is built. ``unusual``: it is reached only where a flag of ``forward``, of
     the class or of what is called has another value than its default. ``exported``: nothing around it keeps it out of what is
-    exported. ``switched``: it depends on a flag that the caller sets.
+    exported. ``switched``: it depends on a flag that the caller sets. ``decorated``: the functions around it that have decorators, or
+    that TorchScript was given.
     """
 
     __slots__ = (
         "arguments",
         "building",
         "callee",
+        "decorated",
         "exported",
         "function",
         "method",
@@ -70,7 +73,9 @@ class Call:
         unusual: bool,
         exported: bool,
         switched: bool,
+        decorated: tuple[Function, ...] = (),
     ) -> None:
+        self.decorated = decorated
         self.exported = exported
         self.switched = switched
         self.node = node
@@ -105,6 +110,10 @@ class Call:
     def literal_sizes(self) -> list[ast.expr]:
         """The sizes that a reshaping is told, where all of them are numbers and there are several."""
         return literal_sizes(self.node)
+
+    def is_read_later(self, name: str) -> bool:
+        """Whether what a local variable holds is read behind the call's statement before it is bound anew; its shape alone is not."""
+        return self.function is not None and is_read_later(self.statement, self.function, name)
 
     @property
     def is_of_self(self) -> bool:
@@ -217,14 +226,23 @@ class Question:
     """One reading of a place where Python asks a value for its truth.
 
     ``site``: the `if`, `while`, conditional expression, comprehension, `assert`, `not`, `and` or `or` that asks; ``test``: what
-    is asked. ``aside``: it is reached in training only, or what is around it keeps it out of what is exported.
+    is asked. ``aside``: it is reached in training only, or what is around it keeps it out of what is exported. ``decorated``: as for
+    a call.
     """
 
-    __slots__ = ("aside", "function", "site", "statement", "test", "value")
+    __slots__ = ("aside", "decorated", "function", "site", "statement", "test", "value")
 
     def __init__(
-        self, site: ast.AST, test: ast.expr, value: Value, statement: ast.stmt, function: ast.AST | None, aside: bool
+        self,
+        site: ast.AST,
+        test: ast.expr,
+        value: Value,
+        statement: ast.stmt,
+        function: ast.AST | None,
+        aside: bool,
+        decorated: tuple[Function, ...] = (),
     ) -> None:
+        self.decorated = decorated
         self.site = site
         self.test = test
         self.value = value
@@ -236,11 +254,18 @@ class Question:
 class Loop:
     """One reading of a loop or a comprehension: what it goes through, and whether that is aside, as for a question."""
 
-    __slots__ = ("aside", "function", "node", "statement", "value")
+    __slots__ = ("aside", "decorated", "function", "node", "statement", "value")
 
     def __init__(
-        self, node: ast.expr, value: Value, statement: ast.stmt, function: ast.AST | None, aside: bool
+        self,
+        node: ast.expr,
+        value: Value,
+        statement: ast.stmt,
+        function: ast.AST | None,
+        aside: bool,
+        decorated: tuple[Function, ...] = (),
     ) -> None:
+        self.decorated = decorated
         self.node = node
         self.value = value
         self.statement = statement
@@ -283,19 +308,33 @@ class Recorder:
             aside = modes.unusual > 0, not modes.unexported, modes.switches > 0
             state = modes.training > 0, modes.quiet > 0, not reader.reading, *aside
             self.calls.setdefault(node, []).append(
-                Call(node, frame.statement, function, callee, name, method, receiver, arguments, made, *state)
+                Call(
+                    node,
+                    frame.statement,
+                    function,
+                    callee,
+                    name,
+                    method,
+                    receiver,
+                    arguments,
+                    made,
+                    *state,
+                    modes.decorated,
+                )
             )
 
     def asked(self, reader: Reader, site: ast.AST, test: ast.expr, value: Value, frame: Frame) -> None:
         """Keep a question of the file that is read."""
         if reader.reading and frame.file is reader.file and frame.statement is not None:
-            question = Question(site, test, value, frame.statement, reader.modes.function, reader.modes.is_aside)
+            modes = reader.modes
+            question = Question(site, test, value, frame.statement, modes.function, modes.is_aside, modes.decorated)
             self.questions.setdefault(test, []).append(question)
 
     def looped(self, reader: Reader, node: ast.expr, value: Value, frame: Frame) -> None:
         """Keep what a loop of the file goes through."""
         if reader.reading and frame.file is reader.file and frame.statement is not None:
-            loop = Loop(node, value, frame.statement, reader.modes.function, reader.modes.is_aside)
+            modes = reader.modes
+            loop = Loop(node, value, frame.statement, modes.function, modes.is_aside, modes.decorated)
             self.loops.setdefault(node, []).append(loop)
 
     def operated(

@@ -177,6 +177,9 @@ BUFFER_CLASSES = frozenset({"torch.nn.Buffer", "torch.nn.parameter.Buffer"})
 RETURNS_FIRST = ("torch.nn.init.", "torch.nn.utils.", "torch.jit.script", "torch.compile", "torch.jit.export")
 """Functions that give back their first argument, or a module that stands for it."""
 
+COMPILERS = frozenset({"torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.script_method"})
+"""Functions that give back what TorchScript compiles of a function, which a trace keeps as it is."""
+
 SAME_MODULE_METHODS = frozenset(
     {"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "type", "requires_grad_", "apply"}
     | {"share_memory", "to_empty", "xpu", "ipu", "compile"}

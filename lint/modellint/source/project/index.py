@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, Union, cast
 
@@ -384,6 +384,22 @@ class Project:
             if symbol is not None:
                 return symbol
         return ValueRef(file, binding)
+
+    def meanings(self, file: IndexedFile, dotted: str, depth: int = 0) -> Iterator[Symbol]:
+        """All that a dotted name may mean in a file: `if`, `try` and `a if b else c` bind several, of which ``resolve`` gives one."""
+        for binding in file.names.get(dotted, ()) if depth < _DEEPEST else ():
+            nodes = [binding.body, binding.orelse] if isinstance(binding, ast.IfExp) else [binding]
+            for node in nodes:
+                path = (
+                    self.find(node.module, node.level, file.path) if isinstance(node, Imported) and node.name else None
+                )
+                other = self.file(path) if path is not None and path != file.path else None
+                if other is not None and isinstance(node, Imported) and node.name in other.names:
+                    yield from self.meanings(other, node.name, depth + 1)
+                elif (symbol := self._bound(file, node, (), depth)) is not None:
+                    yield symbol
+        if dotted not in file.names and (symbol := self.resolve(file, dotted)) is not None:
+            yield symbol
 
     def is_function_elsewhere(self, file: IndexedFile, name: str) -> bool:
         """Whether a name comes from another file of the project and, by its spelling, is a function: no file is read for the answer."""

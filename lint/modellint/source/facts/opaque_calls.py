@@ -1,0 +1,60 @@
+"""Opaque calls: what a function runs that is neither PyTorch nor Python of the project: a compiled extension, a Triton kernel."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from modellint.source.project.symbols import External, FunctionRef, Imported, dotted_name
+from modellint.source.syntax.ast_walk import of_kind
+
+if TYPE_CHECKING:
+    from modellint.source.project.index import Project
+    from modellint.source.project.symbols import ClassRef, IndexedFile
+
+_DEEPEST = 3
+_KNOWN = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "einops", "builtins"}
+
+
+def opaque_call(project: Project, ref: ClassRef, method: str) -> str | None:
+    """The first call of a method of a class that leads to what cannot be looked into, as it is written; None where there is none."""
+    for cls in project.lineage(ref):
+        node = cls.file.members(cls.node).get(method)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return next(_opaque(project, cls.file, node, set()), None)
+    return None
+
+
+def _opaque(project: Project, file: IndexedFile, function: ast.AST, seen: set[ast.AST]) -> Iterator[str]:
+    seen.add(function)
+    for call in of_kind(function, ast.Call):
+        launched = isinstance(call.func, ast.Subscript)
+        dotted = dotted_name(call.func.value if isinstance(call.func, ast.Subscript) else call.func)
+        if dotted is None:
+            continue
+        bound = file.names.get(dotted.partition(".")[0], ())
+        if dotted in file.functions or any(isinstance(part, Imported) for part in bound):
+            match project.resolve(file, dotted):
+                case None:
+                    yield dotted
+                case External(name=name) if name.lstrip(".").partition(".")[0] not in _KNOWN:
+                    yield dotted
+                case FunctionRef(file=other, node=node) if launched and _is_kernel(project, other, node):
+                    yield dotted
+                case FunctionRef(file=other, node=node) if node not in seen and len(seen) <= _DEEPEST:
+                    if any(True for _ in _opaque(project, other, node, seen)):
+                        yield dotted
+                case _:
+                    pass
+
+
+def _is_kernel(project: Project, file: IndexedFile, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function is compiled by Triton, by a decorator of its own."""
+    for decorator in node.decorator_list:
+        dotted = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        symbol = project.resolve(file, dotted) if dotted is not None else None
+        if isinstance(symbol, External) and symbol.name.startswith("triton."):
+            return True
+    return False
