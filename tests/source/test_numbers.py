@@ -278,3 +278,16 @@ def test_what_the_file_converts_in_float32(first: str, second: str, third: str, 
     text = net("return (x.masked_fill(x > 0, -1e9) + 1e-12).log()")
     text += CONVERTING.format(first=first, second=second, third=third)
     assert [row[0] for row in said(text, "NUM001") + said(text, "NUM002")] == [severity] * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ("eps = 1e-10\nreturn (x.abs() + eps) / (x.exp() + eps)", ["W2"]),
+        ("y = (x.abs() + self.eps).log()\nreturn y / (x.exp() + self.eps)", ["W1"]),
+        ("y = (x.abs() + 1e-10).log()\nreturn y / (x.exp() + 1e-10)", ["W1", "W2"]),
+        ("eps = 1e-10\ny = (x.abs() + eps).log()\neps = 1e-12\nreturn y / (x.exp() + eps)", ["W2", "W4"]),
+    ],
+)
+def test_an_epsilon_with_a_name_is_told_of_once(body: str, rows: list[str]) -> None:
+    assert said(net(body, "self.eps = 1e-10"), "NUM002") == rows

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Tensor, Trigger, coreml, walk
 from modellint_rules.numerics.conversion_precision import is_converted_in_float32
-from modellint_rules.numerics.number_literals import FACTOR, FILL, TERM, depends_on_data, is_float, number_uses
+from modellint_rules.numerics.number_literals import (
+    FACTOR,
+    FILL,
+    TERM,
+    depends_on_data,
+    is_float,
+    name_of_number,
+    number_uses,
+)
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
@@ -89,12 +97,15 @@ class Fp16OverflowLiteral(Rule):
         """Ask every number that meets a tensor for its size."""
         if code.destination.precision == "fp32" or code.is_training_only or not code.shows(Trigger.ABOVE_FLOAT16):
             return
-        said: set[ast.AST] = set()
+        said: set[object] = set()
         for use in number_uses(code):
             numbers = use.known() or []
             if use.node in said or not _overflows(use, numbers) or _is_only_compared(code, use):
                 continue
-            said.add(use.node)
+            name = name_of_number(code, use)
+            if name is not None and name in said:
+                continue
+            said.update((use.node, name))
             shown = " ".join(code.rewriter.of(use.written).split()) if use.written is not None else f"{numbers[0]:g}"
             taken = (
                 isinstance(use.node, ast.BinOp) and isinstance(use.node.op, ast.Sub) and use.written is use.node.right
