@@ -177,6 +177,19 @@ def test_only_the_load_of_a_checkpoint_counts(body: str, found: bool) -> None:
     assert ("DEV002" in codes(text)) is found
 
 
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [("torch.zeros(4, 3)", False), ("torch.zeros(4, 3, device=device)", True), ("net.state_dict()", True)],
+)
+def test_a_cache_that_the_function_writes_itself(made: str, found: bool) -> None:
+    text = (
+        "import os\n\nimport torch\n\n\ndef restore(net, p, device):\n    if os.path.isfile(p + '.pth'):\n"
+        "        weights = torch.load(p + '.pth')\n        return weights\n"
+        f"    weights = {made}\n    torch.save(weights, p + '.pth')\n    return weights\n"
+    )
+    assert ("DEV002" in codes(text)) is found
+
+
 def test_module_without_forward() -> None:
     inner = f"{HEAD}class Inner(nn.Module):\n    def forwrad(self, x):\n        return x\n\n\n"
     text = inner + net("return self.inner(x)", "self.inner = Inner()").removeprefix(HEAD)

@@ -377,3 +377,46 @@ def test_a_decorator_of_another_file_may_compile(tmp_path: Path) -> None:
     file = tmp_path / "model.py"
     file.write_text(f"{HEAD}from compat import script\n{COMPILED.format(decorator='@script')}")
     assert nets.codes(file.read_text(), "FLW", filename=str(file)) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "dim", "count"),
+    [
+        ("F.conv1d(x, self.kernel)", 1, 0),
+        ("torch.log(F.conv1d(x.pow(2), self.kernel) + self.guard)", 1, 0),
+        ("F.conv1d(x, self.kernel)", 2, 1),
+        ("F.conv1d(x, x.abs())", 1, 1),
+        ("F.linear(x, self.kernel)", -1, 0),
+        ("F.linear(x, self.kernel)", 0, 1),
+        ("F.embedding(x, self.kernel)", -1, 0),
+        ("self.conv(x)", 1, 0),
+        ("self.conv(x)", 2, 1),
+        ("self.table(x)", -1, 0),
+        ("self.table(x)", 0, 1),
+    ],
+)
+def test_a_size_that_weights_decide_is_fixed(made: str, dim: int, count: int) -> None:
+    init = (
+        "self.register_buffer('kernel', n.squeeze(0))\nself.guard = float(n)\n"
+        "self.conv = nn.Conv1d(3, 8, 1)\nself.table = nn.Embedding(9, 4)"
+    )
+    forward = f"y = {made}\nfor i in range(y.shape[{dim}]):\n    x = x + i\nreturn x"
+    assert len(codes(net(forward, init=init), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("guard", "count"),
+    [
+        ("if isinstance(x, (list, tuple)) and len(x) > 1:\n        return True", 0),
+        ("if isinstance(x, list):\n        return True\n    return False", 0),
+        ("return isinstance(x, (list, tuple)) and len(x) == 2", 0),
+        ("return isinstance(x, (list, torch.Tensor))", 1),
+        ("return len(x) > 1 or isinstance(x, list)", 1),
+        ("if isinstance(x, list):\n        return True\n    return len(x) > 1", 1),
+        ("return not isinstance(x, list)", 1),
+    ],
+)
+def test_a_type_guard_says_that_an_argument_is_no_tensor(guard: str, count: int) -> None:
+    guarding = f"\n\ndef is_pair(x):\n    {guard}\n"
+    forward = "if is_pair(x):\n    for i in range(len(x)):\n        y = x[i] * 2\nreturn x.abs()"
+    assert len(codes(net(forward) + guarding, "FLW004")) == count

@@ -227,3 +227,67 @@ def test_type_that_is_cast_or_not_read(made: str, body: str) -> None:
 )
 def test_a_floor_that_is_a_tensor(forward: str, count: int) -> None:
     assert len(nets.said(nets.net(forward), "NUM002")) == count
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ("ends = F.pad(x.float(), (0, 1), value=1e6).to(x.dtype)\nreturn ends < 8", []),
+        ("return self.limit > x.masked_fill(m, 1e6)", []),
+        ("x = x.masked_fill(m, 1e6)\nnear = x < 8\nfar = x > self.limit\nreturn near, far", []),
+        ("x = x.masked_fill(m, 1e6)\nnear = x < 8\nreturn near, x", ["W1"]),
+        ("return x.masked_fill(m, 1e6) < 1e5", ["W1"]),
+        ("for _ in range(2):\n    x = x.masked_fill(m, 1e6)\n    y = x < 8\nreturn y", ["W2"]),
+        ("return x.masked_fill(m, 1e6).softmax(-1) < 1", ["W1"]),
+    ],
+)
+def test_a_filled_tensor_that_is_only_compared(body: str, rows: list[str]) -> None:
+    assert said(net(body, "self.limit = n", arguments="x, m"), "NUM001") == rows
+
+
+CONVERTING = """
+
+import coremltools as ct
+
+
+class Other(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def main(kind):
+    net = Net().eval()
+    traced = torch.jit.trace(net, (torch.rand(2, 3),))
+    other = torch.jit.trace(Other().eval(), (net(torch.rand(2, 3)),))
+    ct.convert(traced, inputs=[], compute_precision={first})
+    ct.convert({second}, inputs=[], compute_precision={third})
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "third", "severity"),
+    [
+        ("ct.precision.FLOAT32", "other", "kind", "I"),
+        ("ct.precision.FLOAT32", "other", "ct.precision.FLOAT32", "I"),
+        ("ct.precision.FLOAT32", "kind", "ct.precision.FLOAT16", "W"),
+        ("ct.precision.FLOAT32", "traced", "ct.precision.FLOAT16", "W"),
+        ("kind", "other", "ct.precision.FLOAT32", "W"),
+    ],
+)
+def test_what_the_file_converts_in_float32(first: str, second: str, third: str, severity: str) -> None:
+    text = net("return (x.masked_fill(x > 0, -1e9) + 1e-12).log()")
+    text += CONVERTING.format(first=first, second=second, third=third)
+    assert [row[0] for row in said(text, "NUM001") + said(text, "NUM002")] == [severity] * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ("eps = 1e-10\nreturn (x.abs() + eps) / (x.exp() + eps)", ["W2"]),
+        ("y = (x.abs() + self.eps).log()\nreturn y / (x.exp() + self.eps)", ["W1"]),
+        ("y = (x.abs() + 1e-10).log()\nreturn y / (x.exp() + 1e-10)", ["W1", "W2"]),
+        ("eps = 1e-10\ny = (x.abs() + eps).log()\neps = 1e-12\nreturn y / (x.exp() + eps)", ["W2", "W4"]),
+    ],
+)
+def test_an_epsilon_with_a_name_is_told_of_once(body: str, rows: list[str]) -> None:
+    assert said(net(body, "self.eps = 1e-10"), "NUM002") == rows

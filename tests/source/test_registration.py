@@ -206,3 +206,29 @@ def test_module_three_files_away(tmp_path: Path) -> None:
 def test_a_module_that_the_body_of_a_class_makes(body: str, count: int) -> None:
     text = f"from torch import nn\n\n\nclass Net(nn.Module):\n    {body}\n\n    def forward(self, x):\n        return self.layer(x)\n"
     assert nets.codes(text, "REG001") == ["REG001"] * count
+
+
+@pytest.mark.parametrize(
+    ("loop", "count"),
+    [
+        ("for name, part in box.named_children():\n        self.add_module(name, part)", 0),
+        ("for i, part in enumerate(box.children()):\n        self.add_module(str(i), part)", 0),
+        ("for i, part in enumerate(box):\n        setattr(self, f'part{i}', part)", 0),
+        ("for name, part in box.named_children():\n        print(name, part)", 1),
+        ("for part in box.modules():\n        nn.init.ones_(part.weight)", 1),
+    ],
+)
+def test_the_children_of_what_a_list_holds_are_registered(loop: str, count: int) -> None:
+    boxes = (
+        "a = nn.Sequential(nn.Linear(2, 2))\nb = nn.Sequential(nn.Linear(2, 2), nn.ReLU())\nfor box in [a, b]:\n    "
+    )
+    init = f"{boxes}{loop}\nself.boxes = [a, b]"
+    assert nets.codes(net(init, "return [box(x) for box in self.boxes]"), "REG001") == ["REG001"] * count
+
+
+def test_the_children_of_one_of_two_do_not_register_the_other() -> None:
+    init = (
+        "a = nn.Sequential(nn.Linear(2, 2))\nb = nn.Sequential(nn.Linear(2, 2))\n"
+        "for name, part in a.named_children():\n    self.add_module(name, part)\nself.boxes = [a, b]"
+    )
+    assert nets.codes(net(init), "REG001") == ["REG001"]

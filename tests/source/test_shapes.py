@@ -202,3 +202,16 @@ def test_einsum_of_many_letters(body: str, severities: list[str]) -> None:
 def test_a_view_of_what_was_permuted(body: str, rows: list[str]) -> None:
     init = "self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])"
     assert said(net(body, init), "SHP002") == rows
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ("part = x[:, 0:3, :].unsqueeze(0)\nreturn part.view(-1, 3, 4)", []),
+        ("_, n, h, w = x.unsqueeze(0).shape\nreturn x.transpose(1, 2).view(-1, w, h)", []),
+        ("b, n, h, w = x.shape\nreturn x.transpose(1, 2).view(-1, 3, 4)", ["W2"]),
+        ("b, h, w = x.shape\nreturn x.transpose(1, 2).view(b, h, w)", ["W2"]),
+    ],
+)
+def test_a_view_that_may_only_name_the_sizes(body: str, rows: list[str]) -> None:
+    assert said(net(body), "SHP002") == rows

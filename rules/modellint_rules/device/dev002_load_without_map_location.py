@@ -7,10 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, of_kind, walk
+from modellint.authoring import (
+    Applicability,
+    Diagnostic,
+    Fix,
+    Rule,
+    Severity,
+    of_kind,
+    walk,
+)
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code
+    from modellint.authoring import Call, Code, Value
 
 _CHECKPOINT = r"(?i)state_?dict|checkpoint|ck?pt|chkpt|weights(?!_only)|pretrain|model|\.pth\b"
 
@@ -52,7 +60,8 @@ class LoadWithoutMapLocation(Rule):
 
     ## Known limits
     A call with `**keywords` or a starred argument is left alone, and so is a file that nothing shows to be a checkpoint: data sets
-    and caches are saved from the CPU. So are a file that the same function writes or deletes, and loads that need a GPU anyway: the
+    and caches are saved from the CPU. So are a file that the same function writes, a tensor of the CPU if it does so later, or
+    deletes, and loads that need a GPU anyway: the
     engine of a `TRTModule`, and what stands behind a test for a strategy of several devices. In tests, and in what only a trainer
     runs, the finding is information.
 
@@ -73,7 +82,7 @@ class LoadWithoutMapLocation(Rule):
         for readings in code.calls:
             call = readings[0]
             if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
-                if _is_own_file(call) or _needs_a_gpu(call, code):
+                if _is_own_file(call) or _is_own_cache(call, code) or _needs_a_gpu(call, code):
                     continue
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
                 yield code.finding(
@@ -101,6 +110,34 @@ def _is_own_file(call: Call) -> bool:
             case _:
                 pass
     return False
+
+
+def _is_own_cache(call: Call, code: Code) -> bool:
+    """Whether the function writes a tensor that it makes on the CPU to the file, for the next time."""
+    from modellint.authoring import UNKNOWN, alternatives
+
+    loaded = ast.dump(call.node.args[0]) if call.node.args else ""
+    for saves in code.calls:
+        node = saves[0].node
+        if saves[0].name == "torch.save" and saves[0].function is call.function and len(node.args) > 1:
+            parts = [part for save in saves for part in alternatives(save.arguments.get(0, "obj") or UNKNOWN)]
+            if ast.dump(node.args[1]) == loaded and all(map(_is_made_on_the_cpu, parts)):
+                return True
+    return False
+
+
+def _is_made_on_the_cpu(value: Value) -> bool:
+    """Whether a value is a tensor that a function of torch makes, which is told no device."""
+    from modellint.authoring import Tensor
+
+    node = value.node if isinstance(value, Tensor) and value.origin == "constant" else None
+    return (
+        isinstance(value, Tensor)
+        and value.name.startswith("torch.")
+        and not value.name.startswith("torch.cuda.")
+        and isinstance(node, ast.Call)
+        and not any(word.arg in (None, "device") for word in node.keywords)
+    )
 
 
 def _needs_a_gpu(call: Call, code: Code) -> bool:

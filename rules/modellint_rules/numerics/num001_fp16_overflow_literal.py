@@ -7,8 +7,17 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Tensor, Trigger, coreml
-from modellint_rules.numerics.number_literals import FACTOR, FILL, TERM, depends_on_data, is_float, number_uses
+from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, Tensor, Trigger, coreml, walk
+from modellint_rules.numerics.conversion_precision import is_converted_in_float32
+from modellint_rules.numerics.number_literals import (
+    FACTOR,
+    FILL,
+    TERM,
+    depends_on_data,
+    is_float,
+    name_of_number,
+    number_uses,
+)
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
@@ -64,7 +73,9 @@ class Fp16OverflowLiteral(Rule):
 
     ## Known limits
     `float("-inf")` is infinite on purpose and left alone, as are numbers that are compared with, divided by or clamped to, whole
-    numbers that may meet whole numbers, and what the caller of the constructor may set. With `--precision fp32` nothing is said.
+    numbers that may meet whole numbers, and what the caller of the constructor may set, and so is a filled tensor that is only compared.
+    With `--precision fp32` nothing is said, and what the file itself converts with `compute_precision=ct.precision.FLOAT32` is
+    information.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2669>
@@ -86,23 +97,28 @@ class Fp16OverflowLiteral(Rule):
         """Ask every number that meets a tensor for its size."""
         if code.destination.precision == "fp32" or code.is_training_only or not code.shows(Trigger.ABOVE_FLOAT16):
             return
-        said: set[ast.AST] = set()
+        said: set[object] = set()
         for use in number_uses(code):
             numbers = use.known() or []
-            if use.node in said or not _overflows(use, numbers):
+            if use.node in said or not _overflows(use, numbers) or _is_only_compared(code, use):
                 continue
-            said.add(use.node)
+            name = name_of_number(code, use)
+            if name is not None and name in said:
+                continue
+            said.update((use.node, name))
             shown = " ".join(code.rewriter.of(use.written).split()) if use.written is not None else f"{numbers[0]:g}"
             taken = (
                 isinstance(use.node, ast.BinOp) and isinstance(use.node.op, ast.Sub) and use.written is use.node.right
             )
             becomes = "-inf" if (numbers[0] < 0) is not taken else "inf"
+            in_float32 = is_converted_in_float32(code)
             yield code.finding(
                 self,
                 use.node,
                 f"`{shown}` is beyond float16, which ends at 65504: what it makes of a tensor becomes {becomes} in Core ML",
                 statement=use.statement,
-                fix=_fix(code, use, numbers),
+                severity=Severity.INFO if in_float32 else None,
+                fix=None if in_float32 else _fix(code, use, numbers),
                 advice="Use a number within ±65504, or convert with `--precision fp32`",
             )
 
@@ -131,6 +147,25 @@ class Fp16OverflowLiteral(Rule):
                 modules=[met.call.module],
                 advice="Use a number within ±65504, or convert with `--precision fp32`",
             )
+
+
+def _is_only_compared(code: Code, use: NumberUse) -> bool:
+    """Whether a tensor that is filled with the number is only compared, with what float16 holds: infinity compares as it does."""
+    compared = code.compared_with(use.node) if use.how == FILL and isinstance(use.node, ast.expr) else []
+    return bool(compared) and not any(map(_is_large, compared))
+
+
+def _is_large(node: ast.expr) -> bool:
+    """Whether a number is written in an expression that is beyond float16, or that a type tells."""
+    return any(
+        (
+            isinstance(part, ast.Constant)
+            and isinstance(part.value, (int, float))
+            and abs(part.value) > coreml.float16.largest
+        )
+        or (isinstance(part, ast.Attribute) and part.attr in ("min", "max"))
+        for part in walk(node)
+    )
 
 
 def _overflows(use: NumberUse, numbers: list[int | float]) -> bool:

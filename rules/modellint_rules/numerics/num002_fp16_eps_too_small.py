@@ -20,7 +20,8 @@ from modellint.authoring import (
     coreml,
     tensors_in,
 )
-from modellint_rules.numerics.number_literals import FLOOR, TERM, depends_on_data, number_uses
+from modellint_rules.numerics.conversion_precision import is_converted_in_float32
+from modellint_rules.numerics.number_literals import FLOOR, TERM, depends_on_data, name_of_number, number_uses
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, ScalarOperand
@@ -72,7 +73,8 @@ class Fp16EpsTooSmall(Rule):
     ## Known limits
     An `eps` that is not written down but the default of a function, or that the caller of the constructor may set, is left
     alone, and so is that of batch normalization, which mostly becomes a part of the weights before they are rounded. With
-    `--precision fp32` nothing is said.
+    `--precision fp32` nothing is said, and what the file itself converts with `compute_precision=ct.precision.FLOAT32` is
+    information. An epsilon with a name is told of once in a function.
 
     ## References
     - <https://apple.github.io/coremltools/docs-guides/source/typed-execution.html>
@@ -95,10 +97,15 @@ class Fp16EpsTooSmall(Rule):
         """Ask every number that is added, or is called an epsilon, for its size."""
         if code.destination.precision == "fp32" or code.is_training_only or not code.shows(Trigger.BELOW_FLOAT16):
             return
+        named: set[object] = set()
         for use in number_uses(code):
             others = [value for value in use.met() if value not in use.numbers]
             guards = use.how in (TERM, FLOOR) and not _subtracts(use.node)
             if guards and _are_tiny(use.known()) and any(map(depends_on_data, others)):
+                name = name_of_number(code, use)
+                if name is not None and name in named:
+                    continue
+                named.add(name)
                 yield self._said(code, use.node, use.statement, use.written, _shown(use.known()))
         yield from self._floors(code)
         for readings in code.calls:
@@ -134,7 +141,8 @@ class Fp16EpsTooSmall(Rule):
         self, code: Code, node: ast.expr | ast.stmt, statement: ast.stmt, written: ast.expr | None, shown: str
     ) -> Diagnostic:
         fix = None
-        if isinstance(written, ast.Constant):
+        in_float32 = is_converted_in_float32(code)
+        if isinstance(written, ast.Constant) and not in_float32:
             edit = code.rewriter.replace(written, "1e-07")
             fix = Fix("Write 1e-07; outputs change where they depend on it", (edit,), Applicability.UNSAFE)
         return code.finding(
@@ -142,6 +150,7 @@ class Fp16EpsTooSmall(Rule):
             node,
             f"{shown} is less than the smallest number of float16: it becomes 6e-08 in Core ML",
             statement=statement,
+            severity=Severity.INFO if in_float32 else None,
             fix=fix,
         )
 

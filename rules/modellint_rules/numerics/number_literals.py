@@ -110,6 +110,20 @@ def number_uses(code: Code) -> Iterator[NumberUse]:
             yield use
 
 
+def name_of_number(code: Code, use: NumberUse) -> tuple[object, ...] | None:
+    """What names the number of a use, a variable of a function or an attribute of the class; None where it is written in place.
+
+    All uses of one such number have one cause, and are mended where it is bound.
+    """
+    match use.written:
+        case ast.Name(id=name):
+            around = [m.node for m in code.methods if m.node.lineno <= use.node.lineno <= (m.node.end_lineno or 0)]
+            return (around[-1].lineno if around else 0, name, *(use.known() or ()))
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return ("self", name, *(use.known() or ()))
+    return None
+
+
 def _is_for_a_subclass(code: Code, function: ast.AST | None) -> bool:
     """Whether a method stands in a class that has no `forward`, such as one that others inherit from: theirs runs it."""
     if code.in_forward or function is None or code.defines("forward") or code.is_aside(function):

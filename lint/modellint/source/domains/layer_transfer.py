@@ -32,6 +32,37 @@ def pooled(layout: Layout | None) -> Layout | None:
     return made if layout.is_contiguous else tensors.forgotten(made)
 
 
+def with_channels(layout: Layout | None, channels: Dim | None) -> Layout | None:
+    """The same tensor, with so many channels in its second dimension; None where they are not known."""
+    if layout is None or channels is None or layout.rank is None or layout.rank < 3:
+        return layout
+    sizes = [axis.size for axis in layout.axes]
+    sizes[1] = channels
+    result = Layout.contiguous(sizes)
+    return result if layout.is_contiguous else tensors.forgotten(result)
+
+
+def with_features(layout: Layout | None, features: Dim) -> Layout | None:
+    """A new contiguous tensor that has so many features for each element of another."""
+    return tensors.packed(Layout((*layout.axes, Axis(features, ONE)))) if layout is not None else None
+
+
+def features_of(module: Instance, index: int, keyword: str) -> Dim:
+    """How many features a layer gives, whatever it is given: a number that is written down, or one under the layer's name."""
+    written = _literal(module, index, keyword)
+    return Dim.symbol(("features", id(module))) if written is None else Dim.of(written)
+
+
+def size_of_weight(weight: Value | None, dim: int) -> Dim | None:
+    """The size of a dimension of the weight that a function of torch is given; that of what the module registers no input changes."""
+    if not isinstance(weight, Tensor):
+        return None
+    known = weight.layout.size(dim) if weight.layout is not None else None
+    if weight.kind == "tensor" or (known is not None and tensors.is_fixed(known[1])):
+        return known[1] if known is not None else None
+    return Dim.symbol(("weight", id(weight), dim))
+
+
 def pooled_to_one(layout: Layout | None, count: int) -> Layout | None:
     """What is left of a tensor when its last dimensions are pooled to size 1."""
     found = layout.position(-count) if layout is not None else None
@@ -81,14 +112,13 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
         is_empty = isinstance(module.node, ast.Call) and not module.node.args
         return value if module.held or is_empty else made(None)
     if name == "Linear":
-        features = _literal(module, 1, "out_features")
-        return made(with_last(layout, Dim.symbol(("features", id(module))) if features is None else Dim.of(features)))
+        return made(with_last(layout, features_of(module, 1, "out_features")))
     if name in tensors.CONVOLUTIONS:
         ranked = layout.with_rank(int(name[-2]) + 2) if layout is not None else None
         result = pooled(ranked)
         if result is None:
             result = tensors.forgotten(Layout.contiguous([Dim.symbol() for _ in range(int(name[-2]) + 2)]))
-        return made(result)
+        return made(with_channels(result, features_of(module, 1, "out_channels")))
     if name in tensors.ACTIVATIONS:
         return made(tensors.packed(layout) if name.endswith("oftmax") else like(layout))
     if name.startswith(("LayerNorm", "GroupNorm", "BatchNorm")):
@@ -100,9 +130,7 @@ def module_output(module: Instance, given: Value | None, node: ast.AST, quiet: b
     if name.startswith(tensors.POOLS):
         return made(pooled(layout))
     if name == "Embedding":
-        if layout is None or layout.rank is None:
-            return made(None)
-        return made(Layout.contiguous([*(axis.size for axis in layout.axes), Dim.symbol()]))
+        return made(with_features(layout, features_of(module, 1, "embedding_dim")))
     if name == "Flatten":
         return made(None)
     return made(None, certain=False)

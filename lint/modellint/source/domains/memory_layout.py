@@ -387,6 +387,8 @@ class Layout:
             axes, targets = axes[1:], targets[1:]
         while axes and targets and axes[-1].size == targets[-1]:
             axes, targets = axes[:-1], targets[:-1]
+        if _may_change_nothing(axes, targets):
+            return False
         inner = Layout(axes)
         runs = inner.runs()
         if runs is None or len(runs) < 2:
@@ -415,6 +417,14 @@ class Layout:
             end = end * size
             reached.add(end)
         return any(end not in reached for end in ends)
+
+
+def _may_change_nothing(axes: Sequence[Axis], targets: Sequence[Dim | None]) -> bool:
+    """Whether a view may give each axis the size that it has: a number that is written down stands for one that is not known."""
+    return len(axes) == len(targets) and all(
+        target is None or axis.size == target or (target.value is not None and axis.size.value is None)
+        for axis, target in zip(axes, targets, strict=True)
+    )
 
 
 def _understood(size: Dim, own: Set[object]) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.domains import tensors
 from modellint.source.domains.dimension_arguments import dim_of, ints_of, size, sizes_of
-from modellint.source.domains.layer_transfer import pooled, pooled_to_one, with_last
+from modellint.source.domains.layer_transfer import pooled, pooled_to_one, size_of_weight, with_channels, with_last
 from modellint.source.domains.memory_layout import ONE, Dim, Layout
 from modellint.source.domains.result_tensors import derived, tensors_in
 from modellint.source.domains.tensors import Shape, Size, Tensor, int_of, like
@@ -33,7 +33,8 @@ def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AS
     if name in ("softmax", "log_softmax", "layer_norm", "tril", "triu", "flip", "roll", "group_norm", "batch_norm"):
         return derived(node, tensors.packed(layout), name, parts, quiet)
     if name == "linear":
-        return derived(node, with_last(layout, Dim.symbol()), name, parts, quiet)
+        features = size_of_weight(arguments.get(0, "weight"), 0)
+        return derived(node, with_last(layout, features or Dim.symbol()), name, parts, quiet)
     if name.endswith("_") and not name.endswith("__"):
         return tensor
     if name in tensors.SAME:
@@ -117,7 +118,11 @@ def apply_operator(name: str, tensor: Tensor, arguments: Arguments, node: ast.AS
         return derived(node, pooled(layout), name, parts, quiet)
     if name.startswith("adaptive_") and _is_one(arguments.get(0, "output_size")):
         return derived(node, pooled_to_one(layout, int(name[-2])), name, parts, quiet)
-    if name.startswith(("conv1d", "conv2d", "conv3d", "conv_transpose", "adaptive_")):
+    if name in ("conv1d", "conv2d", "conv3d"):
+        channels = size_of_weight(arguments.get(0, "weight"), 0)
+        ranked = layout.with_rank(int(name[-2]) + 2) if layout is not None else None
+        return derived(node, with_channels(pooled(ranked or layout), channels), name, parts, quiet)
+    if name.startswith(("conv_transpose", "adaptive_")):
         return derived(node, pooled(layout), name, parts, quiet)
     return None
 

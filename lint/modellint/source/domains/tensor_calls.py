@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.domains import dimension_arguments, masks, operator_transfer, tensors
 from modellint.source.domains.dimension_arguments import dim_of
+from modellint.source.domains.layer_transfer import size_of_weight, with_features
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_transfer import apply_operator
 from modellint.source.domains.result_tensors import derived, tensors_in
@@ -138,7 +139,10 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
         layout = first.layout if isinstance(first, Tensor) else None
         return derived(node, layout, last, tensors_in(arguments.everything()), quiet)
     if last == "embedding":
-        return derived(node, None, last, tensors_in(arguments.everything()), quiet)
+        features = size_of_weight(arguments.get(1, "weight"), -1)
+        indices = first.layout if isinstance(first, Tensor) and features is not None else None
+        layout = with_features(indices, features or Dim.symbol())
+        return derived(node, layout, last, tensors_in(arguments.everything()), quiet)
     if last in _TRUTHS:
         drawn = [part for part in tensors_in(arguments.positional) if part.is_data]
         return Drawn(drawn[0], node) if drawn else NUMBER

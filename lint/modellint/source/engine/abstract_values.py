@@ -195,6 +195,20 @@ class Container(Value):
         return union(self.items)
 
 
+class Child(Value):
+    """One of the modules inside a module, it is not told which: what `children()` and its like go through."""
+
+    __slots__ = ("parent",)
+
+    def __init__(self, parent: Instance) -> None:
+        self.parent = parent
+
+    @property
+    def is_unseen(self) -> bool:
+        """Nothing is known of it but that."""
+        return True
+
+
 class ClassValue(Value):
     """A class of the project, not an instance of it."""
 

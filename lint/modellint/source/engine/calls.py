@@ -12,6 +12,7 @@ from modellint.source.engine.abstract_values import (
     TEXT,
     UNKNOWN,
     Argument,
+    Child,
     ClassValue,
     Const,
     Container,
@@ -260,7 +261,7 @@ class Caller(Evaluator):
                 return self._new_dict(first, arguments, node)
             case "range":
                 return Container("iterator", node, [NUMBER])
-            case "len" | "int" | "round" | "abs" | "ord" | "bool" | "any" | "all":
+            case "len" | "int" | "float" | "round" | "abs" | "ord" | "bool" | "any" | "all":
                 return NUMBER
             case "enumerate":
                 pair = Container("tuple", node, [NUMBER, self.element_of(first or UNKNOWN)], exact=True)
@@ -349,6 +350,9 @@ class Caller(Evaluator):
         elif form != "dunder":
             # Under a name that is not known, but registered.
             escape(value)
+            for part in alternatives(value):
+                if isinstance(part, Child):
+                    escape(part.parent)
 
     # Methods
 
@@ -452,6 +456,10 @@ class Caller(Evaluator):
             for value in arguments.everything():
                 receiver.held.extend(leaves(value))
             return receiver
+        if name in ("children", "modules", "named_children", "named_modules"):
+            child = Child(receiver)
+            pair = Container("tuple", None, [TEXT, child], exact=True)
+            return Container("iterator", node, [pair if name.startswith("named_") else child])
         if name in external_names.MODULE_READERS:
             return UNKNOWN
         for value in arguments.everything():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.source.engine.abstract_values import Argument, Const, Method, Number, Value, alternatives, union
+from modellint.source.syntax.ast_walk import of_kind
 
 if TYPE_CHECKING:
     from modellint.source.engine.abstract_values import Function
@@ -168,6 +169,10 @@ class Modes:
                 self._forget_tensor(name, frame)
             case ast.Call(func=ast.Attribute(attr="is_tensor"), args=[ast.Name(id=name)]) if not held:
                 self._forget_tensor(name, frame)
+            case ast.Call(func=ast.Name(id=guard), args=[ast.Name(id=name)], keywords=[]) if held:
+                function = frame.file.functions.get(guard)
+                if function is not None and guard not in frame.locals and _denies_tensors(function):
+                    self._forget_tensor(name, frame)
             case _:
                 pass
 
@@ -365,6 +370,41 @@ def _counts_elements(node: ast.expr) -> bool:
             return True
         case ast.Subscript(value=ast.Attribute(value=ast.Name(), attr="shape"), slice=ast.Constant(value=0)):
             return True
+    return False
+
+
+def _denies_tensors(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function is a type guard: it is true only of what `isinstance` says to be no tensor."""
+    parameters = [*function.args.posonlyargs, *function.args.args]
+    if len(parameters) != 1:
+        return False
+    returns = list(of_kind(function, ast.Return))
+    tests: list[ast.expr] = []
+    for statement in function.body:
+        match statement:
+            case ast.If(test=test, body=[ast.Return(value=ast.expr()) as inside], orelse=[]):
+                tests.append(test)
+                returns.remove(inside)
+            case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and not value.value):
+                tests.append(value)
+                returns.remove(statement)
+            case _:
+                pass
+    falsy = all(
+        node.value is None or (isinstance(node.value, ast.Constant) and not node.value.value) for node in returns
+    )
+    return bool(tests) and falsy and all(_is_of_another_class(test, parameters[0].arg) for test in tests)
+
+
+def _is_of_another_class(test: ast.expr, name: str) -> bool:
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return any(_is_of_another_class(value, name) for value in values)
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return all(_is_of_another_class(value, name) for value in values)
+        case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=asked), kinds]):
+            parts = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+            return asked == name and not any(map(_is_tensor_class, parts))
     return False
 
 

@@ -24,6 +24,59 @@ def ends_in_python(node: ast.expr, function: ast.AST) -> bool:
     return end in once(function, "_fates", _fates) if isinstance(end, str) else end
 
 
+def compared_with(node: ast.expr, function: ast.AST) -> list[ast.expr]:
+    """What the value of an expression in a function is compared with, where nothing else comes of it; empty where something may."""
+    return _compared(node, function, 0) or []
+
+
+def _compared(node: ast.expr, function: ast.AST, depth: int) -> list[ast.expr] | None:
+    parents = parents_in(function)
+    child: ast.AST = node
+    while (parent := parents.get(child)) is not None:
+        match parent:
+            case ast.Attribute(attr=attribute) if attribute in _KEEPING:
+                child = parent
+            case ast.Call(func=func) | ast.Subscript(value=func) if func is child:
+                child = parent
+            case ast.Compare(left=left, comparators=[right]):
+                return [right if left is child else left]
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is child and depth < _DEEPEST:
+                return _compared_later(name, parent, function, depth + 1)
+            case _:
+                return None
+    return None
+
+
+def _compared_later(name: str, statement: ast.Assign, function: ast.AST, depth: int) -> list[ast.expr] | None:
+    """The same of what a variable is bound to by a statement that runs once, and is the only one to bind it."""
+    parents = parents_in(function)
+    around: ast.AST | None = statement
+    while around is not None and around is not function:
+        if isinstance(around, (ast.For, ast.While, ast.AsyncFor, ast.FunctionDef, ast.Lambda)):
+            return None
+        around = parents.get(around)
+    inside = {id(part) for part in walk(statement)}
+    named = [
+        part for part in walk(function) if isinstance(part, ast.Name) and part.id == name and id(part) not in inside
+    ]
+    compared: list[ast.expr] = []
+    for part in named:
+        if isinstance(part.ctx, ast.Store):
+            return None
+        if part.lineno > (statement.end_lineno or statement.lineno):
+            operands = _compared(part, function, depth)
+            if operands is None:
+                return None
+            compared += operands
+    return compared
+
+
+_KEEPING = frozenset({"to", "type", "type_as", "float", "half", "clone", "detach", "contiguous", "view", "reshape"})
+_KEEPING |= {"unsqueeze", "squeeze", "expand", "expand_as", "flatten", "permute", "transpose", "cpu", "cuda"}
+"""Methods whose result holds the same numbers."""
+_DEEPEST = 4
+
+
 def only_for_a_loss(node: ast.expr, function: ast.AST) -> bool:
     """Whether an expression stands where there are labels only: under `if labels is not None`, or in a function called a loss."""
     if _LOSS.search(getattr(function, "name", "")):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.engine.abstract_values import (
     Argument,
+    Child,
     Const,
     Container,
     Function,
@@ -294,7 +295,16 @@ class ModuleClass:
             if isinstance(value, Instance):
                 for held in value.held:
                     pending.extend(alternatives(held))
+            elif isinstance(value, Child):
+                pending.append(value.parent)
         return frozenset(seen)
+
+    def _is_registered(self, value: Value, depth: int = 0) -> bool:
+        """Whether something registers a value, or all that a plain `Sequential` holds, or may have."""
+        if id(value) in self._registered or getattr(value, "escaped", False):
+            return True
+        inside = value.held if depth < 4 and isinstance(value, Instance) and value.name in _PLAIN else []
+        return bool(inside) and all(self._is_registered(part, depth + 1) for part in inside)
 
     def hidden_in(self, box: Container, kind: str, attribute: Attribute) -> tuple[tuple[Value, ...], bool] | None:
         """The members of a plain container that only it holds, and whether it holds other things too."""
@@ -303,11 +313,7 @@ class ModuleClass:
         if _may_be_reference(box) and is_reference(attribute.uses):
             return None
         for value in leaves(box):
-            if (
-                (isinstance(value, Const) and value.value is None)
-                or id(value) in self._registered
-                or getattr(value, "escaped", False)
-            ):
+            if (isinstance(value, Const) and value.value is None) or self._is_registered(value):
                 mixed = True
             elif self._is(kind, value, box, attribute):
                 members.append(value)
@@ -346,7 +352,7 @@ class ModuleClass:
             return True
         if isinstance(value.callee, ClassRef):
             return self._class_is_stateless(value.callee, 0)
-        if value.name in ("torch.nn.Sequential", "torch.nn.ModuleList"):
+        if value.name in _PLAIN:
             return all(isinstance(held, Instance) and self.is_stateless(held) for held in value.held)
         return False
 
@@ -388,6 +394,10 @@ class ModuleClass:
             case ClassRef():
                 return symbol.node is not ref.node and not self._class_is_stateless(symbol, depth + 1)
         return symbol is None and dotted[:1].isupper()
+
+
+_PLAIN = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
+"""Modules that have no state but that of what they hold."""
 
 
 def _may_be_reference(box: Container) -> bool:

@@ -13,7 +13,7 @@ from modellint.source.domains.parameter_kinds import tensor_argument
 from modellint.source.domains.tensors import Shape, Size, Tensor, is_fixed
 from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
 from modellint.source.engine.class_state import Attributes, Binding
-from modellint.source.facts.call_result_uses import ends_in_python, only_for_a_loss
+from modellint.source.facts.call_result_uses import compared_with, ends_in_python, only_for_a_loss
 from modellint.source.facts.execution_order import is_read_first
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
 from modellint.source.facts.roles import is_for_capture_only, is_never_exported, is_training_only, severity_in
@@ -432,6 +432,11 @@ class Code:
     def is_for_loss_only(self, node: ast.expr, function: ast.AST) -> bool:
         """Whether an expression stands where there are labels only: under `if labels is not None`, or in a function called a loss."""
         return only_for_a_loss(node, function)
+
+    def compared_with(self, node: ast.expr) -> list[ast.expr]:
+        """What the value of an expression is compared with, where nothing else comes of it in its function; empty where something may."""
+        functions = [method.node for method in self.methods if any(part is node for part in walk(method.node))]
+        return compared_with(node, functions[0]) if functions else []
 
     def ends_in_python(self, node: ast.expr, function: ast.AST) -> bool:
         """Whether the value of an expression certainly becomes a number, a condition or a text, and no tensor: a trace drops it."""
