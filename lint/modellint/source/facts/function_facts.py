@@ -406,6 +406,14 @@ class Code:
         """How much a finding weighs: what probably only training, a flag for messages or a search runs is worth knowing only."""
         return severity_in(self, usual, node, function)
 
+    def is_switched_off(self, node: ast.AST, function: ast.AST | None) -> bool:
+        """Whether a place is reached in training only, or with a flag of the constructor that nothing in the project switches on."""
+        from modellint.source.facts.constructor_flags import is_switched_off
+
+        owners = (ref for ref in self.lineage if ref.file is self.file and function in class_functions(ref.node))
+        owner = next(owners, None)
+        return owner is not None and is_switched_off(self.project, owner, function, getattr(node, "lineno", 0))
+
     @staticmethod
     def only_reports(statements: list[ast.stmt]) -> bool:
         """Whether statements do nothing but raise, warn or print."""

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
+from modellint.source.facts.constructor_flags import is_switched_off
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
 from modellint.source.facts.training_parts import (
     attributes_of_forward,
@@ -178,6 +179,10 @@ class _Paths:
             for part in functions
         ):
             return True
+        if len(around) > 1 and isinstance(around[0], ast.ClassDef):
+            assert finding.span is not None
+            if is_switched_off(self.project, ClassRef(file, around[0]), around[1], finding.span.row):
+                return True
         # What a class runs may stand elsewhere.
         if ref is not None and (not around or ref.node in around):
             if rule.code.startswith("SIG") and (self._takes_a_dict(ref) or self._is_only_a_part(ref)):
