@@ -800,3 +800,187 @@ def test_batch_normalization_tracks_unless_told_otherwise(arguments: str, test: 
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias)
     """
     assert of_text(text, "MOD002") == found
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("self.score(y.bfloat16(), x)", []),
+        ("F.cross_entropy(y.bfloat16(), x)", []),
+        ("nn.MSELoss()(y.bfloat16(), x)", []),
+        ("self.lossless(y.bfloat16(), x)", ["error"]),
+        ("self.score(y, x) + y.bfloat16()", ["error"]),
+    ],
+)
+def test_what_is_given_to_a_loss(call: str, found: list[str]) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(4, 4)
+
+        def forward(self, x, y=None):
+            return self.net(x), {call.replace("self.score", "self.loss_fct")}
+    """
+    assert of_text(text, "OPS002") == found
+
+
+@pytest.mark.parametrize(
+    ("returned", "severity"),
+    [
+        ('{"loss_near": x, "loss_far": x * 2}', "info"),
+        ('{"loss_near": x, "scores": x}', "error"),
+        ('{"lossless": x}', "error"),
+    ],
+)
+def test_a_dict_of_nothing_but_losses(returned: str, severity: str) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = torch.cdist(self.net(x), x)
+            return {returned}
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(("folder", "severity"), [("losses", "info"), ("layers", "warning")])
+def test_a_statistic_of_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, severity: str) -> None:
+    text = """
+    class Balanced(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(4))
+
+        def forward(self, x):
+            self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+            return x - self.mean
+    """
+    project(tmp_path, **{f"{folder}__balanced": text})
+    assert severities(tmp_path, monkeypatch, ".", "MUT008") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "severity"),
+    [
+        ("pred_places, true_places", "info"),
+        ("pred_boxes, target_boxes, scale=1", "info"),
+        ("pred_boxes, true_places", "error"),
+        ("pred_boxes, true_boxes=None", "error"),
+    ],
+)
+def test_a_method_that_is_given_the_truth(arguments: str, severity: str) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(4, 4)
+
+        def near(self, {arguments}):
+            return torch.cdist({arguments.partition(",")[0]}, self.net.weight)
+
+        def forward(self, x):
+            return self.near(self.net(x), x)
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(
+    ("returned", "arguments", "severity"),
+    [
+        ("self.near(x, x).mean() - 2 * torch.mean(self.near(x, y))", "x, y", "info"),
+        ("self.far(x, y)", "x, y", "info"),
+        ("self.near(x, y).mean(1)", "x, y", "error"),
+        ("self.near(x, y).mean() + x", "x, y", "error"),
+        ("self.near(x, x).mean()", "x, y=None", "error"),
+    ],
+)
+def test_a_number_for_two_batches_is_a_loss(returned: str, arguments: str, severity: str) -> None:
+    text = f"""
+    class Apart(nn.Module):
+        def near(self, x, y):
+            return torch.cdist(x, y)
+
+        def far(self, x, y):
+            return -self.near(x, y).sum()
+
+        def forward(self, {arguments}):
+            return {returned}
+    """
+    assert of_text(text) == [severity]
+    assert of_text(text.replace("torch.cdist(x, y)", "torch.cdist(nn.Linear(4, 4)(x), y)")) == ["error"]
+
+
+@pytest.mark.parametrize(("ending", "severity"), [("print(x)", "info"), ("return None", "info"), ("return x", "error")])
+def test_a_forward_that_gives_nothing_in_evaluation(ending: str, severity: str) -> None:
+    text = f"""
+    class Judge(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(4, 4)
+
+        def forward(self, x):
+            if self.training:
+                return self.net(x)
+            x = torch.cdist(self.net(x), x)
+            {ending}
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("if size() == 1:\n        return x\n    x = torch.cdist(x, x)\n    dist.all_reduce(x)\n    return x", "info"),
+        ("dist.all_reduce(x)\n    x = torch.cdist(x, x)\n    return x", "info"),
+        ("if size() > 1:\n        dist.all_reduce(x)\n    return torch.cdist(x, x)", "error"),
+        ("x = torch.cdist(x, x)\n    if size() == 1:\n        return x\n    dist.all_reduce(x)\n    return x", "error"),
+        ("dist.get_rank()\n    return torch.cdist(x, x)", "error"),
+    ],
+)
+def test_what_comes_with_a_collective(body: str, severity: str) -> None:
+    text = f"""
+import torch.distributed as dist
+
+
+def size():
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def shared(x):
+    {body}
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return shared(x)
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(
+    ("backward", "severity"), [("dist.all_reduce(y)\n        return y", "info"), ("return y * 2", "warning")]
+)
+def test_an_autograd_function_between_processes(backward: str, severity: str) -> None:
+    text = f"""
+import torch.distributed as dist
+
+
+class Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, y):
+        {backward}
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return Copy.apply(x)
+    """
+    assert of_text(text, "OPS009") == [severity]

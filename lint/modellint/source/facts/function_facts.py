@@ -424,7 +424,7 @@ class Code:
         return is_for_capture_only(self, node, function)
 
     def is_for_loss_only(self, node: ast.expr, function: ast.AST) -> bool:
-        """Whether an expression stands where there are labels only: under `if labels is not None`, or in a function called a loss."""
+        """Whether an expression is for a loss: under `if labels is not None`, in a function called a loss, or given to one."""
         return only_for_a_loss(node, function)
 
     def ends_in_python(self, node: ast.expr, function: ast.AST) -> bool:

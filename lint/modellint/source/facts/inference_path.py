@@ -13,6 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
+from modellint.source.facts.comparisons import (
+    compares_with_truth,
+    gives_nothing_in_evaluation,
+    gives_one_number,
+    runs_with_collectives,
+)
 from modellint.source.facts.constructor_flags import is_switched_off
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
 from modellint.source.facts.training_parts import (
@@ -175,13 +181,27 @@ class _Paths:
         around = _around(file.tree, finding.span.row) if finding.span is not None else []
         functions = [part for part in around if not isinstance(part, ast.ClassDef)]
         if any(
-            is_training_hook(part) or _LOSS_FUNCTIONS.search(part.name) or _takes_samples(part, rule.code)
+            is_training_hook(part)
+            or _LOSS_FUNCTIONS.search(part.name)
+            or _takes_samples(part, rule.code)
+            or compares_with_truth(part)
             for part in functions
+        ):
+            return True
+        if (
+            functions
+            and finding.span is not None
+            and runs_with_collectives(self.project, file, functions[-1], finding.span.row)
         ):
             return True
         if len(around) > 1 and isinstance(around[0], ast.ClassDef):
             assert finding.span is not None
-            if is_switched_off(self.project, ClassRef(file, around[0]), around[1], finding.span.row):
+            owner = ClassRef(file, around[0])
+            if is_switched_off(self.project, owner, around[1], finding.span.row):
+                return True
+            # Its parts may be exported all the same.
+            forward = _Class(self.project, owner).method("forward")
+            if forward is not None and gives_nothing_in_evaluation(forward):
                 return True
         # What a class runs may stand elsewhere.
         if ref is not None and (not around or ref.node in around):
@@ -283,7 +303,10 @@ class _Paths:
             for base in self.project.bases(ref)
         ):
             return True
-        return forward is not None and _asks_for_answers(forward) and self._has_no_weights(cls)
+        if forward is None:
+            return False
+        functions = {method.node.name: method.node for method in reversed(cls.methods)}
+        return (_asks_for_answers(forward) or gives_one_number(functions)) and self._has_no_weights(cls)
 
     def _has_no_weights(self, cls: _Class, depth: int = 0) -> bool:
         """Whether a module holds nothing that is trained, as far as its code tells."""
