@@ -888,30 +888,16 @@ def test_a_method_that_is_given_the_truth(arguments: str, severity: str) -> None
     assert of_text(text) == [severity]
 
 
-@pytest.mark.parametrize(
-    ("returned", "arguments", "severity"),
-    [
-        ("self.near(x, x).mean() - 2 * torch.mean(self.near(x, y))", "x, y", "info"),
-        ("self.far(x, y)", "x, y", "info"),
-        ("self.near(x, y).mean(1)", "x, y", "error"),
-        ("self.near(x, y).mean() + x", "x, y", "error"),
-        ("self.near(x, x).mean()", "x, y=None", "error"),
-    ],
-)
-def test_a_number_for_two_batches_is_a_loss(returned: str, arguments: str, severity: str) -> None:
+@pytest.mark.parametrize(("value", "found"), [("np.mean(x.tolist())", []), ("x.mean()", ["warning"])])
+def test_a_dict_of_numbers_that_numpy_computes(value: str, found: list[str]) -> None:
     text = f"""
-    class Apart(nn.Module):
-        def near(self, x, y):
-            return torch.cdist(x, y)
+    import numpy as np
 
-        def far(self, x, y):
-            return -self.near(x, y).sum()
-
-        def forward(self, {arguments}):
-            return {returned}
+    class Net(nn.Module):
+        def forward(self, x):
+            return {{"mean": {value}}}
     """
-    assert of_text(text) == [severity]
-    assert of_text(text.replace("torch.cdist(x, y)", "torch.cdist(nn.Linear(4, 4)(x), y)")) == ["error"]
+    assert of_text(text, "SIG001") == found
 
 
 @pytest.mark.parametrize(("ending", "severity"), [("print(x)", "info"), ("return None", "info"), ("return x", "error")])

@@ -21,7 +21,6 @@ _COLLECTIVE = re.compile(
     r"torch\.distributed\.(?:\w+\.)*(?:all_(?:gather|reduce|to_all)|reduce_scatter|broadcast|barrier)\w*"
 )
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_DEEPEST = 4
 
 
 def compares_with_truth(function: _Function) -> bool:
@@ -32,37 +31,6 @@ def compares_with_truth(function: _Function) -> bool:
         {match[1] for name in required if (match := pattern.fullmatch(name))} for pattern in (_PREDICTED, _TRUE)
     )
     return bool(predicted & true)
-
-
-def gives_one_number(functions: dict[str, _Function]) -> bool:
-    """Whether a `forward` that has to be given two things gives the mean or the sum over all that it computes of them."""
-    forward = functions.get("forward")
-    if forward is None or len(forward.args.args) - len(forward.args.defaults) < 3:
-        return False
-    return _gives_number(forward, functions, 0)
-
-
-def _gives_number(function: _Function, functions: dict[str, _Function], depth: int) -> bool:
-    returns = [part.value for part in of_kind(function, ast.Return)]
-    return bool(returns) and all(value is not None and _is_number(value, functions, depth) is True for value in returns)
-
-
-def _is_number(value: ast.expr, functions: dict[str, _Function], depth: int) -> bool | None:
-    """Whether an expression is one number that is computed of a tensor; None where it is a constant."""
-    match value:
-        case ast.Constant(value=int() | float()):
-            return None
-        case ast.UnaryOp(operand=operand):
-            return _is_number(operand, functions, depth)
-        case ast.BinOp(left=left, right=right):
-            parts = {_is_number(left, functions, depth), _is_number(right, functions, depth)}
-            return False if False in parts else True if True in parts else None
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name in functions:
-            return depth < _DEEPEST and _gives_number(functions[name], functions, depth + 1)
-        case ast.Call(func=ast.Attribute(value=owner, attr="mean" | "sum"), args=arguments, keywords=[]):
-            # `x.mean()`, `torch.mean(x)`
-            return len(arguments) == (isinstance(owner, ast.Name) and owner.id == "torch")
-    return False
 
 
 def gives_nothing_in_evaluation(forward: _Function) -> bool:

@@ -298,13 +298,11 @@ def _bound(node: ast.ClassDef, attribute: str) -> Iterator[ast.expr | None]:
         for part in of_kind(function, ast.Attribute):
             if part.attr != attribute or isinstance(part.ctx, ast.Load):
                 continue
-            statements = [*of_kind(function, ast.Assign), *of_kind(function, ast.AnnAssign)]
             plain = (
-                statement.value
-                for statement in statements
-                if (statement.targets if isinstance(statement, ast.Assign) else [statement.target]) == [part]
+                *(each.value for each in of_kind(function, ast.Assign) if each.targets == [part]),
+                *(each.value for each in of_kind(function, ast.AnnAssign) if each.target is part),
             )
-            yield next(plain, None) if function.name == "__init__" else None
+            yield plain[0] if plain and function.name == "__init__" else None
 
 
 def _own_init(ref: ClassRef) -> _Function | None:
@@ -399,9 +397,5 @@ def _makes_itself(node: ast.ClassDef) -> bool:
 
 def _renames(file: IndexedFile, name: str) -> bool:
     """Whether a file imports a class by another name."""
-    return any(
-        alias.name == name and alias.asname not in (None, name)
-        for kind in (ast.Import, ast.ImportFrom)
-        for part in of_kind(file.tree, kind)
-        for alias in part.names
-    )
+    aliases = of_kind(file.tree, ast.alias)
+    return any(alias.name == name and alias.asname not in (None, name) for alias in aliases)

@@ -410,8 +410,8 @@ class Code:
         """Whether a place is reached in training only, or with a flag of the constructor that nothing in the project switches on."""
         from modellint.source.facts.constructor_flags import is_switched_off
 
-        owners = (ref for ref in self.lineage if ref.file is self.file and function in class_functions(ref.node))
-        owner = next(owners, None)
+        places = (ref for ref in self.lineage if ref.file is self.file)
+        owner = next((ref for ref in places if any(part is function for part in class_functions(ref.node))), None)
         return owner is not None and is_switched_off(self.project, owner, function, getattr(node, "lineno", 0))
 
     @staticmethod

@@ -16,7 +16,6 @@ from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 from modellint.source.facts.comparisons import (
     compares_with_truth,
     gives_nothing_in_evaluation,
-    gives_one_number,
     runs_with_collectives,
 )
 from modellint.source.facts.constructor_flags import is_switched_off
@@ -303,10 +302,7 @@ class _Paths:
             for base in self.project.bases(ref)
         ):
             return True
-        if forward is None:
-            return False
-        functions = {method.node.name: method.node for method in reversed(cls.methods)}
-        return (_asks_for_answers(forward) or gives_one_number(functions)) and self._has_no_weights(cls)
+        return forward is not None and _asks_for_answers(forward) and self._has_no_weights(cls)
 
     def _has_no_weights(self, cls: _Class, depth: int = 0) -> bool:
         """Whether a module holds nothing that is trained, as far as its code tells."""
