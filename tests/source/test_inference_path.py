@@ -742,3 +742,297 @@ def test_what_a_training_script_loads(
     """
     project(tmp_path, **{name: text})
     assert severities(tmp_path, monkeypatch, f"{name}.py", "DEV002") == [severity]
+
+
+MEASURES = """
+class Range(nn.Module):
+    def __init__(self, rate=0.1, measure=False):
+        super().__init__()
+        self.rate = rate
+        self.measure = measure
+
+    def forward(self, x):
+        if {test}:
+            x = x * x.max().item()
+        return x * 2
+
+
+"""
+BUILDS = """
+class Net(nn.Module):
+    def __init__(self, {arguments}):
+        super().__init__()
+        self.range = {call}
+
+    def forward(self, x):
+        return self.range(x)
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "severity"),
+    [
+        ("self.measure", "info"),
+        ("self.training or self.measure", "info"),
+        ("self.measure is True", "info"),
+        ("self.measure and x.ndim > 2", "info"),
+        ("not self.measure", "error"),
+        ("self.measure or x.ndim > 2", "error"),
+        ("self.rate", "error"),
+    ],
+)
+def test_a_flag_of_the_constructor_that_nothing_switches_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, severity: str
+) -> None:
+    project(tmp_path, layers=MEASURES.format(test=test) + BUILDS.format(arguments="n=4", call="Range(0.2)"))
+    assert severities(tmp_path, monkeypatch, "layers.py", "FLW002") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "call", "severity"),
+    [
+        ("n=4", "Range(measure=False)", "info"),
+        ("n=4, seen=False", "Range(0.2, seen)", "info"),
+        ("n=4", "Range(0.2, True)", "error"),
+        ("n=4", "Range(measure=True)", "error"),
+        ("n", "Range(0.2, n)", "error"),
+        ("n=4, seen=True", "Range(0.2, seen)", "error"),
+        ("*given", "Range(*given)", "error"),
+        ("n=4, **given", "Range(**given)", "info"),
+        ("given", "Range(**given)", "error"),
+        ("kind=Range", "kind(0.2)", "error"),
+    ],
+)
+def test_what_a_constructor_is_given_for_a_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, call: str, severity: str
+) -> None:
+    project(tmp_path, layers=MEASURES.format(test="self.measure") + BUILDS.format(arguments=arguments, call=call))
+    assert severities(tmp_path, monkeypatch, "layers.py", "FLW002") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        ("", "info"),
+        ("def measure(net):\n    net.range.measure = True\n", "error"),
+        ("def measure(net):\n    setattr(net.range, 'measure', True)\n", "error"),
+        ("class Wide(Range):\n    def __init__(self):\n        super().__init__(0.2, True)\n", "error"),
+        ("class Wide(Range):\n    def __init__(self):\n        super().__init__(0.2)\n", "info"),
+        ("class Wide(Range):\n    pass\n\n\nwide = Wide(measure=True)\n", "error"),
+        ("class Wide(Range):\n    def look(self):\n        self.measure = True\n", "error"),
+        ("class Other(nn.Module):\n    def look(self):\n        self.measure = True\n", "info"),
+        ("KINDS = {'range': Range}\n", "error"),
+    ],
+)
+def test_what_else_may_switch_a_flag_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, severity: str
+) -> None:
+    head = "from layers import Range\n\n\n"
+    user = head + BUILDS.format(arguments="n=4", call="Range(0.2)")
+    project(tmp_path, layers=MEASURES.format(test="self.measure"), user=user, more=head + more if more else "")
+    assert severities(tmp_path, monkeypatch, "layers.py", "FLW002") == [severity]
+
+
+def test_a_class_that_nothing_builds_may_be_built_with_any_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = MEASURES.format(test="self.measure")
+    project(tmp_path, layers=text)
+    assert severities(tmp_path, monkeypatch, "layers.py", "FLW002") == ["error"]
+    project(tmp_path, layers=text, tests__test_layers="from layers import Range\n\nRange(0.2)\n")
+    assert severities(tmp_path, monkeypatch, "layers.py", "FLW002") == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "test", "found"),
+    [
+        ("n, momentum=0.2", "self.training or not self.track_running_stats", []),
+        ("n, 1e-5, 0.1, True, **more", "self.training or not self.track_running_stats", ["error"]),
+        ("n, track_running_stats=False", "self.training or not self.track_running_stats", ["error"]),
+        ("n, momentum=0.2", "self.training or self.track_running_stats", ["error"]),
+    ],
+)
+def test_batch_normalization_tracks_unless_told_otherwise(arguments: str, test: str, found: list[str]) -> None:
+    text = f"""
+    class Split(nn.BatchNorm2d):
+        def __init__(self, n, **more):
+            super().__init__({arguments})
+
+        def forward(self, x):
+            if {test}:
+                return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, True)
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias)
+    """
+    assert of_text(text, "MOD002") == found
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("self.score(y.bfloat16(), x)", []),
+        ("F.cross_entropy(y.bfloat16(), x)", []),
+        ("nn.MSELoss()(y.bfloat16(), x)", []),
+        ("self.lossless(y.bfloat16(), x)", ["error"]),
+        ("self.score(y, x) + y.bfloat16()", ["error"]),
+    ],
+)
+def test_what_is_given_to_a_loss(call: str, found: list[str]) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(4, 4)
+
+        def forward(self, x, y=None):
+            return self.net(x), {call.replace("self.score", "self.loss_fct")}
+    """
+    assert of_text(text, "OPS002") == found
+
+
+@pytest.mark.parametrize(
+    ("returned", "severity"),
+    [
+        ('{"loss_near": x, "loss_far": x * 2}', "info"),
+        ('{"loss_near": x, "scores": x}', "error"),
+        ('{"lossless": x}', "error"),
+    ],
+)
+def test_a_dict_of_nothing_but_losses(returned: str, severity: str) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = torch.cdist(self.net(x), x)
+            return {returned}
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(("folder", "severity"), [("losses", "info"), ("layers", "warning")])
+def test_a_statistic_of_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, severity: str) -> None:
+    text = """
+    class Balanced(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(4))
+
+        def forward(self, x):
+            self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+            return x - self.mean
+    """
+    project(tmp_path, **{f"{folder}__balanced": text})
+    assert severities(tmp_path, monkeypatch, ".", "MUT008") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "severity"),
+    [
+        ("pred_places, true_places", "info"),
+        ("pred_boxes, target_boxes, scale=1", "info"),
+        ("pred_boxes, true_places", "error"),
+        ("pred_boxes, true_boxes=None", "error"),
+    ],
+)
+def test_a_method_that_is_given_the_truth(arguments: str, severity: str) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(4, 4)
+
+        def near(self, {arguments}):
+            return torch.cdist({arguments.partition(",")[0]}, self.net.weight)
+
+        def forward(self, x):
+            return self.near(self.net(x), x)
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(("value", "found"), [("np.mean(x.tolist())", []), ("x.mean()", ["warning"])])
+def test_a_dict_of_numbers_that_numpy_computes(value: str, found: list[str]) -> None:
+    text = f"""
+    import numpy as np
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return {{"mean": {value}}}
+    """
+    assert of_text(text, "SIG001") == found
+
+
+@pytest.mark.parametrize(("ending", "severity"), [("print(x)", "info"), ("return None", "info"), ("return x", "error")])
+def test_a_forward_that_gives_nothing_in_evaluation(ending: str, severity: str) -> None:
+    text = f"""
+    class Judge(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(4, 4)
+
+        def forward(self, x):
+            if self.training:
+                return self.net(x)
+            x = torch.cdist(self.net(x), x)
+            {ending}
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("if size() == 1:\n        return x\n    x = torch.cdist(x, x)\n    dist.all_reduce(x)\n    return x", "info"),
+        ("dist.all_reduce(x)\n    x = torch.cdist(x, x)\n    return x", "info"),
+        ("if size() > 1:\n        dist.all_reduce(x)\n    return torch.cdist(x, x)", "error"),
+        ("x = torch.cdist(x, x)\n    if size() == 1:\n        return x\n    dist.all_reduce(x)\n    return x", "error"),
+        ("dist.get_rank()\n    return torch.cdist(x, x)", "error"),
+    ],
+)
+def test_what_comes_with_a_collective(body: str, severity: str) -> None:
+    text = f"""
+import torch.distributed as dist
+
+
+def size():
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def shared(x):
+    {body}
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return shared(x)
+    """
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(
+    ("backward", "severity"), [("dist.all_reduce(y)\n        return y", "info"), ("return y * 2", "warning")]
+)
+def test_an_autograd_function_between_processes(backward: str, severity: str) -> None:
+    text = f"""
+import torch.distributed as dist
+
+
+class Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, y):
+        {backward}
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return Copy.apply(x)
+    """
+    assert of_text(text, "OPS009") == [severity]

@@ -111,32 +111,46 @@ class DropoutAlwaysOn(Rule):
         """Ask every functional dropout for its mode."""
         if code.ref is None or any(re.search(_SAMPLED, ref.node.name) for ref in code.lineage):
             return
+        for call, finding in self._findings(code):
+            if not code.is_switched_off(call.node, call.function):
+                yield finding
+
+    def _findings(self, code: Code) -> Iterator[tuple[Call, Diagnostic]]:
         for readings in code.calls:
             call = readings[0]
             if call.name.startswith("torch.nn.functional.") and all(_always_on(reading) for reading in readings):
-                yield code.finding(
-                    self,
-                    call.node,
-                    f"`{call.method}` is on in evaluation mode too: `model.eval()` does not reach it",
-                    fix=_fix(code, call),
-                    statement=call.statement,
+                yield (
+                    call,
+                    code.finding(
+                        self,
+                        call.node,
+                        f"`{call.method}` is on in evaluation mode too: `model.eval()` does not reach it",
+                        fix=_fix(code, call),
+                        statement=call.statement,
+                    ),
                 )
             elif all(_is_told(code, reading) for reading in readings):
-                yield code.finding(
-                    self,
-                    call.node,
-                    "This dropout is on in evaluation mode too; the converted model has none",
-                    severity=code.severity_at(Severity.WARNING, call.node, call.function),
-                    statement=call.statement,
+                yield (
+                    call,
+                    code.finding(
+                        self,
+                        call.node,
+                        "This dropout is on in evaluation mode too; the converted model has none",
+                        severity=code.severity_at(Severity.WARNING, call.node, call.function),
+                        statement=call.statement,
+                    ),
                 )
             elif all(_is_built_here(code, reading) for reading in readings):
-                yield code.finding(
-                    self,
-                    call.node,
-                    "`forward` builds this dropout, so it is in training mode always: `model.eval()` does not reach it",
-                    severity=code.severity_at(self.severity, call.node, call.function),
-                    statement=call.statement,
-                    advice="Build it in `__init__`, or write `F.dropout(x, p, training=self.training)`",
+                yield (
+                    call,
+                    code.finding(
+                        self,
+                        call.node,
+                        "`forward` builds this dropout, so it is in training mode always: `model.eval()` does not reach it",
+                        severity=code.severity_at(self.severity, call.node, call.function),
+                        statement=call.statement,
+                        advice="Build it in `__init__`, or write `F.dropout(x, p, training=self.training)`",
+                    ),
                 )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:

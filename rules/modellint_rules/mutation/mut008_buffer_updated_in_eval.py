@@ -104,6 +104,7 @@ class BufferUpdatedInEval(Rule):
                 update.write.statement,
                 f"`self.{update.attribute}` is a running statistic and moves in evaluation too: outputs depend on the calls before",
                 attribute=update.attribute,
+                severity=code.severity_at(self.severity, update.write.node, update.write.function),
                 fix=_fix(code, update.write),
             )
 

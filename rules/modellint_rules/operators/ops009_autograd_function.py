@@ -82,7 +82,8 @@ class AutogradFunction(Rule):
     There is no fix: write the forward pass of the function where it is exported, or use `--frontend export`.
 
     ## Known limits
-    In source what a condition about devices or kernels decides is left alone, and so is a function that an attribute holds.
+    A function that has devices or processes exchange tensors, with `torch.distributed` or `torch.cuda.comm`, is information in source.
+    There, what a condition about devices or kernels decides is left alone, and so is a function that an attribute holds.
     With `--frontend auto` nothing is said live where `torch.export` leads to a program that converts.
 
     ## References
@@ -105,6 +106,7 @@ class AutogradFunction(Rule):
         route = code.destination.frontend
         if route == "export" or code.is_never_exported or re.search(_ELSEWHERE, code.name or ""):
             return
+        usual = Severity.ERROR if route == "trace" else Severity.WARNING
         for readings in code.calls:
             call = readings[0]
             if call.function is None or call.function not in code.in_forward or not all(map(_runs, readings)):
@@ -121,7 +123,7 @@ class AutogradFunction(Rule):
                     call.node,
                     f"`torch.jit.trace` does not look into the autograd function `{ref.node.name}`, so that it does not convert; "
                     f"{_EXPORTED if opaque is None else _OPAQUE.format(opaque)}",
-                    severity=Severity.ERROR if route == "trace" else Severity.WARNING,
+                    severity=Severity.INFO if any(_communicates(code, reading) for reading in readings) else usual,
                     statement=call.statement,
                     advice=_DIRECTLY if opaque is None else _IN_TORCH,
                     operator=PYTHON,
@@ -173,6 +175,24 @@ def _is_function(code: Code, ref: ClassRef) -> bool:
     return False
 
 
+def _communicates(code: Code, call: Call) -> bool:
+    """Whether an autograd function, forwards or backwards, has devices or processes exchange tensors: nobody exports one of these."""
+    return any(
+        isinstance(part, Method) and isinstance(part.receiver, ClassValue) and _exchanges(code, part.receiver.ref)
+        for part in alternatives(call.callee)
+    )
+
+
+def _exchanges(code: Code, ref: ClassRef) -> bool:
+    names = (dotted_name(part.func) for part in of_kind(ref.node, ast.Call))
+    symbols = (code.project.resolve(ref.file, name) for name in names if name is not None)
+    return any(isinstance(symbol, External) and _EXCHANGES.match(symbol.name) for symbol in symbols)
+
+
+_EXCHANGES = re.compile(
+    r"torch\.(?:cuda\.comm\.|(?:_C\._|distributed\.(?:\w+\.)*)"
+    r"_?(?:all_(?:gather|reduce|to_all)|broadcast|reduce|gather|scatter|send|recv|isend|irecv))"
+)
 _KERNELS = r"cuda|device|kernel"
 _ELSEWHERE = "ONNX|Onnx|ORT|TRT"
 """Classes for other ways of exporting."""

@@ -6,7 +6,18 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Container, Diagnostic, Rule, Severity, Trigger, Value, alternatives
+from modellint.authoring import (
+    Const,
+    Container,
+    Diagnostic,
+    External,
+    Rule,
+    Severity,
+    Trigger,
+    Value,
+    alternatives,
+    dotted_name,
+)
 from modellint_rules.signature.exported_classes import is_outermost, outputs
 
 if TYPE_CHECKING:
@@ -92,7 +103,9 @@ class DictOutput(Rule):
         """Ask what `forward` returns what it is made of."""
         if not code.shows(Trigger.RETURNS_DICT) or not is_outermost(code):
             return
-        for statement, _, values in outputs(code):
+        for statement, returned, values in outputs(code):
+            if _holds_numbers(code, returned):
+                continue
             if values and all(_is_box(part) for value in values for part in alternatives(value)):
                 yield code.finding(
                     self,
@@ -121,6 +134,13 @@ def _is_dict(value: ast.expr | None) -> bool:
         case ast.Dict() | ast.DictComp() | ast.Call(func=ast.Name(id="dict" | "OrderedDict")):
             return True
     return False
+
+
+def _holds_numbers(code: Code, returned: ast.expr) -> bool:
+    """Whether a dict holds what NumPy has computed and nothing else: `{"mean": np.mean(scores)}`, of which no program is made."""
+    names = [dotted_name(part.func) if isinstance(part, ast.Call) else None for part in getattr(returned, "values", ())]
+    symbols = [code.project.resolve(code.file, name) if name is not None else None for name in names]
+    return bool(symbols) and all(isinstance(part, External) and part.name.startswith("numpy.") for part in symbols)
 
 
 def _is_box(value: Value) -> bool:

@@ -10,6 +10,7 @@ from modellint.source.syntax.ast_walk import once, parents_in, walk
 
 _LABELS = re.compile(r"(?:^|_)(?:labels?|targets?|gt|ground_truth|(?:start|end)_positions?)(?:_|$)")
 _LOSS = re.compile(r"(?:^|_)loss(?:es)?(?:_|$)")
+_LOSS_CALLS = re.compile(r"(?:\w+_)?loss(?:_\w+)?|criterion|(?:binary_)?cross_entropy\w*|kl_div|[A-Z]\w*Loss")
 _TO_PYTHON = frozenset({"item", "tolist", "numpy", "size", "dim", "numel", "shape", "dtype", "device", "ndim"})
 _BUILTINS = frozenset({"float", "int", "bool", "len", "str", "print", "repr", "isinstance"})
 
@@ -78,7 +79,7 @@ _DEEPEST = 4
 
 
 def only_for_a_loss(node: ast.expr, function: ast.AST) -> bool:
-    """Whether an expression stands where there are labels only: under `if labels is not None`, or in a function called a loss."""
+    """Whether an expression is for a loss: under `if labels is not None`, in a function called a loss, or given to one."""
     if _LOSS.search(getattr(function, "name", "")):
         return True
     parents = parents_in(function)
@@ -89,9 +90,18 @@ def only_for_a_loss(node: ast.expr, function: ast.AST) -> bool:
                 return True
             case ast.IfExp(test=test, body=body) if child is body and _asks_for_labels(test):
                 return True
+            case ast.Call(func=called) if child is not called and _is_loss(called):
+                return True
             case _:
                 child = parent
     return False
+
+
+def _is_loss(called: ast.expr) -> bool:
+    """Whether what is called is a loss: `F.cross_entropy`, `self.loss`, `nn.MSELoss()`."""
+    while isinstance(called, ast.Call):
+        called = called.func
+    return _LOSS_CALLS.fullmatch(getattr(called, "attr", getattr(called, "id", ""))) is not None
 
 
 def _asks_for_labels(test: ast.expr) -> bool:

@@ -420,6 +420,14 @@ class Code:
         """How much a finding weighs: what probably only training, a flag for messages or a search runs is worth knowing only."""
         return severity_in(self, usual, node, function)
 
+    def is_switched_off(self, node: ast.AST, function: ast.AST | None) -> bool:
+        """Whether a place is reached in training only, or with a flag of the constructor that nothing in the project switches on."""
+        from modellint.source.facts.constructor_flags import is_switched_off
+
+        places = (ref for ref in self.lineage if ref.file is self.file)
+        owner = next((ref for ref in places if any(part is function for part in class_functions(ref.node))), None)
+        return owner is not None and is_switched_off(self.project, owner, function, getattr(node, "lineno", 0))
+
     @staticmethod
     def only_reports(statements: list[ast.stmt]) -> bool:
         """Whether statements do nothing but raise, warn or print."""
@@ -430,7 +438,7 @@ class Code:
         return is_for_capture_only(self, node, function)
 
     def is_for_loss_only(self, node: ast.expr, function: ast.AST) -> bool:
-        """Whether an expression stands where there are labels only: under `if labels is not None`, or in a function called a loss."""
+        """Whether an expression is for a loss: under `if labels is not None`, in a function called a loss, or given to one."""
         return only_for_a_loss(node, function)
 
     def compared_with(self, node: ast.expr) -> list[ast.expr]:

@@ -13,6 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
+from modellint.source.facts.comparisons import (
+    compares_with_truth,
+    gives_nothing_in_evaluation,
+    runs_with_collectives,
+)
+from modellint.source.facts.constructor_flags import is_switched_off
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
 from modellint.source.facts.training_parts import (
     attributes_of_forward,
@@ -174,10 +180,28 @@ class _Paths:
         around = _around(file.tree, finding.span.row) if finding.span is not None else []
         functions = [part for part in around if not isinstance(part, ast.ClassDef)]
         if any(
-            is_training_hook(part) or _LOSS_FUNCTIONS.search(part.name) or _takes_samples(part, rule.code)
+            is_training_hook(part)
+            or _LOSS_FUNCTIONS.search(part.name)
+            or _takes_samples(part, rule.code)
+            or compares_with_truth(part)
             for part in functions
         ):
             return True
+        if (
+            functions
+            and finding.span is not None
+            and runs_with_collectives(self.project, file, functions[-1], finding.span.row)
+        ):
+            return True
+        if len(around) > 1 and isinstance(around[0], ast.ClassDef):
+            assert finding.span is not None
+            owner = ClassRef(file, around[0])
+            if is_switched_off(self.project, owner, around[1], finding.span.row):
+                return True
+            # Its parts may be exported all the same.
+            forward = _Class(self.project, owner).method("forward")
+            if forward is not None and gives_nothing_in_evaluation(forward):
+                return True
         # What a class runs may stand elsewhere.
         if ref is not None and (not around or ref.node in around):
             if rule.code.startswith("SIG") and (self._takes_a_dict(ref) or self._is_only_a_part(ref)):

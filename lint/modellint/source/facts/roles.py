@@ -77,6 +77,7 @@ _SEARCHING = re.compile(
 """Names of functions that build no model: what they alone call is no part of one."""
 _DEPLOYED = re.compile(r"self\.(?:\w+_)?(?:deploy|export|onnx)(?:_?mode|_?ing|ed)?")
 """Flags of a module that is made ready to be exported."""
+_LOSS_KEYS = re.compile(r"(?:^|_)loss(?:_|$)")
 _SAYING = r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|epoch"
 """What conditions ask that let a model say something, search, or go by the epoch."""
 
@@ -175,13 +176,26 @@ def _may_be_none(value: ast.expr, forward: ast.FunctionDef) -> bool:
 def gives_losses(code: Code) -> bool:
     """Whether `forward` always ends with a dict of losses: `return {"loss": loss}`; other methods may be what is exported then."""
     forward = _forward_of(code)
-    match forward.body[-1] if forward is not None else None:
-        case ast.Return(value=ast.Dict(keys=keys, values=values)) if forward is not None:
-            return any(
-                isinstance(key, ast.Constant) and key.value == "loss" and not _may_be_none(value, forward)
+    return forward is not None and _ends_in_losses(forward.body, forward)
+
+
+def _ends_in_losses(body: list[ast.stmt], forward: ast.FunctionDef) -> bool:
+    match body[-1] if body else None:
+        case ast.Return(value=ast.Dict(keys=keys, values=values)):
+            named = {
+                key.value if isinstance(key, ast.Constant) else None: not _may_be_none(value, forward)
                 for key, value in zip(keys, values, strict=True)
-            )
+            }
+            return named.get("loss", False) or (bool(named) and all(map(_is_of_loss, named)) and all(named.values()))
+        case ast.If(body=inner, orelse=other):
+            return _ends_in_losses(inner, forward) and _ends_in_losses(other, forward)
+        case ast.With(body=inner):
+            return _ends_in_losses(inner, forward)
     return False
+
+
+def _is_of_loss(key: object) -> bool:
+    return isinstance(key, str) and _LOSS_KEYS.search(key) is not None
 
 
 def builds_no_model(function: ast.AST) -> bool:

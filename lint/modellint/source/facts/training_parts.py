@@ -141,6 +141,11 @@ def _reached(first: str, functions: dict[str, _Function], seen: set[str]) -> tup
     return inference, training
 
 
+def runs_in_evaluation(function: _Function) -> list[ast.AST]:
+    """The statements of a function that evaluation may reach, and the heads of those that hold others."""
+    return _split(function.body)[0]
+
+
 def _split(body: list[ast.stmt]) -> tuple[list[ast.AST], list[ast.AST]]:
     """What of statements runs in evaluation too, and what in training only."""
     plain: list[ast.AST] = []

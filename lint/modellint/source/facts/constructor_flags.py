@@ -1,0 +1,401 @@
+"""Constructor flags: branches of a module that stand under an argument of its constructor which everyone in the project leaves out.
+
+An argument is followed from the attribute that it is bound to (``self.measure = measure``) through what subclasses hand on to all
+constructions of the class. Nothing is told where one of these is not understood, or where nobody in the project builds the class.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from modellint.source.facts.roles import is_in_tests
+from modellint.source.project.mentions import Mention, mentions_in
+from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
+from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
+
+if TYPE_CHECKING:
+    from modellint.source.project.index import Project
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_DEEPEST = 6
+"""How many constructors hand an argument on to each other."""
+_MOST_FILES = 40
+"""What more files than these name is not followed."""
+_EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_OF_TORCH = re.compile(r"torch\.nn\.(?:modules\.batchnorm\.)?(?:BatchNorm[123]d|SyncBatchNorm|_BatchNorm)")
+
+
+class _Untold:
+    """What stands for an argument of which nothing is known, or that is left out."""
+
+
+_UNKNOWN: Final = _Untold()
+_LEFT_OUT: Final = _Untold()
+_Told: TypeAlias = object
+
+
+class _Parameter(NamedTuple):
+    """An argument of a constructor: its name, its place among those that are given by place, and its default."""
+
+    name: str
+    place: int | None
+    default: _Told
+
+
+_TRACKS = _Parameter("track_running_stats", 4, True)
+"""Of PyTorch's batch normalization, which has no other switch that a branch asks for."""
+
+
+def is_switched_off(project: Project, ref: ClassRef, function: ast.AST | None, row: int) -> bool:
+    """Whether a row of a method is reached in training only, or with a flag only that no construction in the project switches on."""
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    flags = _Flags(project, ref)
+    return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
+
+
+def conditions_at(body: Sequence[ast.stmt], row: int) -> Iterator[tuple[ast.expr, bool]]:
+    """The conditions that hold, or do not, where a row of statements is reached; those of branches that end before it too."""
+    for statement in body:
+        if statement.lineno > row:
+            return
+        if (statement.end_lineno or 0) < row:
+            if isinstance(statement, ast.If):
+                ends = [bool(block) and isinstance(block[-1], _EXITS) for block in (statement.body, statement.orelse)]
+                if ends[0] is not ends[1]:
+                    yield statement.test, ends[1]
+            continue
+        if isinstance(statement, ast.If):
+            if (statement.test.end_lineno or 0) < row:
+                holds = row <= (statement.body[-1].end_lineno or 0)
+                yield statement.test, holds
+                yield from conditions_at(statement.body if holds else statement.orelse, row)
+            return
+        for field in ("body", "orelse", "finalbody"):
+            yield from conditions_at(getattr(statement, field, ()), row)
+        for field in ("handlers", "cases"):
+            for part in getattr(statement, field, ()):
+                yield from conditions_at(part.body, row)
+        return
+
+
+class _Flags:
+    """The flags of one class: attributes of its objects that are True, False or None in all the project."""
+
+    def __init__(self, project: Project, ref: ClassRef) -> None:
+        self.project = project
+        self.ref = ref
+
+    def truth(self, test: ast.expr) -> bool | None:
+        """What a condition is while the model does not train; None where that depends on more than flags."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self.truth(operand)
+                return None if inner is None else not inner
+            case ast.BoolOp(op=op, values=values):
+                ends = isinstance(op, ast.Or)
+                truths = [self.truth(value) for value in values]
+                return ends if ends in truths else None if None in truths else not ends
+            case ast.Compare(
+                left=ast.Attribute(value=ast.Name(id="self"), attr=name),
+                ops=[ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq() as op],
+                comparators=[ast.Constant(value=None | bool() as wanted)],
+            ):
+                value = self.value(name)
+                return None if value is _UNKNOWN else (value is wanted) is isinstance(op, (ast.Is, ast.Eq))
+            case ast.Attribute(value=ast.Name(id="self"), attr="training"):
+                return False
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                value = self.value(name)
+                return None if value is _UNKNOWN else bool(value)
+        return None
+
+    def value(self, attribute: str) -> _Told:
+        """True, False or None, where an attribute is that in all the project."""
+        flags: dict[str, _Told] = once(self.ref.node, "_flags", lambda _: {})
+        if attribute not in flags:
+            flags[attribute] = _UNKNOWN
+            flags[attribute] = self._look_up(attribute)
+        self.project.touch_tree()
+        return flags[attribute]
+
+    def _look_up(self, attribute: str) -> _Told:
+        lineage = self.project.lineage(self.ref)
+        if any(len(ref.node.bases) > 1 or attribute in ref.file.members(ref.node) for ref in lineage):
+            return _UNKNOWN
+        binders = [(at, bound) for at, ref in enumerate(lineage) for bound in _bound(ref.node, attribute)]
+        if not binders:
+            base = self.project.bases(lineage[-1])
+            if attribute != _TRACKS.name or not (
+                len(base) == 1 and isinstance(base[0], External) and _OF_TORCH.fullmatch(base[0].name)
+            ):
+                return _UNKNOWN
+            parameter, end = _TRACKS, len(lineage)
+        else:
+            end, bound = binders[0]
+            init = _own_init(lineage[end])
+            if len(binders) > 1 or init is None or not isinstance(bound, ast.Name):
+                return _UNKNOWN
+            known = _parameter(init, bound.id)
+            if known is None or _rebinds(init, bound.id):
+                return _UNKNOWN
+            parameter = known
+        if not (parameter.default is None or isinstance(parameter.default, bool)):
+            return _UNKNOWN
+        value = self._argument(lineage[:end], lineage[end] if binders else None, parameter, 0)
+        if value is _LEFT_OUT or value is parameter.default:
+            return _UNKNOWN if self._is_written(attribute, lineage) else parameter.default
+        return _UNKNOWN
+
+    def _argument(self, subclasses: list[ClassRef], owner: ClassRef | None, parameter: _Parameter, depth: int) -> _Told:
+        """What a constructor is given for an argument by all that make an object of the first of its subclasses, or of it."""
+        if depth > _DEEPEST:
+            return _UNKNOWN
+        for at in range(len(subclasses) - 1, -1, -1):
+            init = _own_init(subclasses[at])
+            if init is None:
+                continue
+            calls = [call for call in of_kind(init, ast.Call) if _is_super_init(call)]
+            if len(calls) != 1:
+                return _UNKNOWN
+            value = _passed(calls[0], parameter, init)
+            if not isinstance(value, _Parameter):
+                return value
+            return _or_default(self._argument(subclasses[:at], subclasses[at], value, depth + 1), value)
+        first = subclasses[0] if subclasses else owner
+        return self._built(first, parameter, depth, needed=True) if first is not None else _UNKNOWN
+
+    def _built(self, ref: ClassRef, parameter: _Parameter, depth: int, *, needed: bool) -> _Told:
+        """What all constructions of a class and of its subclasses give for an argument, if that is one thing."""
+        if depth > _DEEPEST or ref.within or ref.node.decorator_list or _makes_itself(ref.node):
+            return _UNKNOWN
+        mentions = self._mentions(ref)
+        if mentions is None:
+            return _UNKNOWN
+        if self.project.mentions.is_in_configuration(ref.node.name) and self.project.mentions.is_in_configuration(
+            parameter.name
+        ):
+            return _UNKNOWN
+        values: list[_Told] = []
+        is_built = not needed
+        for mention, file in mentions:
+            if _is_name_for_super(mention):
+                continue
+            value = _or_default(self._of_mention(mention, file, ref, parameter, depth), parameter)
+            if value is _UNKNOWN or any(value is not other for other in values):
+                return _UNKNOWN
+            values.append(value)
+            is_aside = mention.is_demonstration or mention.is_in_test or isinstance(mention.statement, ast.ClassDef)
+            is_built = is_built or not (is_aside or is_in_tests(self.project, file))
+        return (values[0] if values else parameter.default) if is_built else _UNKNOWN
+
+    def _of_mention(
+        self, mention: Mention, file: IndexedFile, ref: ClassRef, parameter: _Parameter, depth: int
+    ) -> _Told:
+        statement = mention.statement
+        if isinstance(statement, ast.ClassDef):
+            if mention.node not in statement.bases or statement not in file.tree.body:
+                return _UNKNOWN
+            sub = ClassRef(file, statement)
+            init = _own_init(sub)
+            if len(statement.bases) > 1:
+                return _UNKNOWN
+            if init is None:
+                return self._built(sub, parameter, depth + 1, needed=False)
+            calls = [call for call in of_kind(init, ast.Call) if _is_super_init(call)]
+            value = _passed(calls[0], parameter, init) if len(calls) == 1 else _UNKNOWN
+            if not isinstance(value, _Parameter):
+                return value
+            return _or_default(self._built(sub, value, depth + 1, needed=False), value)
+        call = next(
+            (part for part in ast.walk(statement) if isinstance(part, ast.Call) and part.func is mention.node), None
+        )
+        if call is None:
+            return _UNKNOWN
+        function = mention.function
+        if sum(isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) for part in mention.around) > 1:
+            function = None
+        owner = mention.cls
+        value = _passed(call, parameter, function)
+        if not isinstance(value, _Parameter):
+            return value
+        if owner is None or function is None or function.name != "__init__" or owner not in file.tree.body:
+            return _UNKNOWN
+        if owner is ref.node:
+            return _UNKNOWN
+        return _or_default(self._built(ClassRef(file, owner), value, depth + 1, needed=False), value)
+
+    def _mentions(self, ref: ClassRef) -> list[tuple[Mention, IndexedFile]] | None:
+        """Where the project names a class; None where a file is not read, or binds it to another name."""
+        self.project.touch_tree()
+        whole = self.project.mentions
+        paths = whole.naming(ref.node.name)
+        if not whole.is_whole or len(paths) > _MOST_FILES:
+            return None
+        mentions: list[tuple[Mention, IndexedFile]] = []
+        for path in dict.fromkeys((ref.file.path, *paths)):
+            file = (
+                ref.file if path == ref.file.path else self.project.file(path) if not path.endswith(".ipynb") else None
+            )
+            if file is None or _renames(file, ref.node.name):
+                return None
+            mentions += (
+                (mention, file)
+                for mention in mentions_in(file, ref.node.name)
+                if not self._is_of_another(mention, file, ref)
+            )
+        return mentions
+
+    def _is_of_another(self, mention: Mention, place: IndexedFile, ref: ClassRef) -> bool:
+        dotted = dotted_name(mention.node) if isinstance(mention.node, ast.expr) else None
+        symbol = self.project.resolve(place, dotted) if dotted is not None else None
+        if not isinstance(symbol, (ClassRef, FunctionRef)):
+            return False
+        return (symbol.file.path, symbol.node.lineno) != (ref.file.path, ref.node.lineno)
+
+    def _is_written(self, attribute: str, lineage: list[ClassRef]) -> bool:
+        """Whether something in the project but the constructor may write an attribute of an object."""
+        self.project.touch_tree()
+        paths = self.project.mentions.naming(attribute)
+        if not self.project.mentions.is_whole or len(paths) > _MOST_FILES:
+            return True
+        keys = {ref.key for ref in lineage}
+        for path in paths:
+            file = self.project.file(path) if not path.endswith(".ipynb") else None
+            if file is None:
+                return True
+            if any(self._may_be_of(owner, file, keys) for owner in _writers(file, attribute)):
+                return True
+        return False
+
+    def _may_be_of(self, owner: ast.ClassDef | None, file: IndexedFile, keys: set[tuple[str, int, int]]) -> bool:
+        """Whether what a class writes to `self` may be written to an object of another: a subclass of it, as the rest is known."""
+        if owner is None:
+            return True
+        ref = ClassRef(file, owner)
+        return ref.key not in keys and self.ref.key in {other.key for other in self.project.lineage(ref)}
+
+
+def _writers(file: IndexedFile, attribute: str) -> Iterator[ast.ClassDef | None]:
+    """The classes that write an attribute of `self`; None where it is written to something else."""
+    owners = {id(node): cls for cls in of_kind(file.tree, ast.ClassDef) for node in of_kind(cls, ast.Attribute)}
+    for node in of_kind(file.tree, ast.Attribute):
+        if node.attr == attribute and not isinstance(node.ctx, ast.Load):
+            is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            yield owners.get(id(node)) if is_own else None
+    for call in of_kind(file.tree, ast.Call):
+        match call:
+            case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=name), _]) if name == attribute:
+                yield None
+
+
+def _bound(node: ast.ClassDef, attribute: str) -> Iterator[ast.expr | None]:
+    """What a class binds an attribute of its objects to; None where that is no plain assignment in its constructor."""
+    for function in functions_in([node]):
+        for part in of_kind(function, ast.Attribute):
+            if part.attr != attribute or isinstance(part.ctx, ast.Load):
+                continue
+            plain = (
+                *(each.value for each in of_kind(function, ast.Assign) if each.targets == [part]),
+                *(each.value for each in of_kind(function, ast.AnnAssign) if each.target is part),
+            )
+            yield plain[0] if plain and function.name == "__init__" else None
+
+
+def _own_init(ref: ClassRef) -> _Function | None:
+    return next((function for function in functions_in([ref.node]) if function.name == "__init__"), None)
+
+
+def _parameter(function: _Function, name: str) -> _Parameter | None:
+    """An argument of a constructor that has a constant for its default; the object itself does not count."""
+    arguments = function.args
+    placed = [*arguments.posonlyargs, *arguments.args]
+    defaults = [*([None] * (len(placed) - len(arguments.defaults))), *arguments.defaults]
+    for at, (argument, default) in enumerate(zip(placed, defaults, strict=True)):
+        if argument.arg == name and isinstance(default, ast.Constant):
+            return _Parameter(name, at - 1, default.value)
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if argument.arg == name and isinstance(default, ast.Constant):
+            return _Parameter(name, None, default.value)
+    return None
+
+
+def _passed(call: ast.Call, parameter: _Parameter, function: _Function | None) -> _Told:
+    """What a call gives for an argument: a constant, an argument of the function around it, or that it is left out."""
+    value: ast.expr | None = None
+    if parameter.place is not None:
+        before = call.args[: parameter.place + 1]
+        if any(isinstance(part, ast.Starred) for part in before):
+            return _UNKNOWN
+        value = before[parameter.place] if len(before) > parameter.place else None
+    spread: ast.expr | None = None
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            spread = keyword.value
+        elif keyword.arg == parameter.name:
+            value = keyword.value
+    match value:
+        case ast.Constant(value=constant):
+            return constant
+        case ast.Name(id=name) if function is not None and not _rebinds(function, name):
+            outer = _parameter(function, name)
+            return outer if outer is not None else _UNKNOWN
+        case ast.expr():
+            return _UNKNOWN
+    if spread is None:
+        return _LEFT_OUT
+    rest = function.args.kwarg if function is not None else None
+    if function is None or rest is None or not isinstance(spread, ast.Name) or spread.id != rest.arg:
+        return _UNKNOWN
+    names = [part for part in of_kind(function, ast.Name) if part.id == rest.arg]
+    if len(names) > 1 or _takes(function, parameter.name):
+        # What is taken out of it, or put into it, is not followed.
+        return _LEFT_OUT if _takes(function, parameter.name) and len(names) == 1 else _UNKNOWN
+    return _Parameter(parameter.name, None, parameter.default)
+
+
+def _takes(function: _Function, name: str) -> bool:
+    arguments = function.args
+    return name in {part.arg for part in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+
+
+def _or_default(value: _Told, parameter: _Parameter) -> _Told:
+    return parameter.default if value is _LEFT_OUT else value
+
+
+def _rebinds(function: _Function, name: str) -> bool:
+    return any(part.id == name and not isinstance(part.ctx, ast.Load) for part in of_kind(function, ast.Name))
+
+
+def _is_super_init(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
+            return True
+    return False
+
+
+def _is_name_for_super(mention: Mention) -> bool:
+    """Whether a class is named only to ask for its base: `super(Net, self)`."""
+    return any(
+        isinstance(part, ast.Call) and called_name(part) == "super" and mention.node in part.args
+        for part in ast.walk(mention.statement)
+    )
+
+
+def _makes_itself(node: ast.ClassDef) -> bool:
+    """Whether a class makes objects of itself without its name: `cls(x)`, `type(self)(x)`."""
+    return any(
+        (isinstance(call.func, ast.Name) and call.func.id == "cls")
+        or (isinstance(call.func, ast.Attribute) and call.func.attr == "__class__")
+        or (isinstance(call.func, ast.Call) and called_name(call.func) == "type")
+        for call in of_kind(node, ast.Call)
+    )
+
+
+def _renames(file: IndexedFile, name: str) -> bool:
+    """Whether a file imports a class by another name."""
+    aliases = of_kind(file.tree, ast.alias)
+    return any(alias.name == name and alias.asname not in (None, name) for alias in aliases)
