@@ -231,6 +231,18 @@ def test_pipes_in_the_place_of_files_that_are_looked_for(project: Path) -> None:
     assert run("check").exit_code == 0
 
 
+def test_a_pipe_beside_a_finding_whose_users_are_looked_for(project: Path) -> None:
+    os.mkfifo("pipe.py")
+    os.mkfifo("pipe.toml")
+    (project / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
+        "        if x.sum() > 0:\n            return x\n        return -x\n",
+        "utf-8",
+    )
+    done = run("check", "net.py")
+    assert (done.exit_code, "FLW001" in done.stdout) == (1, True)
+
+
 def test_a_folder_that_holds_something_is_no_cache(project: Path) -> None:
     assert run("check", "--cache-dir", ".").exit_code == 0
     assert not (project / ".gitignore").exists()

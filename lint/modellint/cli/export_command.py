@@ -144,7 +144,7 @@ def _export_one(
     from modellint.atomic_output import NotPlaced, place, staged
     from modellint.run import UsageError
     from modellint.session import live_requests
-    from modellint.session.advice import Refused, ways_on
+    from modellint.session.failed_export_advice import Refused, ways_on
     from modellint.session.messages import Export
 
     allowed = limits({**options, "timeout": options["timeout"] or TIMEOUT})

@@ -130,7 +130,7 @@ class OpRefused(Rule):
 
     def _written(self, code: Code) -> Iterator[Diagnostic]:
         """Assignments to parts of tensors of truth values."""
-        from modellint_rules.operators.truth_writes import CONVERTS_FROM, truth_writes
+        from modellint_rules.operators.boolean_tensor_writes import CONVERTS_FROM, truth_writes
 
         for write, exported, aside in truth_writes(code):
             severity = Severity.WARNING if exported else Severity.ERROR

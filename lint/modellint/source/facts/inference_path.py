@@ -19,6 +19,7 @@ from modellint.source.facts.comparisons import (
     runs_with_collectives,
 )
 from modellint.source.facts.constructor_flags import is_switched_off
+from modellint.source.facts.dead_code import Uses
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
 from modellint.source.facts.training_parts import (
     attributes_of_forward,
@@ -28,7 +29,6 @@ from modellint.source.facts.training_parts import (
     methods_of_training,
     runs_without_gradients,
 )
-from modellint.source.facts.unused import Uses
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, Imported, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once, parents_in

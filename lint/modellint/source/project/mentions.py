@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import stat
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
@@ -49,6 +50,9 @@ def files_below(root: str) -> list[tuple[str, int, int]] | None:
                 try:
                     status = entry.stat()
                 except OSError:
+                    continue
+                if not stat.S_ISREG(status.st_mode):
+                    # Reading a pipe would wait for somebody to write.
                     continue
                 if entry.name.endswith(_CODE) or status.st_size <= _LARGEST_CONFIGURATION:
                     files.append((entry.path, status.st_size, status.st_mtime_ns))
