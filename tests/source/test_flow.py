@@ -420,3 +420,33 @@ def test_a_type_guard_says_that_an_argument_is_no_tensor(guard: str, count: int)
     guarding = f"\n\ndef is_pair(x):\n    {guard}\n"
     forward = "if is_pair(x):\n    for i in range(len(x)):\n        y = x[i] * 2\nreturn x.abs()"
     assert len(codes(net(forward) + guarding, "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("self.seen.append((x.mean().item(), 1))\n        return x", "info"),
+        ("self.seen.append(x.mean().item())\n        return x * self.seen[-1]", "error"),
+        ("most = x.amax().item()\n        return x", "info"),
+        ("most = x.amax().item()\n        return x * most", "error"),
+        (
+            "most = 1.0\n        for row in range(3):\n            x = x * most\n            most = x.amax().item()\n        return x",
+            "error",
+        ),
+        (
+            "for most in (x, x + 1):\n            y = most * 2\n            most = most.amax().item()\n        return y",
+            "info",
+        ),
+        (
+            "def scaled():\n            return x * most\n        most = x.amax().item()\n        return scaled()",
+            "error",
+        ),
+    ],
+)
+def test_a_number_that_nothing_reads_is_information(body: str, severity: str) -> None:
+    text = (
+        f"{HEAD}class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.seen = []\n\n"
+    )
+    text += f"    def forward(self, x):\n        {body}\n"
+    findings = [finding for finding in modellint.check_source(text).diagnostics if finding.code == "FLW002"]
+    assert [finding.severity.name.lower() for finding in findings] == [severity]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Drawn, Rule, Severity, Trigger, Value, alternatives, of_kind, walk
+from modellint_rules.flow.unread_numbers import is_unread
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel
@@ -19,8 +20,9 @@ class TensorToPython(Rule):
     Finds `.item()`, `.tolist()`, `.numpy()`, `int(t)`, `float(t)` and `bool(t)` on tensors that depend on what the caller
     gives, where `forward` runs them.
 
-    A number that goes into an attribute which nothing that `forward` runs reads, as a statistic for who trains, is for
-    information: the trace leaves it out. So is one that goes as it is into a dict that is given back, after all that is computed.
+    A number that nothing reads, or that goes into an attribute which nothing that `forward` runs reads, as a statistic for who
+    trains, is for information: the trace leaves it out. So is one that goes as it is into a dict that is given back, after
+    all that is computed.
 
     ## Why
     Tracing records no Python numbers and no arrays: that of the sample input becomes a constant of the converted model, and
@@ -99,7 +101,7 @@ class TensorToPython(Rule):
                 call.node,
                 f"`{spelled}` takes numbers out of a tensor: {_SYMBOLS if compiled else 'tracing keeps those of the sample input'}",
                 severity=Severity.INFO
-                if _is_only_kept(call, code) or _is_packed(call)
+                if is_unread(call, code) or _is_packed(call)
                 else code.severity_at(self.severity, call.node, call.function),
                 statement=call.statement,
                 advice=_ADVICE,
@@ -135,23 +137,6 @@ def _deciding(code: Code) -> set[ast.AST]:
             # `int(x.item())`
             deciding |= {node for node in inside if isinstance(node, ast.Call) and inside & deciding}
     return deciding
-
-
-def _is_only_kept(call: Call, code: Code) -> bool:
-    """Whether the number goes into an attribute that nothing which `forward` runs reads: a statistic for who trains."""
-    target = call.statement.targets[0] if isinstance(call.statement, ast.Assign) else None
-    while isinstance(target, ast.Subscript):
-        target = target.value
-    if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
-        return False
-    if target.value.id != code.self_name(call.function):
-        return False
-    for function in code.in_forward:
-        stored = {node.value for node in of_kind(function, ast.Subscript) if isinstance(node.ctx, ast.Store)}
-        for node in of_kind(function, ast.Attribute):
-            if node.attr == target.attr and isinstance(node.ctx, ast.Load) and node not in stored:
-                return False
-    return True
 
 
 def _is_packed(call: Call) -> bool:
