@@ -232,3 +232,15 @@ def test_the_children_of_one_of_two_do_not_register_the_other() -> None:
         "for name, part in a.named_children():\n    self.add_module(name, part)\nself.boxes = [a, b]"
     )
     assert nets.codes(net(init), "REG001") == ["REG001"]
+
+
+@pytest.mark.parametrize(
+    ("base", "count"), [("", 0), ("(object)", 0), ("(dict)", 0), ("(nn.Module)", 1), ("(Unknown)", 1)]
+)
+def test_objects_of_plain_classes_are_no_modules(base: str, count: int) -> None:
+    text = (
+        f"from elsewhere import Unknown\nfrom torch import nn\n\n\nclass Down{base}:\n    def __call__(self, x):\n        return x\n\n\n"
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.parts = [Down() for _ in range(2)]\n\n"
+        "    def forward(self, x):\n        return [part(x) for part in self.parts]\n"
+    )
+    assert len([finding for finding in modellint.check_source(text).diagnostics if finding.code == "REG001"]) == count

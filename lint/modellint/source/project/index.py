@@ -7,6 +7,7 @@ in the project end in an ``External`` name.
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
@@ -38,6 +39,7 @@ _KEPT_TREES = 256
 _KEPT_CHECKED = 64
 """Files that were checked and that no other file has asked for yet: most are never asked for."""
 _DEEPEST = 16
+_BUILTIN_CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type))
 _Answer = TypeVar("_Answer")
 _Touched: TypeAlias = Union[str, "frozenset[_Touched]"]
 """A file that was asked for, or what a remembered answer had asked for: nested, because large sets cost when merged."""
@@ -524,6 +526,8 @@ class Project:
             symbol = self.resolve(ref.file, dotted, ref.within)
             if isinstance(symbol, ClassRef) and symbol.node is ref.node:
                 symbol = None
+            elif symbol is None and dotted in _BUILTIN_CLASSES and not ref.file.stars:
+                symbol = External(f"builtins.{dotted}")
             found.append(symbol)
         return found
 
