@@ -1036,3 +1036,25 @@ class Net(nn.Module):
         return Copy.apply(x)
     """
     assert of_text(text, "OPS009") == [severity]
+
+
+def test_a_tensor_that_an_owner_moves_is_no_more_than_information(tmp_path: Path) -> None:
+    head = (
+        "import torch\nfrom torch import nn\n\n\nclass Head(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.stride = torch.tensor([8.0, 16.0])\n\n    def forward(self, x):\n        return x * self.stride[0]\n"
+    )
+    owner = (
+        "from head import Head\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.head = Head()\n\n    def forward(self, x):\n        return self.head(x)\n\n"
+        "    def _apply(self, fn):\n        super()._apply(fn)\n        {moves}\n        return self\n"
+    )
+    (tmp_path / "head.py").write_text(head, "utf-8")
+    (tmp_path / "pyproject.toml").write_text("", "utf-8")
+    for moves, severity in (
+        ("self.head.stride = fn(self.head.stride)", "info"),
+        ("self.head.other = fn(self.head.weight)", "warning"),
+    ):
+        (tmp_path / "model.py").write_text(owner.format(moves=moves), "utf-8")
+        done = CliRunner().invoke(cli, ["check", "--no-cache", "--output-format", "json", str(tmp_path)])
+        findings = [finding for finding in json.loads(done.stdout) if finding["code"] == "REG006"]
+        assert [finding["severity"] for finding in findings] == [severity]

@@ -149,6 +149,10 @@ class _Class:
         return next((method.node for method in self.methods if method.node.name == name), None)
 
 
+def _attributes_in(node: ast.AST) -> set[str]:
+    return {part.attr for part in of_kind(node, ast.Attribute)}
+
+
 class _Method:
     def __init__(self, node: _Function) -> None:
         self.node = node
@@ -172,7 +176,10 @@ class _Paths:
         ):
             return True
         if not rule.only_inference:
-            return ref is not None and rule.code.startswith("REG") and _optimizes_by_hand(ref.node)
+            if not rule.code.startswith("REG"):
+                return False
+            is_moved = rule.code == "REG006" and finding.attribute is not None and self._is_moved(finding.attribute)
+            return is_moved or (ref is not None and _optimizes_by_hand(ref.node))
         if is_in_tests(self.project, file) or _is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
             return True
         if rule.code.startswith("DEV") and _is_training_script(file):
@@ -277,6 +284,22 @@ class _Paths:
             for call in ast.walk(file.tree)
             if isinstance(call, ast.Call) and called_name(call) == converter
             for part in given_to(call)
+        )
+
+    def _is_moved(self, attribute: str) -> bool:
+        """Whether an `_apply` of the project, by which PyTorch moves modules, moves an attribute: ``head.stride = fn(head.stride)``."""
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        both = set(mentions.naming("_apply")) & set(mentions.naming(attribute))
+        files = (self.project.file(path) for path in sorted(both) if not path.endswith(".ipynb"))
+        return any(
+            isinstance(target, ast.Attribute) and target.attr == attribute and attribute in _attributes_in(part.value)
+            for file in files
+            if file is not None
+            for function in of_kind(file.tree, ast.FunctionDef)
+            if function.name == "_apply"
+            for part in of_kind(function, ast.Assign)
+            for target in part.targets
         )
 
     def _touch(self, node: ast.AST) -> None:
