@@ -450,3 +450,36 @@ def test_a_number_that_nothing_reads_is_information(body: str, severity: str) ->
     text += f"    def forward(self, x):\n        {body}\n"
     findings = [finding for finding in modellint.check_source(text).diagnostics if finding.code == "FLW002"]
     assert [finding.severity.name.lower() for finding in findings] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("constant", "test", "count"),
+    [
+        ("FAST = True", "FAST", 1),
+        ("FAST = False", "FAST", 0),
+        ("FAST: bool = False", "FAST and x is not None", 0),
+        ("FAST = False", "not FAST", 1),
+        ("FAST = bool(1)", "not FAST", 1),
+        ("FAST = True\nFAST = bool(0)", "not FAST", 1),
+        ("FAST = True\n\n\ndef slow():\n    global FAST\n    FAST = False", "not FAST", 1),
+    ],
+)
+def test_a_constant_of_the_file_decides_a_branch(constant: str, test: str, count: int) -> None:
+    net = f"class Net(nn.Module):\n    def forward(self, x):\n        if {test}:\n            return x * x.max().item()\n        return x\n"
+    assert codes(f"{HEAD}{constant}\n\n\n{net}").count("FLW002") == count
+
+
+@pytest.mark.parametrize(
+    ("test", "count"),
+    [
+        ("type(x) == torch.Tensor", 0),
+        ("type(x) is not np.ndarray", 0),
+        ("type(x) is np.ndarray", 1),
+        ("type(x) != torch.Tensor", 1),
+    ],
+)
+def test_a_comparison_of_types_says_what_is_no_tensor(test: str, count: int) -> None:
+    net = f"import numpy as np\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        x = x.relu()\n        if {test}:\n"
+    net += "            return x\n"
+    net += "        return np.moveaxis(x, 0, 1)\n"
+    assert codes(HEAD + net).count("FLW003") == count

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.source.engine.abstract_values import Argument, Const, Method, Number, Value, alternatives, union
-from modellint.source.syntax.ast_walk import of_kind
+from modellint.source.syntax.ast_walk import of_kind, once
 
 if TYPE_CHECKING:
     from modellint.source.engine.abstract_values import Function
@@ -169,6 +169,14 @@ class Modes:
                 self._forget_tensor(name, frame)
             case ast.Call(func=ast.Attribute(attr="is_tensor"), args=[ast.Name(id=name)]) if not held:
                 self._forget_tensor(name, frame)
+            case ast.Compare(
+                left=ast.Call(func=ast.Name(id="type"), args=[ast.Name(id=name)]),
+                ops=[ast.Eq() | ast.Is() | ast.NotEq() | ast.IsNot() as op],
+                comparators=[kind],
+            ):
+                is_of_kind = isinstance(op, (ast.Eq, ast.Is)) is held
+                if is_of_kind is not _is_tensor_class(kind):
+                    self._forget_tensor(name, frame)
             case ast.Call(func=ast.Name(id=guard), args=[ast.Name(id=name)], keywords=[]) if held:
                 function = frame.file.functions.get(guard)
                 if function is not None and guard not in frame.locals and _denies_tensors(function):
@@ -186,6 +194,8 @@ class Modes:
     def decided(self, test: ast.expr, frame: Frame) -> bool | None:
         """What a condition certainly is: a local variable that holds a tensor which the code itself makes is not None."""
         if self.decides_flags and not frame.loops and (truth := _truth(test, frame)) is not None:
+            return truth
+        if (truth := _by_constants_of_the_file(test, frame)) is not None:
             return truth
         match test:
             case ast.Compare(
@@ -324,6 +334,28 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+
+
+def _by_constants_of_the_file(test: ast.expr, frame: Frame) -> bool | None:
+    """What a condition is by constants of its file: names that one statement at its top binds to True or False, and nothing else does."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _by_constants_of_the_file(operand, frame)
+            return None if inner is None else not inner
+        case ast.BoolOp(op=op, values=values):
+            ends = isinstance(op, ast.Or)
+            truths = {_by_constants_of_the_file(value, frame) for value in values}
+            return ends if ends in truths else None if None in truths else not ends
+        case ast.Name(id=name) if name not in frame.locals and name not in (frame.closure or ()):
+            match frame.file.names.get(name):
+                case [ast.Constant(value=bool() as truth)] if name not in once(frame.file.tree, "_globals", _globals):
+                    return truth
+    return None
+
+
+def _globals(tree: ast.AST) -> frozenset[str]:
+    """The names of a file that its functions bind."""
+    return frozenset(name for node in of_kind(tree, ast.Global) for name in node.names)
 
 
 def _truth(test: ast.expr, frame: Frame) -> bool | None:
