@@ -184,6 +184,8 @@ def test_no_fix_before_the_constructor_of_the_base_runs() -> None:
         "torch.zeros(n, requires_grad=True)",
         "torch.randn(n).requires_grad_()",
         "torch.autograd.Variable(torch.zeros(n), requires_grad=True)",
+        "torch.tensor(n, requires_grad=True).float().to(place)",
+        "torch.zeros(n, requires_grad=True).cuda()",
     ],
 )
 def test_a_tensor_that_wants_gradients_becomes_a_parameter(value: str) -> None:
@@ -192,6 +194,11 @@ def test_a_tensor_that_wants_gradients_becomes_a_parameter(value: str) -> None:
     done = fixed(text)
     assert f"self.w = nn.Parameter({value})" in done
     assert codes(done, "REG015") == []
+
+
+@pytest.mark.parametrize("value", ["(self.p * 2).float()", "self.p.to(place)", "nn.Linear(n, n).weight.float()"])
+def test_what_is_moved_or_cast_from_a_parameter_is_none_that_was_forgotten(value: str) -> None:
+    assert "REG015" not in codes(net(f"self.p = nn.Parameter(torch.ones(n))\nself.w = {value}", "return x * self.w"))
 
 
 def test_a_parameter_in_the_other_branch_does_not_hide_the_tensor() -> None:
