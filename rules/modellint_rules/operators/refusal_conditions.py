@@ -23,7 +23,7 @@ class Literal(NamedTuple):
     form: str = "literal"
     """``literal``: the call spells its value out; ``name``: it is a name of torch's (``torch.int32``), and that is what counts;
     ``tensor``: it is a tensor, and nothing else counts; ``rank``: it is a tensor, and its rank counts; ``floats``: it is a tensor
-    of whole numbers that coremltools holds as floats."""
+    of whole numbers that coremltools holds as floats; ``real``: what is used certainly is a tensor of floats."""
 
 
 class Refusal(NamedTuple):
@@ -54,6 +54,8 @@ class Refusal(NamedTuple):
     """The iOS for which it converts."""
     of_input: bool = False
     """Whether it is refused only where its tensor hangs on what the model is given."""
+    instead: str | None = None
+    """What to write in its place, as a sentence."""
     core_only: bool = False
     """Whether it converts with core ATen decompositions (``run_decompositions()``) only, and not with none (``run_decompositions({})``)."""
 
@@ -78,7 +80,7 @@ class Refusal(NamedTuple):
                 if self.lifted.startswith("main")
                 else f"coremltools {self.lifted} takes it"
             )
-        return None
+        return self.instead
 
 
 def one_of(*values: object) -> Callable[[object], bool]:
@@ -96,6 +98,16 @@ def other_than(*values: object) -> Callable[[object], bool]:
 def is_given(value: object) -> bool:
     """Whether there is a value at all."""
     return True
+
+
+def is_whole(value: object) -> bool:
+    """Whether a number is written without a point."""
+    return type(value) is int
+
+
+def is_whole_factor(value: object) -> bool:
+    """Whether a factor is written without a point, and changes something."""
+    return type(value) is int and value != 1
 
 
 def is_type(name: object) -> bool:

@@ -64,6 +64,8 @@ def _holds(entry: Refusal, use: Use) -> bool:
         if literal.form == "rank":
             # Of a layer it is what that is called with.
             argument = _rank(value if literal.at else use.source, use.beside)
+        elif literal.form == "real":
+            argument = _real(use.source)
         elif value is None:
             argument = literal.default
         elif literal.form == "literal":
@@ -104,6 +106,12 @@ def _rank(value: Value | None, beside: Sequence[Value]) -> object:
             return ABSENT
     rank = ranks.pop() if ranks else None
     return ABSENT if rank is None or ranks else rank
+
+
+def _real(value: Value | None) -> object:
+    """Something where a tensor certainly holds floating-point numbers."""
+    parts = alternatives(value) if value is not None else ()
+    return True if parts and all(isinstance(part, Tensor) and part.is_float for part in parts) else ABSENT
 
 
 def _floats(value: Value) -> object:
