@@ -455,3 +455,38 @@ def refusals(text: str) -> list[str]:
 )
 def test_integers_where_floats_are_wanted(forward: str, layer: str, told: list[str]) -> None:
     assert refusals(net(forward, f"self.act = {layer or 'nn.Identity()'}")) == told
+
+
+@pytest.mark.parametrize(
+    ("forward", "told"),
+    [
+        (
+            "t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn x + torch.sin(t)",
+            ["e sin of arange with a float dtype"],
+        ),
+        (
+            "t = torch.arange(0, len(x), 2, dtype=torch.float)\nreturn (t * 2).unsqueeze(0).exp()",
+            ["e exp of arange with a float dtype"],
+        ),
+        (
+            "t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn torch.outer(t, self.f)",
+            ["w outer of arange with a float dtype"],
+        ),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn t[:, None] @ self.f[None]", ["e arange"]),
+        ("t = torch.arange(int(w), dtype=torch.float32)\nreturn x @ t[:, None]", []),  # x may hold integers
+        ("t = torch.arange(int(w), dtype=torch.float32)\nreturn x.exp() @ t[:, None]", ["e arange"]),
+        ("t = torch.arange(int(w), dtype=torch.float32)\nreturn x / (1 / (t + 1))", ["e arange"]),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn t[:, None] @ x.exp()", []),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn t[:, None] * self.f", []),
+        ("t = torch.arange(x.shape[1]).float()\nreturn torch.outer(t.sin(), self.f)", []),
+        ("t = torch.arange(float(x.shape[1]), dtype=torch.float32)\nreturn t.sin()", []),
+        ("t = torch.arange(w, dtype=torch.float32)\nreturn t.sin()", []),  # w may be a float
+        ("t = torch.arange(x.shape[1], dtype=torch.float32) / 2\nreturn t.sin()", []),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32)\nt.mul_(0.5)\nreturn t.sin()", []),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32).to(x)\nreturn t.sin()", []),
+        ("return x + self.t.sin()", []),
+    ],
+)
+def test_floats_that_are_held_as_integers(forward: str, told: list[str]) -> None:
+    init = 'self.register_buffer("f", 1 / (2.0 ** torch.rand(8)))\nself.register_buffer("t", torch.arange(8, dtype=torch.float32))'
+    assert refusals(net(forward, init)) == told

@@ -23,7 +23,8 @@ class Literal(NamedTuple):
     form: str = "literal"
     """``literal``: the call spells its value out; ``name``: it is a name of torch's (``torch.int32``), and that is what counts;
     ``tensor``: it is a tensor, and nothing else counts; ``rank``: it is a tensor, and its rank counts; ``floats``: it is a tensor
-    of whole numbers that coremltools holds as floats; ``real``: what is used certainly is a tensor of floats."""
+    of whole numbers that coremltools holds as floats; ``real``: it certainly is a tensor of floats; ``counted``: it is a
+    tensor of floats that coremltools holds as integers."""
 
 
 class Refusal(NamedTuple):
@@ -63,6 +64,11 @@ class Refusal(NamedTuple):
     def kinds(self) -> frozenset[str]:
         """The operators that are captured, of all its names."""
         return frozenset(self.kind.format(rank=name[-2:-1]) for name in self.names) - {""}
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is refused for floats that coremltools holds as integers."""
+        return any(literal.form == "counted" for literal in self.literals)
 
     @property
     def url(self) -> str | None:

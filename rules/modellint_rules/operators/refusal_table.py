@@ -31,6 +31,8 @@ _LINEAR = "coremltools has no such resampling"
 _FLAT = "coremltools resamples in two dimensions only"
 _WHOLE = "coremltools takes it for a whole number, and wants the type of the tensor"
 _POINT = "Write the number with a point: `1.0` for `1`"
+_COUNTED = "coremltools takes `arange` of integers for integers, whatever `dtype` says, and wants floats there"
+_CAST = "Make floats of it: `torch.arange(n).float()`, or `torch.arange(float(n))`"
 
 REFUSALS = (
     Refusal(
@@ -1052,6 +1054,67 @@ REFUSALS = (
         example=("2x3 2x1i", "torch.zeros(2, 3, dtype=torch.bool).scatter_(1, y, True).float()", ""),
         words=frozenset({"scatter", "scatter_"}),
         instead="Scatter `1.0` into a tensor of floats, and ask which are above zero",
+    ),
+    *(
+        Refusal(
+            (*(f"torch.{path}{name}" for path in paths), f"torch.Tensor.{name}"),
+            (Literal(0, "input", is_given, form="counted"),),
+            f"{name} of arange with a float dtype",
+            f"aten::{name}",
+            _COUNTED,
+            trace=False,
+            export=False,
+            example=("2x3", f"{prefix}{name}(torch.arange(3, dtype=torch.float32){rest}) + x", ""),
+            words=frozenset({Trigger.ARANGE_OF_FLOATS}),
+            instead=_CAST,
+        )
+        for names, paths, prefix, rest in (
+            (
+                [
+                    "exp",
+                    "sin",
+                    "cos",
+                    "tan",
+                    "atan",
+                    "sinh",
+                    "sqrt",
+                    "sigmoid",
+                    "tanh",
+                    "floor",
+                    "ceil",
+                    "round",
+                    "erf",
+                    "relu",
+                    "reciprocal",
+                    "std",
+                ],
+                ("", "nn.functional."),
+                "torch.",
+                "",
+            ),
+            (["softmax", "log_softmax"], ("", "nn.functional."), "torch.", ", 0"),
+            (["gelu", "silu", "softplus"], ("nn.functional.",), "F.", ""),
+        )
+        for name in names
+    ),
+    *(
+        Refusal(
+            ("torch.outer", "torch.ger", "torch.Tensor.outer", "torch.Tensor.ger"),
+            (Literal(0, "input", is_given, form=first), Literal(1, "vec2", is_given, form=second)),
+            "outer of arange with a float dtype",
+            "aten::outer",
+            _COUNTED,
+            trace=False,
+            export=True,
+            core_only=True,
+            example=("3", expression, ""),
+            words=frozenset({Trigger.ARANGE_OF_FLOATS}),
+            instead=_CAST,
+        )
+        for first, second, expression in (
+            ("counted", "real", "torch.outer(torch.arange(3, dtype=torch.float32), x.sigmoid())"),
+            ("real", "counted", "torch.outer(x.sigmoid(), torch.arange(3, dtype=torch.float32))"),
+        )
     ),
 )
 """Each with the words without which it cannot stand, since rules are woken by words."""

@@ -22,6 +22,7 @@ _OF_FLOATS = frozenset(
     | {"rand", "randn", "rand_like", "randn_like", "scaled_dot_product_attention", "interpolate", "sin", "cos"}
 )
 """Operators that give floating-point numbers of whatever they are given."""
+_CASTS = frozenset({"to", "type", "float", "half", "double", "cuda", "cpu", "type_as"})
 _OF_INTEGERS = frozenset(f"{name}Tensor" for name in ("Byte", "Char", "Short", "Int", "Long", "Bool"))
 _OF_DEFAULT_TYPE = frozenset({"zeros", "ones", "eye"})
 """Factories that give floating-point numbers where no type is said."""
@@ -121,6 +122,16 @@ class Tensor(Instance):
             if name in _OF_DEFAULT_TYPE and isinstance(part.node, ast.Call):
                 return all(word.arg not in ("dtype", None) for word in part.node.keywords)
             part = part.base if name not in ("to", "type") else None
+        return False
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether coremltools certainly holds its floats as integers (``counted_floats``)."""
+        part: Tensor | None = self
+        while part is not None and part.kind == "tensor":
+            if part.told is not None and "counted" in part.told:
+                return True
+            part = part.base if part.made_by not in _CASTS else None
         return False
 
     def has_fixed_size(self, dim: int) -> bool:

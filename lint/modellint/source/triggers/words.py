@@ -36,6 +36,9 @@ _SHAPES = {
     # Not `sizes: list[int] = (1, 2)`.
     Trigger.ITEM_WRITE: re.compile(r"^[ \t]*[\w.]+\[[^\n=]*\] ?=(?!=)", re.MULTILINE),
     Trigger.LOCAL_DROPOUT: re.compile(r"Dropout\w*\([^()]*\)\(|[ \t]\w+ = [\w.]*Dropout\w*\("),
+    Trigger.ARANGE_OF_FLOATS: re.compile(
+        r"arange\((?:[^()]|\([^()]*\))*\bdtype\s*=\s*(?:[\w.]*(?:float|half|double)|[\w.]+\.dtype\b)"
+    ),
     Trigger.INTEGER_SLOPE: re.compile(
         r"(?:eakyRe|E)LU\((?:negative_slope=|alpha=)?-?\d+\s*[,)]"
         r"|(?:leaky_re|\be)lu_?\([^\n]*,\s*(?:negative_slope=|alpha=)?-?\d+\s*[,)]"
