@@ -484,9 +484,13 @@ def test_integers_where_floats_are_wanted(forward: str, layer: str, told: list[s
         ("t = torch.arange(x.shape[1], dtype=torch.float32) / 2\nreturn t.sin()", []),
         ("t = torch.arange(x.shape[1], dtype=torch.float32)\nt.mul_(0.5)\nreturn t.sin()", []),
         ("t = torch.arange(x.shape[1], dtype=torch.float32).to(x)\nreturn t.sin()", []),
+        ("t = torch.arange(8, dtype=torch.float32)\ng = math.log(10000) / (8 - 1)\nreturn torch.exp(t * -g)", []),
+        ("t = torch.arange(8, dtype=torch.float32)\nreturn torch.exp(t * (x.shape[1] / 2))", []),
+        ("t = torch.arange(x.shape[1] / 2, dtype=torch.float32)\nreturn torch.exp(t)", []),
+        ("n = w // 2\nt = torch.arange(n, dtype=torch.float32)\nreturn t.sin()", []),
         ("return x + self.t.sin()", []),
     ],
 )
 def test_floats_that_are_held_as_integers(forward: str, told: list[str]) -> None:
     init = 'self.register_buffer("f", 1 / (2.0 ** torch.rand(8)))\nself.register_buffer("t", torch.arange(8, dtype=torch.float32))'
-    assert refusals(net(forward, init)) == told
+    assert refusals(f"import math\n{net(forward, init)}") == told

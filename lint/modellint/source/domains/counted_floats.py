@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from modellint.source.domains.tensors import Size, Tensor
 from modellint.source.engine.abstract_values import Const, Method, Number, Value, alternatives
+from modellint.source.syntax.ast_walk import walk
 
 if TYPE_CHECKING:
     from modellint.source.engine.arguments import Arguments
@@ -26,14 +27,15 @@ KEEPING = frozenset({"repeat", "flip", "clone", "contiguous", "cumsum", "neg", "
 _KEEPING_SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Mod, ast.Pow)
 
 
-def counts(arguments: Arguments) -> bool:
-    """Whether `arange` is given integers alone, and a type of floats."""
-    if arguments.spread or None in arguments.keywords:
+def counts(arguments: Arguments, node: ast.expr) -> bool:
+    """Whether a call of `arange` is given integers alone, and a type of floats."""
+    if arguments.spread or None in arguments.keywords or not isinstance(node, ast.Call):
         return False
     words = arguments.keywords
-    bounds = [*arguments.positional, *(words[name] for name in ("start", "end", "step") if name in words)]
+    bounds = [*zip(arguments.positional, node.args, strict=False)]
+    bounds += [(words[word.arg], word.value) for word in node.keywords if word.arg in ("start", "end", "step")]
     dtype = words.get("dtype")
-    if not bounds or dtype is None or not all(_is_integer(part) for value in bounds for part in alternatives(value)):
+    if not bounds or dtype is None or not all(_is_whole(value, written) for value, written in bounds):
         return False
     if isinstance(dtype, Method) and dtype.name == "dtype":
         return isinstance(dtype.receiver, Tensor) and dtype.receiver.is_float
@@ -41,7 +43,7 @@ def counts(arguments: Arguments) -> bool:
 
 
 def tell(made: object, parts: Sequence[Value]) -> None:
-    """Note that a result is one, where all that it is made of are, or are integers."""
+    """Note that a result is one, where all that it is made of are, or are integers that are written down."""
     counted = [part.is_counted if isinstance(part, Tensor) else _is_integer(part) for part in parts]
     if isinstance(made, Tensor) and all(counted) and any(isinstance(part, Tensor) for part in parts):
         made.told = {**(made.told or {}), COUNTED: True}
@@ -61,7 +63,16 @@ def forget(tensor: Tensor) -> None:
         part = part.base
 
 
+def _is_whole(value: Value, written: ast.expr) -> bool:
+    """Whether an argument is an integer: a size, a constant, or what `int` and `len` give; other numbers may be floats."""
+    if any(isinstance(part, ast.Div) for part in walk(written)):
+        return False
+    made = isinstance(written, ast.Call) and isinstance(written.func, ast.Name) and written.func.id in ("int", "len")
+    return all(
+        isinstance(part, Size) or _is_integer(part) or (made and isinstance(part, Number))
+        for part in alternatives(value)
+    )
+
+
 def _is_integer(value: Value) -> bool:
-    if isinstance(value, Const):
-        return type(value.value) is int
-    return isinstance(value, (Number, Size))
+    return isinstance(value, Const) and type(value.value) is int

@@ -80,7 +80,7 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
         made = Tensor(
             node, operator_transfer.made_of_sizes(last, arguments), "constant", name=name, grad=grad, made_by=last
         )
-        if last == "arange" and reading and counted_floats.counts(arguments):
+        if last == "arange" and reading and counted_floats.counts(arguments, node):
             made.told = {counted_floats.COUNTED: True}
         if parts and last in ("as_tensor", "normal", "bernoulli", "complex", "polar"):
             made.origin = "computed"

@@ -54,6 +54,8 @@ class Caller(Evaluator):
 
     allow_escape = True
     """Whether handing something to code that cannot be seen may register it: not so while ``forward`` runs."""
+    _registers_unseen = False
+    """Whether buffers or parameters were registered under names that are not known."""
 
     @abstractmethod
     def invoke(self, function: Function, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:

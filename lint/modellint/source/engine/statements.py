@@ -91,8 +91,6 @@ class Interpreter(Caller):
         self._abroad = 0
         self._start()
         self._own_setattr = any("__setattr__" in names for names in self._class_names)
-        self._registers_unseen = False
-        """Whether buffers or parameters were registered under names that are not known."""
 
     def _start(self) -> None:
         self._calls = 0
