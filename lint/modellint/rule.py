@@ -114,6 +114,10 @@ class Trigger:
     """There is an operator on bits or truth values, but for `&` between two."""
     VIEW_AS_DTYPE = "<view as a type>"
     """A `view` may be told a type."""
+    INTEGER_SLOPE = "<slope without a point>"
+    """A leaky or exponential rectifier may be given a number without a point, by the look of the text."""
+    ARANGE_OF_FLOATS = "<arange of floats>"
+    """`arange` may be told a type of floats, by the look of the text."""
     ITEM_WRITE = "<item = >"
     """Something is assigned to an item, `x[i] = v`, by the look of the text."""
     LOCAL_DROPOUT = "<dropout in passing>"
@@ -124,7 +128,8 @@ class Trigger:
 
 _AMONG_WORDS = frozenset(
     {Trigger.SLICE_STEP, Trigger.PARTIAL_INDEX, Trigger.NONE_INDEX, Trigger.BIT_OPERATOR, Trigger.VIEW_AS_DTYPE}
-    | {Trigger.ITEM_WRITE, Trigger.LOCAL_DROPOUT, Trigger.NO_FORWARD}
+    | {Trigger.ITEM_WRITE, Trigger.LOCAL_DROPOUT, Trigger.NO_FORWARD, Trigger.INTEGER_SLOPE}
+    | {Trigger.ARANGE_OF_FLOATS}
 )
 """Those that may stand in a set with words, any of which will do."""
 

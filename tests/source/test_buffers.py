@@ -179,11 +179,59 @@ def test_no_fix_before_the_constructor_of_the_base_runs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("init", "forward"),
+    [
+        (
+            "for i in range(n):\n    setattr(self, f'table{i}', torch.zeros(3))",
+            "return x + getattr(self, f'table{x.ndim}')",
+        ),
+        ("for i in range(n):\n    setattr(self, 'table%d' % i, torch.zeros(3))", "return x + self.table1"),
+        (
+            "for i in range(n):\n    setattr(self, 'table' + str(i), torch.zeros(3))",
+            "return x + getattr(self, 'table{}'.format(0))",
+        ),
+        ("self.fill(n)", "return x + getattr(self, f'{x.ndim}_table', None).to(x.device)"),
+    ],
+)
+def test_a_tensor_under_a_computed_name(init: str, forward: str) -> None:
+    fill = "\n    def fill(self, n):\n        for i in range(n):\n            setattr(self, f'{i}_table', torch.zeros(3))\n"
+    text = net(init, forward) + fill
+    assert codes(text) == ["REG006"]
+    assert fixed(text) == text
+
+
+@pytest.mark.parametrize(
+    ("init", "forward"),
+    [
+        ("setattr(self, f'table{n}', torch.zeros(3))", "return x"),
+        ("setattr(self, f'table{n}', torch.zeros(3))", "return x + getattr(self, f'other{n}')"),
+        ("setattr(self, f'table{n}', torch.zeros(3))", "return x + self.table_of_it"),
+        ("setattr(self, f'table{n}', nn.Parameter(torch.zeros(3)))", "return x + getattr(self, f'table{0}')"),
+        ("setattr(self, f'table{n}', given)", "return x + getattr(self, f'table{0}')"),
+        ("setattr(self, f'{n}', torch.zeros(3))", "return x + getattr(self, f'{0}')"),
+        # A buffer stays one.
+        (
+            "self.register_buffer(f'table{n}', None)\nsetattr(self, f'table{n}', torch.zeros(3))",
+            "return x + getattr(self, f'table{0}')",
+        ),
+        (
+            "self.register_buffer('table1', None)\nsetattr(self, f'table{n}', torch.zeros(3))",
+            "return x + self.table1",
+        ),
+    ],
+)
+def test_what_is_no_plain_tensor_under_a_computed_name(init: str, forward: str) -> None:
+    assert "REG006" not in codes(net(init, forward))
+
+
+@pytest.mark.parametrize(
     "value",
     [
         "torch.zeros(n, requires_grad=True)",
         "torch.randn(n).requires_grad_()",
         "torch.autograd.Variable(torch.zeros(n), requires_grad=True)",
+        "torch.tensor(n, requires_grad=True).float().to(place)",
+        "torch.zeros(n, requires_grad=True).cuda()",
     ],
 )
 def test_a_tensor_that_wants_gradients_becomes_a_parameter(value: str) -> None:
@@ -192,6 +240,11 @@ def test_a_tensor_that_wants_gradients_becomes_a_parameter(value: str) -> None:
     done = fixed(text)
     assert f"self.w = nn.Parameter({value})" in done
     assert codes(done, "REG015") == []
+
+
+@pytest.mark.parametrize("value", ["(self.p * 2).float()", "self.p.to(place)", "nn.Linear(n, n).weight.float()"])
+def test_what_is_moved_or_cast_from_a_parameter_is_none_that_was_forgotten(value: str) -> None:
+    assert "REG015" not in codes(net(f"self.p = nn.Parameter(torch.ones(n))\nself.w = {value}", "return x * self.w"))
 
 
 def test_a_parameter_in_the_other_branch_does_not_hide_the_tensor() -> None:

@@ -411,3 +411,86 @@ def test_pooling_to_one_element_is_a_mean(size: str, severity: str) -> None:
     lacking = [("OPS001", severity, "aten::adaptive_avg_pool3d")]
     assert found(net(f"return F.adaptive_avg_pool3d(x, {size})")) == lacking
     assert found(net("return self.pool(x)", f"self.pool = nn.AdaptiveAvgPool3d({size})")) == lacking
+
+
+def refusals(text: str) -> list[str]:
+    return [
+        f"{d.severity.label[0]} {d.message.split('`')[1]}"
+        for d in modellint.check_source(text).diagnostics
+        if d.code == "OPS002"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("forward", "layer", "told"),
+    [
+        ("return F.threshold(-x, -1, 0)", "", ["w F.threshold with an integer threshold"]),
+        ("return F.threshold(x, -1.0, 0)", "", []),
+        ("return F.threshold(x, value=0, threshold=1)", "", ["w F.threshold with an integer threshold"]),
+        ("return F.threshold(x, w, 0)", "", []),
+        ("return F.hardtanh_(x, 0, 6)", "", ["e F.hardtanh with an integer min_val"]),
+        ("return F.hardtanh(x, 0.0, 6.0)", "", []),
+        ("return F.hardtanh(x)", "", []),
+        ("return self.act(x)", "nn.Hardtanh(0.0, 6)", ["e nn.Hardtanh with an integer max_val"]),
+        ("return self.act(x)", "nn.LeakyReLU(1, inplace=True)", ["e nn.LeakyReLU with an integer negative_slope"]),
+        ("return self.act(x)", "nn.LeakyReLU(0.2)", []),
+        ("return self.act(x)", "nn.LeakyReLU(negative_slope=0)", ["e nn.LeakyReLU with an integer negative_slope"]),
+        ("return F.leaky_relu(x.view(2, 2), 1)", "", ["e F.leaky_relu with an integer negative_slope"]),
+        ("return F.relu(x.sum(1, True))", "", []),
+        ("return F.elu(x, alpha=2)", "", ["e F.elu with an integer alpha"]),
+        ("return self.act(x)", "nn.ELU(1.0, True)", []),
+        ("return torch.sigmoid(x).clamp_min(0)", "", ["w clamp_min of floats with an integer"]),
+        ("return x.clamp_min(0)", "", []),  # may be a tensor of integers, which convert
+        ("return torch.sigmoid(x).clamp_min(0.0)", "", []),
+        ("return torch.addmm(x, y, w, beta=0)", "", ["e addmm with an integer beta"]),
+        ("return torch.addmm(x, y, w, beta=1)", "", []),
+        ("return torch.zeros(3, 4).scatter_(1, y, 1) * x", "", ["e scatter of an integer into floats"]),
+        ("return torch.zeros(3, 4, dtype=w).scatter_(1, y, 1) * x", "", []),
+        ("return torch.zeros(3, 4).long().scatter_(1, y, 1) * x", "", []),
+        ("return x.scatter(1, y, 1)", "", []),
+        ("return x.scatter(1, y, 1.0)", "", []),
+        ("return x.scatter(1, y, True)", "", ["e scatter of a truth value"]),
+        ("return x.scatter(1, y, w)", "", []),
+    ],
+)
+def test_integers_where_floats_are_wanted(forward: str, layer: str, told: list[str]) -> None:
+    assert refusals(net(forward, f"self.act = {layer or 'nn.Identity()'}")) == told
+
+
+@pytest.mark.parametrize(
+    ("forward", "told"),
+    [
+        (
+            "t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn x + torch.sin(t)",
+            ["e sin of arange with a float dtype"],
+        ),
+        (
+            "t = torch.arange(0, len(x), 2, dtype=torch.float)\nreturn (t * 2).unsqueeze(0).exp()",
+            ["e exp of arange with a float dtype"],
+        ),
+        (
+            "t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn torch.outer(t, self.f)",
+            ["w outer of arange with a float dtype"],
+        ),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn t[:, None] @ self.f[None]", ["e arange"]),
+        ("t = torch.arange(int(w), dtype=torch.float32)\nreturn x @ t[:, None]", []),  # x may hold integers
+        ("t = torch.arange(int(w), dtype=torch.float32)\nreturn x.exp() @ t[:, None]", ["e arange"]),
+        ("t = torch.arange(int(w), dtype=torch.float32)\nreturn x / (1 / (t + 1))", ["e arange"]),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn t[:, None] @ x.exp()", []),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32)\nreturn t[:, None] * self.f", []),
+        ("t = torch.arange(x.shape[1]).float()\nreturn torch.outer(t.sin(), self.f)", []),
+        ("t = torch.arange(float(x.shape[1]), dtype=torch.float32)\nreturn t.sin()", []),
+        ("t = torch.arange(w, dtype=torch.float32)\nreturn t.sin()", []),  # w may be a float
+        ("t = torch.arange(x.shape[1], dtype=torch.float32) / 2\nreturn t.sin()", []),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32)\nt.mul_(0.5)\nreturn t.sin()", []),
+        ("t = torch.arange(x.shape[1], dtype=torch.float32).to(x)\nreturn t.sin()", []),
+        ("t = torch.arange(8, dtype=torch.float32)\ng = math.log(10000) / (8 - 1)\nreturn torch.exp(t * -g)", []),
+        ("t = torch.arange(8, dtype=torch.float32)\nreturn torch.exp(t * (x.shape[1] / 2))", []),
+        ("t = torch.arange(x.shape[1] / 2, dtype=torch.float32)\nreturn torch.exp(t)", []),
+        ("n = w // 2\nt = torch.arange(n, dtype=torch.float32)\nreturn t.sin()", []),
+        ("return x + self.t.sin()", []),
+    ],
+)
+def test_floats_that_are_held_as_integers(forward: str, told: list[str]) -> None:
+    init = 'self.register_buffer("f", 1 / (2.0 ** torch.rand(8)))\nself.register_buffer("t", torch.arange(8, dtype=torch.float32))'
+    assert refusals(f"import math\n{net(forward, init)}") == told

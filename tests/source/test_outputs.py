@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from nets import fixed, net, said
 
+import modellint
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +99,72 @@ def test_no_tensor(body: str) -> None:
 )
 def test_tensors_or_what_is_not_known(body: str) -> None:
     assert said(net(body, arguments="x, hidden=None, flag=False"), "SIG002") == []
+
+
+RESULTS = """
+
+@dataclass
+class Result:
+    scores: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Wider(Result):
+    boxes: torch.Tensor = None
+
+
+class Holder:
+    def __init__(self, scores):
+        self.scores = scores
+
+
+class Pair(NamedTuple):
+    scores: torch.Tensor
+
+
+@dataclass
+class Output(ModelOutput):
+    scores: torch.Tensor = None
+
+
+@dataclass
+class Known:
+    scores: torch.Tensor
+
+
+torch.export.register_dataclass(Known)
+
+
+@registered
+class Odd:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("return Result(x * 2)", "a `Result`:"),
+        ("result = Wider(scores=x, boxes=x)\nreturn result", "a `Wider`:"),
+        ("return x, Result(x * 2)", "a `Result` beside tensors:"),
+        ("return Holder(x)", "a `Holder`:"),
+        ("return Result(x * 2).scores", None),
+        ("return Pair(x * 2)", None),
+        ("return Output(scores=x)", None),
+        ("return Known(x)", None),
+        ("return Odd()", None),
+        ("return Elsewhere(x)", None),
+        ("return Result(x) if flag else x", None),
+    ],
+)
+def test_objects(body: str, kind: str | None) -> None:
+    head = (
+        "from dataclasses import dataclass\nfrom typing import NamedTuple\nfrom transformers.utils import ModelOutput\n"
+    )
+    text = head + net(body, arguments="x, flag=False") + RESULTS
+    told = [d.message for d in modellint.check_source(text).diagnostics if d.code == "SIG002"]
+    prefix = "the model returns "
+    assert [message.startswith(f"{prefix}{kind}") for message in told] == ([] if kind is None else [True])
 
 
 # SHP004

@@ -201,19 +201,4 @@ def depends_on_data(value: Value) -> bool:
 
 def is_float(value: Value) -> bool:
     """Whether it certainly is a tensor of floating-point numbers."""
-    while isinstance(value, Tensor):
-        if value.made_by in _OF_FLOATS or value.made_by[:1].isupper() or value.made_by.startswith("conv"):
-            return True
-        if isinstance(value.node, ast.BinOp) and isinstance(value.node.op, ast.Div):
-            return True
-        if value.base is None or value.made_by in ("to", "type"):
-            return False
-        value = value.base
-    return False
-
-
-_OF_FLOATS = frozenset(
-    {"matmul", "bmm", "baddbmm", "softmax", "log_softmax", "linear", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "log"}
-    | {"float", "half", "layer_norm", "normalize", "cdist", "div", "true_divide", "mean", "var", "std", "norm", "gelu"}
-    | {"rand", "randn", "rand_like", "randn_like", "scaled_dot_product_attention", "interpolate", "sin", "cos"}
-)
+    return isinstance(value, Tensor) and value.is_float

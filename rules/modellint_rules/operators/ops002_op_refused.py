@@ -109,12 +109,15 @@ class OpRefused(Rule):
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
         from modellint_rules.operators.api_calls import calls_in_forward
+        from modellint_rules.operators.counted_products import keeps_state
         from modellint_rules.operators.refusal_lookup import refusal
         from modellint_rules.operators.rewrites import advice
 
         goal = code.destination
         for call, refused, aside in calls_in_forward(code, lambda use: refusal(use, goal.coremltools, goal.ios)):
             use = next((entry for entry in refused if entry.trace or entry.export), refused[0])
+            if use.is_counted and keeps_state(code, call.function):
+                continue
             severity = Severity.WARNING if use.trace or use.export else Severity.ERROR
             yield code.finding(
                 self,
@@ -127,6 +130,21 @@ class OpRefused(Rule):
             )
 
         yield from self._written(code)
+        yield from self._multiplied(code)
+
+    def _multiplied(self, code: Code) -> Iterator[Diagnostic]:
+        """Products and quotients of floats that coremltools holds as integers."""
+        from modellint_rules.operators.counted_products import ADVICE, counted_products
+
+        for node, statement, shown, aside in counted_products(code):
+            yield code.finding(
+                self,
+                node,
+                f"{shown} `arange` of integers with a float `dtype` does not convert: coremltools takes it for integers all the same",
+                severity=Severity.INFO if aside else Severity.ERROR,
+                statement=statement,
+                advice=ADVICE,
+            )
 
     def _written(self, code: Code) -> Iterator[Diagnostic]:
         """Assignments to parts of tensors of truth values."""

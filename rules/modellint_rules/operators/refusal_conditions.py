@@ -23,7 +23,8 @@ class Literal(NamedTuple):
     form: str = "literal"
     """``literal``: the call spells its value out; ``name``: it is a name of torch's (``torch.int32``), and that is what counts;
     ``tensor``: it is a tensor, and nothing else counts; ``rank``: it is a tensor, and its rank counts; ``floats``: it is a tensor
-    of whole numbers that coremltools holds as floats."""
+    of whole numbers that coremltools holds as floats; ``real``: it certainly is a tensor of floats; ``counted``: it is a
+    tensor of floats that coremltools holds as integers."""
 
 
 class Refusal(NamedTuple):
@@ -54,6 +55,8 @@ class Refusal(NamedTuple):
     """The iOS for which it converts."""
     of_input: bool = False
     """Whether it is refused only where its tensor hangs on what the model is given."""
+    instead: str | None = None
+    """What to write in its place, as a sentence."""
     core_only: bool = False
     """Whether it converts with core ATen decompositions (``run_decompositions()``) only, and not with none (``run_decompositions({})``)."""
 
@@ -61,6 +64,11 @@ class Refusal(NamedTuple):
     def kinds(self) -> frozenset[str]:
         """The operators that are captured, of all its names."""
         return frozenset(self.kind.format(rank=name[-2:-1]) for name in self.names) - {""}
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is refused for floats that coremltools holds as integers."""
+        return any(literal.form == "counted" for literal in self.literals)
 
     @property
     def url(self) -> str | None:
@@ -78,7 +86,7 @@ class Refusal(NamedTuple):
                 if self.lifted.startswith("main")
                 else f"coremltools {self.lifted} takes it"
             )
-        return None
+        return self.instead
 
 
 def one_of(*values: object) -> Callable[[object], bool]:
@@ -96,6 +104,16 @@ def other_than(*values: object) -> Callable[[object], bool]:
 def is_given(value: object) -> bool:
     """Whether there is a value at all."""
     return True
+
+
+def is_whole(value: object) -> bool:
+    """Whether a number is written without a point."""
+    return type(value) is int
+
+
+def is_whole_factor(value: object) -> bool:
+    """Whether a factor is written without a point, and changes something."""
+    return type(value) is int and value != 1
 
 
 def is_type(name: object) -> bool:

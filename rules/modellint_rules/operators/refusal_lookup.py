@@ -60,10 +60,13 @@ def _holds(entry: Refusal, use: Use) -> bool:
     # A tensor's method has its tensor before the dot.
     shift = int(use.name.startswith("torch.Tensor."))
     for literal in entry.literals:
-        value = arguments.get(literal.at - shift, literal.keyword)
+        at = literal.at - shift
+        value = arguments.get(at, literal.keyword) if at >= 0 else None
         if literal.form == "rank":
             # Of a layer it is what that is called with.
             argument = _rank(value if literal.at else use.source, use.beside)
+        elif literal.form in ("real", "counted"):
+            argument = _TYPES[literal.form](value if literal.at else use.source)
         elif value is None:
             argument = literal.default
         elif literal.form == "literal":
@@ -104,6 +107,21 @@ def _rank(value: Value | None, beside: Sequence[Value]) -> object:
             return ABSENT
     rank = ranks.pop() if ranks else None
     return ABSENT if rank is None or ranks else rank
+
+
+def _real(value: Value | None) -> object:
+    """Something where a tensor certainly holds floating-point numbers."""
+    parts = alternatives(value) if value is not None else ()
+    return True if parts and all(isinstance(part, Tensor) and part.is_float for part in parts) else ABSENT
+
+
+def _counted(value: Value | None) -> object:
+    """Something where coremltools certainly holds the floats of a tensor as integers."""
+    parts = alternatives(value) if value is not None else ()
+    return True if parts and all(isinstance(part, Tensor) and part.is_counted for part in parts) else ABSENT
+
+
+_TYPES: dict[str, Callable[[Value | None], object]] = {"real": _real, "counted": _counted}
 
 
 def _floats(value: Value) -> object:

@@ -31,6 +31,7 @@ class TensorNotBuffer(Rule):
 
     ## What it does
     Finds attributes that hold a tensor, or a list or dict of tensors, that is no parameter and no buffer, and that `forward` reads.
+    Names that `setattr` and `getattr` compute are the same where they are spelt alike (`f"scale{i}"`), or differ in numbers (`scale0`).
     In other methods, such as `encode` or `sample`, and in functions of the file that are given the module, the tensor must take part
     in an operation with an argument that is a tensor, or with a parameter, a buffer or the output of a submodule.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger
-from modellint_rules.registration.plain_tensors import bound_once, kept_tensors
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, Trigger, alternatives
+from modellint_rules.registration.plain_tensors import MOVES, bound_once, kept_tensors
 from modellint_rules.registration.reg006_tensor_not_buffer import TENSOR_WORDS
 from modellint_rules.registration.unregistered_state import tensors_in
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, LiveModel
+    from modellint.authoring import Code, LiveModel, Tensor
     from modellint_rules.registration.plain_tensors import Kept
 
 
@@ -20,7 +21,7 @@ class TensorShouldBeParameter(Rule):
 
     ## What it does
     Finds attributes that hold a tensor made with `requires_grad=True`, by `Variable(..., requires_grad=True)` or `requires_grad_()`,
-    that is no `nn.Parameter`, and that `forward` reads.
+    moved or cast afterwards or not, that is no `nn.Parameter`, and that `forward` reads.
 
     ## Why
     `parameters()` does not list it, so no optimizer trains it; no checkpoint holds it, and `.to()` leaves it behind. Under trace the
@@ -80,7 +81,7 @@ class TensorShouldBeParameter(Rule):
         if code.ref is None:
             return
         for kept in kept_tensors(code):
-            if any(tensor.grad is True and tensor.origin == "constant" for tensor in kept.tensors):
+            if any(tensor.grad is True and _is_leaf(code, tensor) for tensor in kept.tensors):
                 yield code.finding(
                     self,
                     kept.binding.statement,
@@ -101,6 +102,19 @@ class TensorShouldBeParameter(Rule):
                     class_name=group.class_name,
                     attribute=group.attribute,
                 )
+
+
+def _is_leaf(code: Code, tensor: Tensor) -> bool:
+    """Whether a tensor is made from nothing that requires gradients: a factory's, or one of that which is moved or cast."""
+    while tensor.origin == "computed" and tensor.made_by in MOVES and isinstance(tensor.node, ast.Call):
+        from modellint.authoring import Tensor
+
+        receivers = [reading.receiver for reading in code.readings(tensor.node)]
+        sources = [part for value in receivers if value is not None for part in alternatives(value)]
+        if len(sources) != 1 or not isinstance(sources[0], Tensor):
+            return False
+        tensor = sources[0]
+    return tensor.origin == "constant" and tensor.grad is True
 
 
 def _fix(code: Code, kept: Kept) -> Fix | None:

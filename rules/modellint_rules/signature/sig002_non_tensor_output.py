@@ -7,11 +7,26 @@ from collections.abc import Iterator
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Container, Diagnostic, Drawn, Rule, Severity, Trigger, Value, alternatives
+from modellint.authoring import (
+    ClassValue,
+    Const,
+    Container,
+    Diagnostic,
+    Drawn,
+    External,
+    Instance,
+    Rule,
+    Severity,
+    Trigger,
+    Value,
+    alternatives,
+    called_name,
+    of_kind,
+)
 from modellint_rules.signature.exported_classes import is_outermost, outputs
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, LiveModel
+    from modellint.authoring import ClassRef, Code, LiveModel
 
 
 class NonTensorOutput(Rule):
@@ -19,7 +34,7 @@ class NonTensorOutput(Rule):
 
     ## What it does
     Looks at what the model returned in the run, inside tuples, lists and dicts too. In source it finds `forward` methods that end by
-    returning something which certainly is no tensor, by itself or in a tuple or list.
+    returning something which certainly is no tensor, a dataclass too, by itself or in a tuple or list.
 
     ## Why
     `torch.jit.trace` refuses it. `torch.export` captures None and numbers, but coremltools then fails on the output that is no
@@ -67,7 +82,8 @@ class NonTensorOutput(Rule):
     ## Known limits
     In a run only what is returned for the example inputs is seen. In source a class that by its name or by another class of the file is
     a part of a model is left alone, and so is what a flag asks for, and `...`. Objects that PyTorch's own `pytree` takes apart count as
-    what they hold.
+    what they hold; in source, objects of classes of the project are found whose bases are all known, dataclasses too, and that
+    nothing in their file registers.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.jit.trace.html>
@@ -89,7 +105,7 @@ class NonTensorOutput(Rule):
         if not code.shows(Trigger.RETURNS_NON_TENSOR) or not is_outermost(code):
             return
         for statement, written, values in outputs(code):
-            kinds = [_kind(value, written) for value in values]
+            kinds = [_kind(code, value, written) for value in values]
             stub = isinstance(written, ast.Constant) and written.value is None
             if kinds and all(kinds) and not stub:
                 beside = " beside tensors" if isinstance(written, (ast.Tuple, ast.List)) else ""
@@ -127,15 +143,54 @@ def _is_constant(value: ast.expr | None) -> bool:
     return value is None or isinstance(value, (ast.Constant, ast.JoinedStr))
 
 
-def _kind(value: Value, written: ast.expr) -> str | None:
+def _kind(code: Code, value: Value, written: ast.expr) -> str | None:
     """What a value certainly holds that is no tensor, in words."""
     if isinstance(value, Container) and value.kind in ("tuple", "list") and value.exact:
         parts = written.elts if isinstance(written, (ast.Tuple, ast.List)) else [written] * len(value.items)
         if len(parts) != len(value.items):
             return None
-        return next((kind for item, part in zip(value.items, parts, strict=True) if (kind := _kind(item, part))), None)
-    kinds = {_simple(part, written) for part in alternatives(value)}
+        return next(
+            (kind for item, part in zip(value.items, parts, strict=True) if (kind := _kind(code, item, part))), None
+        )
+    kinds = {_simple(part, written) or _object(code, part) for part in alternatives(value)}
     return kinds.pop() if len(kinds) == 1 else None
+
+
+def _object(code: Code, value: Value) -> str | None:
+    """The class of the project that a value certainly is an object of, where PyTorch's `pytree` does not take it apart."""
+    if not isinstance(value, Instance) or value.kind != "object" or not isinstance(value.node, ast.Call):
+        return None
+    callees = [part for reading in code.readings(value.node) for part in alternatives(reading.callee)]
+    refs = [callee.ref for callee in callees if isinstance(callee, ClassValue)]
+    if not refs or len(refs) < len(callees) or not all(_is_closed(code, ref) for ref in refs):
+        return None
+    return f"a `{refs[0].node.name}`"
+
+
+def _is_closed(code: Code, ref: ClassRef) -> bool:
+    """Whether a class has no bases but those of the project, and nothing that may register it with `pytree`."""
+    for above in code.project.lineage(ref):
+        for base in code.project.bases(above):
+            if base is None or (isinstance(base, External) and base.name not in _PLAIN_BASES):
+                return False
+        if above.node.keywords or not all(_is_plain_decorator(decorator) for decorator in above.node.decorator_list):
+            return False
+    return not any(
+        "regist" in called_name(call) and any(_last(argument) == ref.node.name for argument in call.args)
+        for file in {id(file): file for file in (code.file, ref.file)}.values()
+        for call in of_kind(file.tree, ast.Call)
+    )
+
+
+_PLAIN_BASES = frozenset({"builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol"})
+
+
+def _is_plain_decorator(node: ast.expr) -> bool:
+    return _last(node.func if isinstance(node, ast.Call) else node) == "dataclass"
+
+
+def _last(node: ast.expr) -> str:
+    return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
 def _simple(value: Value, written: ast.expr) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import dimension_arguments, masks, operator_transfer, tensors
+from modellint.source.domains import counted_floats, dimension_arguments, masks, operator_transfer, tensors
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.layer_transfer import size_of_weight, with_features
 from modellint.source.domains.memory_layout import Dim, Layout
@@ -81,6 +81,8 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
         made = Tensor(
             node, operator_transfer.made_of_sizes(last, arguments), "constant", name=name, grad=grad, made_by=last
         )
+        if last == "arange" and reading and counted_floats.counts(arguments, node):
+            made.told = {counted_floats.COUNTED: True}
         if parts and last in ("as_tensor", "normal", "bernoulli", "complex", "polar"):
             made.origin = "computed"
             made.grad = tensors.carries_graph(last, [part.grad for part in parts])
@@ -99,7 +101,10 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
     if not name.startswith(_TORCH) or path not in (part[:-1] for part in _TORCH):
         return None
     if last in ("cat", "concat", "concatenate", "stack"):
-        return operator_transfer.joined("stack" if last == "stack" else "cat", arguments, node, quiet)
+        joined = operator_transfer.joined("stack" if last == "stack" else "cat", arguments, node, quiet)
+        if isinstance(first, Container):
+            counted_floats.tell(joined, [part for item in first.items for part in alternatives(item)])
+        return joined
     if last in (
         "hstack",
         "vstack",
@@ -122,6 +127,7 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
         made = derived(node, layout, last, parts, quiet)
         made.certain = True
         if last in ("meshgrid", "broadcast_tensors"):
+            counted_floats.tell(made, parts)
             return Container("tuple", node, [made])
         return made
     if last == "where" and len(arguments.positional) == 3:
@@ -174,6 +180,8 @@ def operator_result(
         made.certain = certain
     if name in masks.FLOATING and isinstance(made, Tensor) and masks.becomes_floats(name, tensor, arguments):
         made.told = {masks.FLOATS: True}
+    if name in counted_floats.KEEPING:
+        counted_floats.tell(made, [tensor])
     return made
 
 
@@ -185,6 +193,7 @@ def method_result(reader: Reader, callee: Method, arguments: Arguments, node: as
             receiver.shown = True
         if name.endswith("_") and not name.endswith("__"):
             reader.recorder.wrote(reader, "method", node, receiver, union(arguments.everything()), None, frame)
+            counted_floats.forget(receiver)
         if name in ("keys", "values", "items", "get", "append") and not receiver.certain:
             return UNKNOWN
         if name == "requires_grad_" and isinstance(node, ast.Call):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import dimension_arguments, masks, tensors
+from modellint.source.domains import counted_floats, dimension_arguments, masks, tensors
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import MOST_DIMENSIONS, Dim, Layout
 from modellint.source.domains.result_tensors import derived, tensors_in, view_of
@@ -299,6 +299,8 @@ def _computed(node: ast.BinOp | ast.AugAssign, left: Value, right: Value, quiet:
     made = derived(node, layout, "add", parts, quiet)
     if not isinstance(node.op, ast.Div) and any(map(masks.holds_floats, parts)):
         made.told = {masks.FLOATS: True}
+    if counted_floats.keeps(node.op):
+        counted_floats.tell(made, (left, right))
     one, two = dim_of(left), dim_of(right)
     if one is not None and two is not None:
         if isinstance(node.op, ast.Mult):
@@ -334,7 +336,10 @@ def unary(node: ast.UnaryOp, operand: Value, quiet: bool) -> Value | None:
     if isinstance(node.op, ast.USub) and isinstance(operand, Limit):
         return operand.negated()
     if isinstance(operand, Tensor):
-        return derived(node, tensors.like(operand.layout), "neg", [operand], quiet)
+        made = derived(node, tensors.like(operand.layout), "neg", [operand], quiet)
+        if isinstance(node.op, ast.USub):
+            counted_floats.tell(made, [operand])
+        return made
     if isinstance(node.op, ast.USub) and isinstance(operand, Const) and type(operand.value) in (int, float):
         return Const(-operand.value)  # type: ignore[operator]
     return None

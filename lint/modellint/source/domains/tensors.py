@@ -16,6 +16,17 @@ from modellint.source.engine.abstract_values import Const, Container, Instance, 
 if TYPE_CHECKING:
     from modellint.source.engine.abstract_values import Callee
 
+_OF_FLOATS = frozenset(
+    {"matmul", "bmm", "baddbmm", "softmax", "log_softmax", "linear", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "log"}
+    | {"float", "half", "layer_norm", "normalize", "cdist", "div", "true_divide", "mean", "var", "std", "norm", "gelu"}
+    | {"rand", "randn", "rand_like", "randn_like", "scaled_dot_product_attention", "interpolate", "sin", "cos"}
+)
+"""Operators that give floating-point numbers of whatever they are given."""
+_CASTS = frozenset({"to", "type", "float", "half", "double", "cuda", "cpu", "type_as"})
+_OF_INTEGERS = frozenset(f"{name}Tensor" for name in ("Byte", "Char", "Short", "Int", "Long", "Bool"))
+_OF_DEFAULT_TYPE = frozenset({"zeros", "ones", "eye"})
+"""Factories that give floating-point numbers where no type is said."""
+
 
 class Tensor(Instance):
     """A tensor.
@@ -95,6 +106,33 @@ class Tensor(Instance):
     def is_made(self) -> bool:
         """Whether it certainly is a tensor that the code itself makes, whatever the caller gives."""
         return self.certain and self.origin not in ("argument", "unseen")
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it certainly holds floating-point numbers, by the operator that made it."""
+        part: Tensor | None = self
+        while part is not None:
+            name = part.made_by
+            if name in _OF_FLOATS or name.startswith("conv") or part.kind == "parameter":
+                return True
+            if name[:1].isupper():
+                return name not in _OF_INTEGERS
+            if isinstance(part.node, ast.BinOp) and isinstance(part.node.op, ast.Div):
+                return True
+            if name in _OF_DEFAULT_TYPE and isinstance(part.node, ast.Call):
+                return all(word.arg not in ("dtype", None) for word in part.node.keywords)
+            part = part.base if name not in ("to", "type") else None
+        return False
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether coremltools certainly holds its floats as integers (``counted_floats``)."""
+        part: Tensor | None = self
+        while part is not None and part.kind == "tensor":
+            if part.told is not None and "counted" in part.told:
+                return True
+            part = part.base if part.made_by not in _CASTS else None
+        return False
 
     def has_fixed_size(self, dim: int) -> bool:
         """Whether the size of a dimension is made of numbers that the code knows, or is given as numbers."""

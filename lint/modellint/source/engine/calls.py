@@ -36,6 +36,7 @@ from modellint.source.engine.expressions import Evaluator
 from modellint.source.project import external_names
 from modellint.source.project.annotations import is_annotated_module
 from modellint.source.project.symbols import External, FileRef
+from modellint.source.syntax.computed_names import name_pattern
 
 if TYPE_CHECKING:
     from modellint.source.project.symbols import ClassRef
@@ -54,6 +55,8 @@ class Caller(Evaluator):
 
     allow_escape = True
     """Whether handing something to code that cannot be seen may register it: not so while ``forward`` runs."""
+    _registers_unseen = False
+    """Whether buffers or parameters were registered under names that are not known."""
 
     @abstractmethod
     def invoke(self, function: Function, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
@@ -64,6 +67,10 @@ class Caller(Evaluator):
         self, name: str, value: Value, form: str, frame: Frame, expression: ast.expr | None = None
     ) -> None:
         """Bind an attribute of ``self``."""
+
+    @abstractmethod
+    def set_numbered_attribute(self, pattern: str, value: Value, frame: Frame) -> None:
+        """Bind one of the attributes of ``self`` whose names an expression computes."""
 
     @abstractmethod
     def initialised(self, frame: Frame) -> None:
@@ -277,7 +284,7 @@ class Caller(Evaluator):
             case "getattr":
                 return self._getattr(arguments, frame)
             case "setattr" | "object.__setattr__":
-                return self._setattr(arguments, "dunder" if "." in name else "setattr", frame)
+                return self._setattr(arguments, "dunder" if "." in name else "setattr", node, frame)
             case "str" | "repr" | "format":
                 plain = isinstance(first, Text) and first.plain
                 number = first is NUMBER or (isinstance(first, Const) and isinstance(first.value, int))
@@ -331,23 +338,33 @@ class Caller(Evaluator):
             return Named(External("torch.nn.Module"))
         return UNKNOWN
 
-    def _setattr(self, arguments: Arguments, form: str, frame: Frame) -> Value:
+    def _setattr(self, arguments: Arguments, form: str, node: ast.expr, frame: Frame) -> Value:
         receiver, name, value = arguments.get(0), arguments.get(1), arguments.get(2)
         if receiver is None or value is None:
             return UNKNOWN
         if isinstance(receiver, SelfValue):
-            self.named_attribute(name, value, form, frame)
+            self.named_attribute(name, value, form, frame, node)
         elif isinstance(receiver, Instance) and receiver.kind == "module":
             receiver.held.extend(leaves(value))
         else:
             escape(value)
         return UNKNOWN
 
-    def named_attribute(self, name: Value | None, value: Value, form: str, frame: Frame) -> None:
-        """Bind the attribute of ``self`` of that name."""
+    def named_attribute(
+        self, name: Value | None, value: Value, form: str, frame: Frame, node: ast.expr | None = None
+    ) -> None:
+        """Bind the attribute of ``self`` of that name; ``node`` is the call of `setattr` that does."""
         if isinstance(name, Const) and isinstance(name.value, str):
             self.set_attribute(name.value, value, form, frame)
         elif form != "dunder":
+            parts = alternatives(value)
+            if form == "register":
+                self._registers_unseen |= not all(getattr(part, "kind", "") == "module" for part in parts)
+            elif all(isinstance(part, self.domain.tensor) and part.kind == "tensor" for part in parts):
+                pattern = name_pattern(node.args[1]) if isinstance(node, ast.Call) and len(node.args) == 3 else None
+                if pattern is not None and not self._registers_unseen:
+                    self.set_numbered_attribute(pattern, value, frame)
+                    return
             # Under a name that is not known, but registered.
             escape(value)
             for part in alternatives(value):

@@ -43,6 +43,7 @@ from modellint.source.engine.layered_map import apart, copied, layered
 from modellint.source.engine.mode_conditions import Modes, is_quiet
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import is_property
+from modellint.source.syntax.computed_names import is_numbered
 
 if TYPE_CHECKING:
     from modellint.source.engine.domain import Domain, Observer
@@ -484,6 +485,22 @@ class Interpreter(Caller):
         for part in alternatives(value):
             if isinstance(part, Container):
                 self.bound_as.setdefault(id(part), set()).add(name)
+
+    def set_numbered_attribute(self, pattern: str, value: Value, frame: Frame) -> None:
+        """Bind a plain tensor to one of the attributes of ``self`` whose names an expression computes (``scale{}``)."""
+        if frame.statement is None or self._own_setattr:
+            escape(value)
+            return
+        if any(
+            is_numbered(name, pattern) and any(binding.form == "register" for binding in bindings)
+            for name, bindings in self.attributes.items()
+        ):
+            # A registered buffer stays one when a tensor is assigned to it.
+            return
+        binding = Binding(pattern, frame.statement, None, value, "setattr", frame)
+        self.bindings.append(binding)
+        self.attributes[pattern] = (*self.attributes.get(pattern, ()), binding)
+        self._bound.add(pattern)
 
     def _is_property(self, name: str) -> bool:
         for ref, names in zip(self.lineage, self._class_names, strict=True):

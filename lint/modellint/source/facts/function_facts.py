@@ -20,6 +20,7 @@ from modellint.source.facts.roles import is_for_capture_only, is_never_exported,
 from modellint.source.project.attribute_uses import class_functions
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
+from modellint.source.syntax.computed_names import HOLE, is_numbered, name_pattern
 from modellint.source.syntax.edit_builder import Rewriter
 from modellint.source.syntax.message_statements import only_reports
 from modellint.source.triggers.patterns import shows
@@ -278,6 +279,10 @@ class Code:
                     ):
                         if owner == names[0].arg:
                             found.setdefault(attribute, []).append(function.node)
+                    case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id=owner), name, *_]):
+                        pattern = name_pattern(name) if owner == names[0].arg else None
+                        if pattern is not None:
+                            found.setdefault(pattern, []).append(function.node)
                     case ast.AugAssign(target=ast.Attribute(value=ast.Name(id=owner), attr=attribute)) if (
                         owner == names[0].arg
                     ):
@@ -288,10 +293,18 @@ class Code:
 
     def is_read_in_forward(self, attribute: str) -> bool:
         """Whether ``forward``, or what it runs, reads an attribute; any method may be what a ``forward`` of another file runs."""
-        readers = self._reads.get(attribute, ())
+        readers = self._readers_of(attribute)
         if self.in_forward:
             return any(node in self._reached for node in readers)
         return self.defines("forward") and (bool(readers) or self._inherited_forward_reads(attribute))
+
+    def _readers_of(self, attribute: str) -> list[ast.AST]:
+        """The functions that read an attribute, by its name or by one that numbers are put into."""
+        readers = [*self._reads.get(attribute, ())]
+        for name in self._reads:
+            if (HOLE in name and is_numbered(attribute, name)) or (HOLE in attribute and is_numbered(name, attribute)):
+                readers += self._reads[name]
+        return readers
 
     @cached_property
     def _reached(self) -> set[ast.AST]:

@@ -36,6 +36,13 @@ _SHAPES = {
     # Not `sizes: list[int] = (1, 2)`.
     Trigger.ITEM_WRITE: re.compile(r"^[ \t]*[\w.]+\[[^\n=]*\] ?=(?!=)", re.MULTILINE),
     Trigger.LOCAL_DROPOUT: re.compile(r"Dropout\w*\([^()]*\)\(|[ \t]\w+ = [\w.]*Dropout\w*\("),
+    Trigger.ARANGE_OF_FLOATS: re.compile(
+        r"arange\((?:[^()]|\([^()]*\))*\bdtype\s*=\s*(?:[\w.]*(?:float|half|double)|[\w.]+\.dtype\b)"
+    ),
+    Trigger.INTEGER_SLOPE: re.compile(
+        r"(?:eakyRe|E)LU\((?:negative_slope=|alpha=)?-?\d+\s*[,)]"
+        r"|(?:leaky_re|\be)lu_?\([^\n]*,\s*(?:negative_slope=|alpha=)?-?\d+\s*[,)]"
+    ),
     # Sizes may be held by a variable, too.
     Trigger.VIEW_AS_DTYPE: re.compile(
         r"view\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"

@@ -14,7 +14,7 @@ def returns_dict(run: Sequence[ast.stmt]) -> bool:
 
 
 def returns_others(run: Sequence[ast.stmt]) -> bool:
-    """Whether ``forward`` may return a constant, a text or a number, itself or in a tuple."""
+    """Whether ``forward`` may return a constant, a text, a number or an object, itself or in a tuple."""
     return any(_gives(function, _is_other) for function in functions_in(run) if function.name == "forward")
 
 
@@ -67,5 +67,6 @@ def _is_other(node: ast.expr) -> bool:
         case ast.UnaryOp(operand=inner):
             return _is_other(inner)
         case ast.Call():
-            return called_name(node) == "item"
+            # What is called as a class is, may be one of the project.
+            return called_name(node) == "item" or called_name(node)[:1].isupper()
     return False
