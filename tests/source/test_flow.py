@@ -483,3 +483,60 @@ def test_a_comparison_of_types_says_what_is_no_tensor(test: str, count: int) -> 
     net += "            return x\n"
     net += "        return np.moveaxis(x, 0, 1)\n"
     assert codes(HEAD + net).count("FLW003") == count
+
+
+LENGTHS = [
+    "picked = x[x.abs() > 1]",
+    "picked = x.view(-1)[x.flatten() > 1] * 2",
+    "rows = (x.sum(1) > 0).nonzero().squeeze(1)\npicked = x[rows, :2]",
+    "picked = torch.where(x.sum(1) > 0)[0]",
+    "(picked,) = torch.nonzero(x.sum(1), as_tuple=True)",
+    "picked = x.long().unique().float()",
+    "picked = x.masked_select(x > 0).clone()",
+    "_, order = x.sum(1).sort()\npicked = order[order > 2]\nif self.flag:\n    picked = picked[1:]",
+]
+
+
+@pytest.mark.parametrize("made", LENGTHS)
+def test_the_length_of_what_values_pick_is_a_number_of_them(made: str) -> None:
+    assert codes(net(f"{made}\nreturn torch.zeros(len(picked))", init="self.flag = flag"), "FLW") == ["FLW002"]
+    assert codes(net(f"{made}\nreturn torch.zeros(picked.shape[0])", init="self.flag = flag"), "FLW") == []
+
+
+@pytest.mark.parametrize(
+    "test", ["len(picked) > 0", "picked.size(0) < self.k", "not picked.numel()", "picked.shape[0]"]
+)
+@pytest.mark.parametrize("made", LENGTHS[:4])
+def test_a_branch_on_the_length_of_what_values_pick_is_found(made: str, test: str) -> None:
+    text = net(f"{made}\nif {test}:\n    x = x + 1\nreturn x", init="self.k = k")
+    assert codes(text, "FLW") == ["FLW001"]
+
+
+def test_a_loop_over_the_length_of_what_values_pick_is_told_once() -> None:
+    head = "picked = x[x.abs() > 1]\n"
+    assert codes(net(f"{head}for i in range(len(picked)):\n    x = x + i\nreturn x"), "FLW") == ["FLW004"]
+    assert codes(net(f"{head}while picked.size(0) > 3:\n    picked = picked[1:]\nreturn x"), "FLW") == ["FLW004"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "picked = x.abs()[:, x[0].abs() > 1]",
+        "picked = x.abs()[rows]",
+        "picked = x[x.abs() > 1][:1]",
+        "picked = torch.where(x > 0)",
+        "picked = torch.nonzero(x, as_tuple=True)",
+        "picked = torch.where(x > 0, x, x + 1)",
+        "picked = x[x.abs() > 1].view(3, -1)",
+        "picked = x[x.abs() > 1].sum(0)",
+        "values, picked = x.unique(return_inverse=True)",
+        "picked = x.abs().sort()[1]",
+    ],
+)
+def test_other_lengths_are_sizes(made: str) -> None:
+    text = f"{made}\nif len(picked) > 2:\n    x = x + 1\nreturn x * len(picked)"
+    assert codes(net(text, arguments="x, rows"), "FLW") == []
+
+
+def test_numbers_that_a_loop_goes_through_are_taken_out() -> None:
+    assert codes(net("for row in x.long().flatten().tolist():\n    x = x + row\nreturn x"), "FLW002") == ["FLW002"]

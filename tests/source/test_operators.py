@@ -351,6 +351,38 @@ def test_operators_of_torchvision(init: str, body: str, kind: str | None) -> Non
     assert found(head + net(body, init)) == ([("OPS001", "error", kind)] if kind else [])
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return flex_attention(x, x, x)",
+        "mask = flexible.create_block_mask(lambda b, h, i, j: i >= j, 1, 1, 8, 8)\nreturn x",
+    ],
+)
+def test_flexible_attention_converts_by_no_route(body: str) -> None:
+    head = "from torch.nn.attention import flex_attention as flexible\nfrom torch.nn.attention.flex_attention import flex_attention\n"
+    assert found(head + net(body)) == [("OPS001", "error", "flex_attention")]
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "count"),
+    [
+        ("done = x > 9", "done = done | (x < y)", 1),
+        ("done = None", "done = x < y if done is None else done | (x < y)", 1),
+        (
+            "done = torch.zeros(4, dtype=torch.bool) if self.limit else None",
+            "if done is not None:\n        done = done | self.limit(x)",
+            1,
+        ),
+        ("done = None", "done = done | self.limit(x)", 0),
+        ("done = 0", "done = done | self.limit", 0),
+    ],
+)
+def test_what_a_loop_carries_is_no_none_to_a_sign(start: str, step: str, count: int) -> None:
+    text = net(f"{start}\nfor _ in range(3):\n    x = x * 2\n    {step}\nreturn done", "self.limit = limit")
+    text = text.replace("def __init__(self", "def __init__(self, limit", 1)
+    assert found(text) == [("OPS001", "error", "aten::__or__")] * count
+
+
 def test_a_function_is_shown_with_its_whole_name() -> None:
     (finding,) = modellint.check_source(net("return x + torch.special.i0(x)")).diagnostics
     assert finding.span is not None and finding.span.column == 20

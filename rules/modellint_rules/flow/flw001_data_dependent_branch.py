@@ -18,7 +18,7 @@ class DataDependentBranch(Rule):
 
     ## What it does
     Finds `if`, `while`, conditional expressions, `and`, `or` and `not` that ask a tensor for its truth where that depends
-    on what the caller gives, `min` and `max` of Python on such tensors, and `torch.equal` and `torch.allclose` in a
+    on what the caller gives, and the size of a tensor whose length values decide (`if x[x > 0].numel() == 0:`), `min` and `max` of Python on such tensors, and `torch.equal` and `torch.allclose` in a
     condition.
 
     ## Why
@@ -62,7 +62,7 @@ class DataDependentBranch(Rule):
     There is no fix. `torch.where` computes both sides and chooses between them; a mask or a clamp often says the same.
 
     ## Known limits
-    Conditions on shapes, types, flags, `None` and `self.training` are none of this. A branch that only raises or warns is a
+    Conditions on other shapes, types, flags, `None` and `self.training` are none of this. A branch that only raises or warns is a
     warning, as tracing drops the check, not the result, and `torch.export` refuses it; an `assert` is left alone. So are branches in
     functions that TorchScript compiles (but for `--frontend export`), what runs in training only, `torch.jit.is_tracing()` and its
     like, and losses. What stands behind a test for half precision, and in what is trained or searched with as a rule, is for
@@ -168,6 +168,9 @@ def _depends(question: Question) -> bool:
 
 def _is_asked(part: object, question: Question) -> bool:
     match part:
+        case Drawn(is_length=True):
+            # A loop up to a size is another rule's.
+            return not isinstance(question.site, ast.While)
         case Drawn():
             # What was taken out in another statement is reported there.
             return any(node is part.node for node in walk(question.test))

@@ -18,7 +18,8 @@ class TensorToPython(Rule):
 
     ## What it does
     Finds `.item()`, `.tolist()`, `.numpy()`, `int(t)`, `float(t)` and `bool(t)` on tensors that depend on what the caller
-    gives, where `forward` runs them.
+    gives, where `forward` runs them, and `len(t)` of a tensor whose length depends on values: what `nonzero()`, `masked_select`,
+    `unique` or an index of truths gives, `x[x > 0]`, and what is computed of it. `t.shape[0]` stays a symbol in a trace.
 
     A number that nothing reads, or that goes into an attribute which nothing that `forward` runs reads, as a statistic for who
     trains, is for information: the trace leaves it out. So is one that goes as it is into a dict that is given back, after
@@ -64,7 +65,7 @@ class TensorToPython(Rule):
     the model has to be written in another way.
 
     ## Known limits
-    Sizes are no data: `int(x.shape[0])` is left alone, as are numbers of parameters, what runs in training only, losses,
+    Other sizes are no data: `int(x.shape[0])` is left alone, as are numbers of parameters, what runs in training only, losses,
     and numbers that are only printed. A number that decides a branch at once is FLW001's; functions of NumPy on tensors are
     FLW003's.
 
@@ -87,13 +88,22 @@ class TensorToPython(Rule):
         """Ask every call whether it takes a number out of a tensor."""
         if code.is_never_exported:
             return
-        deciding = _deciding(code)
+        deciding, looped = _deciding(code), _looped(code)
         for calls in code.calls:
             call = calls[0]
-            if call.node in deciding or call.is_message or _is_of_loss(call) or not all(map(_takes_out, calls)):
+            if (
+                call.node in deciding
+                or (call.name == "builtins.len" and call.node in looped)
+                or call.is_message
+                or _is_of_loss(call)
+                or not all(map(_takes_out, calls))
+            ):
                 continue
             compiled = code.is_compiled(calls)
             if compiled and code.destination.frontend != "export":
+                continue
+            if call.name == "builtins.len":
+                yield from self._length(code, call)
                 continue
             spelled = f".{call.method}()" if call.receiver is not None else f"{call.method}(…)"
             yield code.finding(
@@ -106,6 +116,18 @@ class TensorToPython(Rule):
                 statement=call.statement,
                 advice=_ADVICE,
             )
+
+    def _length(self, code: Code, call: Call) -> Iterator[Diagnostic]:
+        yield code.finding(
+            self,
+            call.node,
+            "`len(…)` of a tensor whose length depends on values: tracing keeps that of the sample input",
+            severity=Severity.INFO
+            if is_unread(call, code)
+            else code.severity_at(self.severity, call.node, call.function),
+            statement=call.statement,
+            advice="`x.shape[0]` stays a symbol",
+        )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
         """Ask the run, and a trace, what Python takes out of tensors."""
@@ -139,6 +161,13 @@ def _deciding(code: Code) -> set[ast.AST]:
     return deciding
 
 
+def _looped(code: Code) -> set[ast.AST]:
+    """What stands in what a loop goes through or asks for: how often it turns is another rule's."""
+    looped = {node for readings in code.loops for node in walk(readings[0].node)}
+    loops = [readings[0] for readings in code.questions if isinstance(readings[0].site, ast.While)]
+    return looped.union(*(walk(question.test) for question in loops))
+
+
 def _is_packed(call: Call) -> bool:
     """Whether the number goes, as it is, under a name into what is given back: `result["boxes"] = boxes.numpy()`."""
     if call.method not in ("numpy", "tolist", "item"):
@@ -165,6 +194,8 @@ def _takes_out(call: Call) -> bool:
         return False
     if call.name in ("builtins.int", "builtins.float", "builtins.bool"):
         source: Value | None = call.arguments.get(0)
+    elif call.name == "builtins.len":
+        return all(isinstance(part, Drawn) for part in alternatives(call.result))
     elif call.method in ("item", "tolist", "numpy") and call.receiver is not None:
         source = call.receiver
     else:

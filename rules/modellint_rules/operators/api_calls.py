@@ -106,7 +106,9 @@ def signs_in_forward(code: Code) -> Iterator[tuple[ast.expr | ast.AugAssign, Sig
         sign = _SIGNS.get(type(node.op)) if isinstance(node, (ast.BinOp, ast.AugAssign)) else None
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd):
             continue
-        if sign is None or function is None or not all(_of_tensors(reading) for reading in readings):
+        # With None the operation raises, and is none.
+        run = [reading for reading in readings if not any(map(_is_none, reading.operands))]
+        if sign is None or function is None or not run or not all(map(_of_tensors, run)):
             continue
         if not _is_run(code, readings):
             continue
@@ -148,6 +150,10 @@ def _is_run(code: Code, readings: Sequence[Call] | Sequence[Operation]) -> bool:
     return all(reading.function in code.in_forward for reading in readings) and any(
         reading.exported for reading in readings
     )
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Const) and value.value is None
 
 
 def _of_tensors(operation: Operation) -> bool:

@@ -26,10 +26,18 @@ OF_PACKAGES = {
 }
 """Functions and layers of other packages that run an operator of their own, for which coremltools has no converter by any route:
 converted with coremltools 9.0 and torchvision 0.28. Of torchvision's operators it has `nms` alone."""
+OF_TORCH = {
+    "torch.nn.attention.flex_attention.flex_attention": "flex_attention",
+    "torch.nn.attention.flex_attention.create_block_mask": "flex_attention",
+}
+"""Functions of torch that no table has, and the operator that they are for: with coremltools 9.0 and torch 2.13
+a trace refuses each of them, and an export gives operators without a converter, also with core ATen decompositions."""
 
 
 def of_package(name: str) -> str | None:
-    """The operator without a converter that a function or layer of another package runs."""
+    """The operator without a converter that a function or layer of another package, or a function of torch's that no table has, runs."""
+    if name in OF_TORCH:
+        return OF_TORCH[name]
     package, _, last = name.rpartition(".")
     # `torchvision.ops.deform_conv.deform_conv2d` is the same.
     return OF_PACKAGES.get(f"torchvision.ops.{last}") if package.startswith("torchvision.ops") else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Container, Diagnostic, Hint, Rule, Severity, Trigger, coreml
 from modellint_rules.operators.api_calls import calls_in_forward, shown, signs_in_forward, transposed_in_forward
-from modellint_rules.operators.missing_converters import FAST_PATH, OF_PACKAGES, PYTHON, converter, of_package
+from modellint_rules.operators.missing_converters import FAST_PATH, OF_PACKAGES, OF_TORCH, PYTHON, converter, of_package
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, Destination, LiveModel, OperatorSupport
@@ -20,7 +20,7 @@ class OpNotSupported(Rule):
     ## What it does
     Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch that no capture turns into
     operators with converters, the signs `|`, `^`, `<<`, `>>` and `&=` between tensors, and `x.mT` and `x.mH`, which a trace
-    keeps, and operators of torchvision such as `deform_conv2d` and `roi_align`. It is an error where neither `torch.jit.trace`
+    keeps, operators of torchvision such as `deform_conv2d` and `roi_align`, and `flex_attention`. It is an error where neither `torch.jit.trace`
     nor `torch.export` leads to a program that converts, a warning where one of them does, possibly with core ATen
     decompositions only. In code that runs in training only, or only where a flag of `forward` or of the class has another
     value than its default, it is for information; in a loss (`class …Loss`, `def …_loss`, `if labels is not None`), and where no
@@ -90,7 +90,7 @@ class OpNotSupported(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Names of what does not convert."""
-        packages = {name.rpartition(".")[2] for name in OF_PACKAGES}
+        packages = {name.rpartition(".")[2] for name in (*OF_PACKAGES, *OF_TORCH)}
         words = coreml.words_of_missing(destination.coremltools) | {mark + name for name in packages for mark in ".~"}
         return (words | {Trigger.BIT_OPERATOR, ".mT", ".mH"},)
 

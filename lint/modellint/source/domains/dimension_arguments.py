@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from modellint.source.domains import value_lengths
 from modellint.source.domains.memory_layout import Dim
-from modellint.source.domains.tensors import Opaque, OpaqueNumber, Shape, Size, Tensor, int_of
+from modellint.source.domains.tensors import Length, Opaque, OpaqueNumber, Shape, Size, Tensor, int_of
 from modellint.source.engine.abstract_values import (
     NUMBER,
     Argument,
@@ -101,9 +102,10 @@ def ints_of(values: Sequence[Value]) -> list[int] | None:
 
 def size(tensor: Tensor, dim: int) -> Value:
     """`tensor.size(dim)`."""
-    if tensor.layout is None:
-        return NUMBER
-    found = tensor.layout.size(dim)
+    decided = dim == 0 and tensor.told is not None and value_lengths.is_of_values(tensor)
+    found = tensor.layout.size(dim) if tensor.layout is not None else None
+    if decided:
+        return Length(tensor, found[1] if found is not None else None)
     if found is None:
         return NUMBER
     # Telling a dimension apart assumes nothing but that there is one.

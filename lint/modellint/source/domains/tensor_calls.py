@@ -5,13 +5,20 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import counted_floats, dimension_arguments, masks, operator_transfer, tensors
+from modellint.source.domains import (
+    counted_floats,
+    dimension_arguments,
+    masks,
+    operator_transfer,
+    tensors,
+    value_lengths,
+)
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.layer_transfer import size_of_weight, with_features
 from modellint.source.domains.memory_layout import Dim, Layout
 from modellint.source.domains.operator_transfer import apply_operator
 from modellint.source.domains.result_tensors import derived, tensors_in
-from modellint.source.domains.tensors import Drawn, Limits, Opaque, Shape, Size, Tensor
+from modellint.source.domains.tensors import Drawn, Length, Limits, Opaque, Shape, Size, Tensor
 from modellint.source.engine.abstract_values import (
     NUMBER,
     UNKNOWN,
@@ -173,6 +180,8 @@ def operator_result(
     made = apply_operator(name, tensor, arguments, node, quiet)
     if name == "item" and tensor.is_data:
         return Drawn(tensor, node)
+    if name in ("numel", "nelement") and value_lengths.is_of_values(tensor):
+        return Length(tensor)
     if made is None and name.startswith(("is_", "has_")):
         return NUMBER
     if made is None:
@@ -182,6 +191,7 @@ def operator_result(
         made.told = {masks.FLOATS: True}
     if name in counted_floats.KEEPING:
         counted_floats.tell(made, [tensor])
+    value_lengths.tell(name, made, tensor, arguments)
     return made
 
 
@@ -247,10 +257,15 @@ def builtin_result(name: str, arguments: Arguments, node: ast.expr, quiet: bool)
     if isinstance(first, Tensor):
         if name in ("int", "float", "bool", "any", "all") and first.is_data:
             return Drawn(first, node)
-        if name == "len":
+        if name == "len" and not value_lengths.is_of_values(first):
             return dimension_arguments.size(first, 0)
         if name in ("abs", "round"):
             return operator_result(name, first, NO_ARGUMENTS, node, quiet)
+    if name == "len" and first is not None:
+        # A trace keeps the number; `x.shape[0]` is a symbol to it.
+        counted = [part for part in alternatives(first) if isinstance(part, Tensor)]
+        if counted and all(map(value_lengths.is_of_values, alternatives(first))):
+            return Drawn(counted[0], node)
     if name == "sum" and first is not None:
         return _added_up(arguments.everything(), node, quiet)
     if name in ("list", "tuple") and isinstance(first, Shape) and first.tensor.rank is not None:

@@ -5,12 +5,23 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.source.domains import counted_floats, dimension_arguments, masks, tensors
+from modellint.source.domains import counted_floats, dimension_arguments, masks, tensors, value_lengths
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.memory_layout import MOST_DIMENSIONS, Dim, Layout
 from modellint.source.domains.result_tensors import derived, tensors_in, view_of
 from modellint.source.domains.tensor_calls import operator_result
-from modellint.source.domains.tensors import Drawn, Limit, Limits, Opaque, OpaqueNumber, Shape, Size, Tensor, int_of
+from modellint.source.domains.tensors import (
+    Drawn,
+    Length,
+    Limit,
+    Limits,
+    Opaque,
+    OpaqueNumber,
+    Shape,
+    Size,
+    Tensor,
+    int_of,
+)
 from modellint.source.engine.abstract_values import (
     NUMBER,
     UNKNOWN,
@@ -65,6 +76,7 @@ def _refine(reader: Reader, old: Tensor, layout: Layout, frame: Frame) -> Tensor
         old.node, layout, old.origin, kind=old.kind, name=old.name, certain=True, assumed=old.assumed, grad=old.grad,
         base=old.base, made_by=old.made_by, batch=old.batch, shown=True,
     )  # fmt: skip
+    new.told = old.told
     for name, value in frame.locals.items():
         if value is old:
             _name(reader, name, new, frame)
@@ -128,6 +140,8 @@ def _joined_shape(reader: Reader, value: Union, count: int, frame: Frame) -> Ten
     sizes = [row[0] if len(set(row)) == 1 else Dim.symbol() for row in rows]
     made = derived(parts[0].node, Layout.contiguous(sizes), parts[0].made_by, parts, reader.modes.quiet > 0)
     made.certain = True
+    if all(map(value_lengths.is_of_values, parts)):
+        value_lengths.note(made)
     wanted = {id(part) for part in parts}
     for name, held in frame.locals.items():
         if {id(part) for part in alternatives(held)} == wanted:
@@ -142,6 +156,7 @@ def element_of(tensor: Tensor, node: ast.AST) -> Tensor:
         layout = Layout.unranked() if tensor.layout is not None and tensor.rank is None else layout
     made = view_of(node, layout, "select", tensor).unbatched()
     made.dim = tensor.dim
+    value_lengths.tell_element(made, tensor)
     return made
 
 
@@ -194,12 +209,19 @@ def _subscripted(reader: Reader, receiver: Value, node: ast.Subscript, frame: Fr
         elif _is_index(value):
             layout = layout and layout.selected(at)
         else:
-            return derived(node, None, "index", [receiver, *tensors_in([value])], reader.modes.quiet > 0)
+            picked = derived(node, None, "index", [receiver, *tensors_in([value])], reader.modes.quiet > 0)
+            if value_lengths.picks(value) and all(map(_is_number, parts[:index])):
+                value_lengths.note(picked)
+            return picked
     made = view_of(node, layout, "index", receiver)
+    if receiver.told is not None and parts and value_lengths.is_of_values(receiver) and _keeps_length(parts[0]):
+        value_lengths.note(made)
     if parts and not isinstance(parts[0], ast.Slice) and _is_index(reader.value(parts[0], frame)):
         made.unbatched()
     if not receiver.certain and len(parts) == 1 and not isinstance(parts[0], ast.Slice):
         return element_of(receiver, node)
+    if len(parts) == 1 and _is_number(parts[0]):
+        value_lengths.tell_element(made, receiver)
     return made
 
 
@@ -244,7 +266,8 @@ def _of_shape(reader: Reader, shape: Shape, index: ast.expr, frame: Frame) -> Va
 
 
 def combined(reader: Reader, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value | None:
-    """The value of a binary operation on tensors, or on sizes and other numbers."""
+    """The value of a binary operation on tensors, or on sizes and other numbers; with None there is none."""
+    left, right = without_none(left), without_none(right)
     lefts, rights = alternatives(left), alternatives(right)
     if any(isinstance(part, Tensor) for part in (*lefts, *rights)):
         if len(lefts) * len(rights) > 16:
@@ -254,20 +277,13 @@ def combined(reader: Reader, node: ast.BinOp | ast.AugAssign, left: Value, right
         return made
     drawn = next((part for part in (left, right) if isinstance(part, Drawn)), None)
     if drawn is not None and not any(isinstance(part, Container) for part in (*lefts, *rights)):
-        return drawn
+        return Length(drawn.tensor, _of_sizes(node, left, right)) if isinstance(drawn, Length) else drawn
     boxes = all(isinstance(part, Container) for part in (*lefts, *rights))
     if isinstance(node.op, ast.Add) and boxes and len(lefts) * len(rights) <= 16:
         return union([_appended(node, one, two) for one in lefts for two in rights])
-    one, two = dim_of(left), dim_of(right)
-    unseen = any(type(part) in (Instance, Opaque) for part in (left, right))
-    if unseen and not isinstance(node.op, ast.FloorDiv) and not any(type(part) is Size for part in (left, right)):
-        # Whatever it is, it need not be a number.
-        one = None
-    if one is not None and two is not None:
-        if isinstance(node.op, ast.Mult):
-            return Size(one * two)
-        if isinstance(node.op, (ast.FloorDiv, ast.Div)) and two.factor:
-            return Size(one / two)
+    dim = _of_sizes(node, left, right)
+    if dim is not None:
+        return Size(dim)
     if isinstance(node.op, (ast.Add, ast.Sub)):
         first, second = int_of(left), int_of(right)
         if first is not None and second is not None:
@@ -280,6 +296,19 @@ def combined(reader: Reader, node: ast.BinOp | ast.AugAssign, left: Value, right
     ):
         return NUMBER
     return None
+
+
+def _of_sizes(node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Dim | None:
+    """The product or quotient of two sizes."""
+    one, two = dim_of(left), dim_of(right)
+    unseen = any(type(part) in (Instance, Opaque) for part in (left, right))
+    sized = any(type(part) in (Size, Length) for part in (left, right))
+    if one is None or two is None or (unseen and not isinstance(node.op, ast.FloorDiv) and not sized):
+        # Whatever it is, it need not be a number.
+        return None
+    if isinstance(node.op, ast.Mult):
+        return one * two
+    return one / two if isinstance(node.op, (ast.FloorDiv, ast.Div)) and two.factor else None
 
 
 def _computed(node: ast.BinOp | ast.AugAssign, left: Value, right: Value, quiet: bool) -> Value:
@@ -301,6 +330,8 @@ def _computed(node: ast.BinOp | ast.AugAssign, left: Value, right: Value, quiet:
         made.told = {masks.FLOATS: True}
     if counted_floats.keeps(node.op):
         counted_floats.tell(made, (left, right))
+    if all(map(value_lengths.is_of_values, parts)):
+        value_lengths.note(made)
     one, two = dim_of(left), dim_of(right)
     if one is not None and two is not None:
         if isinstance(node.op, ast.Mult):
@@ -319,6 +350,8 @@ def compared(node: ast.Compare, parts: list[Value], quiet: bool) -> Value | None
     if found and not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
         layout = tensors.broadcast([part.layout for part in found])
         made = derived(node, layout, "eq", found, quiet)
+        if all(map(value_lengths.is_of_values, found)):
+            value_lengths.note(made)
         if any(all(isinstance(p, Tensor) for p in alternatives(without_none(value))) for value in parts):
             return made
         return union([made, NUMBER])
@@ -337,6 +370,8 @@ def unary(node: ast.UnaryOp, operand: Value, quiet: bool) -> Value | None:
         return operand.negated()
     if isinstance(operand, Tensor):
         made = derived(node, tensors.like(operand.layout), "neg", [operand], quiet)
+        if value_lengths.is_of_values(operand):
+            value_lengths.note(made)
         if isinstance(node.op, ast.USub):
             counted_floats.tell(made, [operand])
         return made
@@ -385,6 +420,15 @@ def _appended(node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Val
         return UNKNOWN
     exact = left.exact and right.exact and left.kind == right.kind
     return Container(left.kind, node, [*left.items, *right.items], exact)
+
+
+def _is_number(index: ast.expr) -> bool:
+    return isinstance(index, ast.Constant) and type(index.value) is int
+
+
+def _keeps_length(index: ast.expr) -> bool:
+    """Whether a slice leaves a length that values decide to them: it ends at no number that is written down."""
+    return isinstance(index, ast.Slice) and not isinstance(index.upper, (ast.Constant, ast.UnaryOp))
 
 
 def _is_index(value: Value) -> bool:

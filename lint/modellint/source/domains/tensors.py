@@ -224,6 +224,26 @@ class Drawn(OpaqueNumber):
         self.tensor = tensor
         self.node = node
 
+    @property
+    def is_length(self) -> bool:
+        """Whether it is a size, which a capture keeps as a symbol."""
+        return False
+
+
+class Length(Drawn):
+    """A size that values decide, and that a capture keeps as a symbol: `x[mask].size(0)`."""
+
+    __slots__ = ()
+
+    def __init__(self, tensor: Tensor, dim: Dim | None = None) -> None:
+        super().__init__(tensor, tensor.node or ast.Constant(None))
+        self.dim = dim or self.dim
+
+    @property
+    def is_length(self) -> bool:
+        """It is."""
+        return True
+
 
 class Shape(Value):
     """`x.shape`, `x.size()`."""

@@ -24,6 +24,7 @@ _ABOUT = frozenset(
 _ASKING = frozenset(
     {"isinstance", "hasattr", "callable", "type", "issubclass", "id", "str", "repr", "is_tensor", "is_tracing"}
 )
+_PICKING = frozenset({"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "where"})
 _FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault", "appendleft"})
 
 
@@ -120,11 +121,16 @@ def _data_in(run: Sequence[ast.stmt]) -> Iterator[tuple[Function, _Data]]:
 
 def branches(run: Sequence[ast.stmt]) -> bool:
     """Whether a condition may depend on the values of a tensor."""
-    return any(data.may_be(test) for function, data in _data_in(run) for test in _tests(function))
+    pairs = [*_data_in(run)]
+    if any(data.may_be(test) for function, data in pairs for test in _tests(function)):
+        return True
+    asked = any(data.may_be(test, sizes=True) for function, data in pairs for test in _tests(function))
+    return asked and any(_picks_rows(function) for function, _ in pairs)
 
 
 def takes_numbers(run: Sequence[ast.stmt]) -> bool:
     """Whether Python may take a number out of a tensor."""
+    counted = False
     for function, data in _data_in(run):
         for call in of_kind(function, ast.Call):
             match call.func:
@@ -133,8 +139,28 @@ def takes_numbers(run: Sequence[ast.stmt]) -> bool:
                 case ast.Name(id="int" | "float" | "bool"):
                     if any(map(data.may_be, call.args)):
                         return True
+                case ast.Name(id="len"):
+                    counted = True
                 case _:
                     pass
+    return counted and any(map(_picks_rows, functions_in(run)))
+
+
+def _picks_rows(function: Function) -> bool:
+    """Whether values may decide how long a tensor is: one is indexed by another, or asked where it is not zero."""
+    if any(called_name(call) in _PICKING for call in of_kind(function, ast.Call)):
+        return True
+    bound = {
+        target.id for node in of_kind(function, ast.Assign) for target in node.targets if isinstance(target, ast.Name)
+    }
+    bound |= {parameter.arg for parameter in of_kind(function, ast.arg)}
+    for item in of_kind(function, ast.Subscript):
+        for part in item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]:
+            match part:
+                case ast.Compare() | ast.UnaryOp(op=ast.Invert()) | ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
+                    return True
+                case ast.Name(id=name) if name in bound:
+                    return True
     return False
 
 
