@@ -488,6 +488,7 @@ def test_a_comparison_of_types_says_what_is_no_tensor(test: str, count: int) -> 
 LENGTHS = [
     "picked = x[x.abs() > 1]",
     "picked = x.view(-1)[x.flatten() > 1] * 2",
+    "picked = x[(x.abs() > 1) & ~(x.abs() > 2)]",
     "rows = (x.sum(1) > 0).nonzero().squeeze(1)\npicked = x[rows, :2]",
     "picked = torch.where(x.sum(1) > 0)[0]",
     "(picked,) = torch.nonzero(x.sum(1), as_tuple=True)",
@@ -524,6 +525,8 @@ def test_a_loop_over_the_length_of_what_values_pick_is_told_once() -> None:
         "picked = x.abs()[:, x[0].abs() > 1]",
         "picked = x.abs()[rows]",
         "picked = x[x.abs() > 1][:1]",
+        "picked = x.abs()[x.long() & 3]",
+        "picked = x.abs()[(x.long() ^ x.long().abs()) & (self.fc.in_features - 1)]",
         "picked = torch.where(x > 0)",
         "picked = torch.nonzero(x, as_tuple=True)",
         "picked = torch.where(x > 0, x, x + 1)",

@@ -18,8 +18,8 @@ class DataDependentBranch(Rule):
 
     ## What it does
     Finds `if`, `while`, conditional expressions, `and`, `or` and `not` that ask a tensor for its truth where that depends
-    on what the caller gives, and the size of a tensor whose length values decide (`if x[x > 0].numel() == 0:`), `min` and `max` of Python on such tensors, and `torch.equal` and `torch.allclose` in a
-    condition.
+    on what the caller gives, or for the size of one whose length values decide (`if x[x > 0].numel() == 0:`), `min` and `max` of
+    Python on such tensors, and `torch.equal` and `torch.allclose` in a condition.
 
     ## Why
     Tracing runs one of the branches, the one that the sample input takes, and records nothing of the other: the converted

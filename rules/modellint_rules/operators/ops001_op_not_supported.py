@@ -20,7 +20,8 @@ class OpNotSupported(Rule):
     ## What it does
     Finds calls in `forward`, and in what it runs, of functions, methods and layers of PyTorch that no capture turns into
     operators with converters, the signs `|`, `^`, `<<`, `>>` and `&=` between tensors, and `x.mT` and `x.mH`, which a trace
-    keeps, operators of torchvision such as `deform_conv2d` and `roi_align`, and `flex_attention`. It is an error where neither `torch.jit.trace`
+    keeps, operators of torchvision such as `deform_conv2d` and `roi_align`, and `flex_attention`.
+    It is an error where neither `torch.jit.trace`
     nor `torch.export` leads to a program that converts, a warning where one of them does, possibly with core ATen
     decompositions only. In code that runs in training only, or only where a flag of `forward` or of the class has another
     value than its default, it is for information; in a loss (`class …Loss`, `def …_loss`, `if labels is not None`), and where no

@@ -5,6 +5,7 @@ What an operator computes of such a tensor is as long while the operator keeps i
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from modellint.source.domains.masks import is_mask
@@ -48,8 +49,29 @@ def note(made: Value, what: str = OF_VALUES) -> None:
 
 def picks(index: Value) -> bool:
     """Whether an index certainly picks as many rows as values say: a mask, or indices of such a length."""
-    parts = alternatives(index)
-    return all(isinstance(part, Tensor) and (is_of_values(part) or (part.is_data and is_mask(part))) for part in parts)
+    return all(isinstance(part, Tensor) and (is_of_values(part) or _is_of_truths(part)) for part in alternatives(index))
+
+
+def _is_of_truths(tensor: Tensor) -> bool:
+    """Whether it certainly is a mask: `hashed & (size - 1)` holds whole numbers."""
+    if not tensor.is_data or not is_mask(tensor):
+        return False
+    match tensor.node:
+        case ast.BinOp(left=left, right=right):
+            return not any(map(_is_whole, (left, right)))
+        case ast.UnaryOp(operand=operand):
+            return not _is_whole(operand)
+    return True
+
+
+def _is_whole(node: ast.expr) -> bool:
+    signs = (ast.BitAnd, ast.BitOr, ast.BitXor)
+    match node:
+        case ast.Constant(value=value):
+            return type(value) is int
+        case ast.BinOp(op=op, left=left, right=right) if isinstance(op, signs):
+            return _is_whole(left) or _is_whole(right)
+    return isinstance(node, ast.BinOp)
 
 
 def tell_element(element: Tensor, tensor: Tensor) -> None:
