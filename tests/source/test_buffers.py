@@ -52,6 +52,7 @@ def fixed(text: str, *, unsafe: bool = False) -> str:
         "torch.stack([torch.ones(n), torch.zeros(n)])",
         "torch.tensor(given) if given else None",
         "torch.tril(torch.ones(n, n)) == 0",
+        "torch.autograd.Variable(anchors_of(n), requires_grad=False)",
     ],
 )
 def test_a_table_that_forward_reads_becomes_a_buffer_that_is_not_saved(value: str) -> None:

@@ -489,6 +489,67 @@ def test_integers_where_floats_are_wanted(forward: str, layer: str, told: list[s
     assert refusals(net(forward, f"self.act = {layer or 'nn.Identity()'}")) == told
 
 
+WRAPPER = """
+
+class Wrapper(nn.Module):
+    def __init__(self, width, inner):
+        super().__init__()
+        self.inner = inner
+        self.width = width
+
+    def forward(self, x, flag=False):
+        BODY
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "layer", "told"),
+    [
+        ("return self.inner(x)", "nn.Hardtanh(0, 6.0)", True),
+        ("return self.inner(x)", "nn.Sequential(nn.Linear(2, 2), nn.Hardtanh(0, 6.0))", True),
+        ("return self.inner(x)", "Wrapper(2, inner=nn.Hardtanh(0, 6.0))", True),
+        ("for part in self.inner:\n    x = part(x)\nreturn x", "nn.Sequential(nn.ReLU(), nn.Hardtanh(0, 6.0))", True),
+        ("with torch.no_grad():\n    return self.inner(x) * 2", "nn.Hardtanh(0, 6.0)", True),
+        ("return self.inner(x)", "nn.Hardtanh(0.0, 6.0)", False),
+        ("return self.inner(x) if flag else x", "nn.Hardtanh(0, 6.0)", False),
+        ("if flag:\n    return x\nreturn self.inner(x)", "nn.Hardtanh(0, 6.0)", False),
+        (
+            "for part in self.inner:\n    if flag:\n        x = part(x)\nreturn x",
+            "nn.Sequential(nn.Hardtanh(0, 6.0))",
+            False,
+        ),
+        ("return x * len(self.inner)", "nn.Sequential(nn.Hardtanh(0, 6.0))", False),
+        ("self.inner = nn.ReLU()\nreturn self.inner(x)", "nn.Hardtanh(0, 6.0)", False),
+    ],
+)
+def test_layer_that_another_module_is_built_with(body: str, layer: str, told: bool) -> None:
+    text = net("return self.act(x)", f"self.act = Wrapper(4, {layer})")
+    text += WRAPPER.replace("BODY", textwrap.indent(body, " " * 8).strip())
+    assert refusals(text) == ["e nn.Hardtanh with an integer min_val"] * told
+
+
+@pytest.mark.parametrize(
+    ("layers", "body", "told"),
+    [
+        ("nn.Sequential(nn.Linear(2, 2), nn.Hardtanh(0, 6.0))", "x = part(x)", True),
+        ("nn.ModuleList([nn.Linear(2, 2), nn.Hardtanh(0, 6.0)])", "x = part(x)", True),
+        ("nn.ModuleList([nn.Linear(2, 2), nn.Hardtanh(0, 6.0)] * y)", "x = part(x)", False),
+        ("nn.ModuleList([nn.Linear(2, 2), nn.Hardtanh(0, 6.0)])", "if y:\n    x = part(x)", False),
+        ("nn.ModuleList([nn.Linear(2, 2), nn.Hardtanh(0, 6.0)])", "if y:\n    continue\nx = part(x)", False),
+        ("nn.ModuleList([nn.Linear(2, 2), nn.Hardtanh(0, 6.0)])", "x = part(x) if y else x", False),
+    ],
+)
+def test_each_layer_of_a_row(layers: str, body: str, told: bool) -> None:
+    loop = "for part in self.parts:\n" + textwrap.indent(body, " " * 4) + "\nreturn x"
+    assert refusals(net(loop, f"self.parts = {layers}")) == ["e nn.Hardtanh with an integer min_val"] * told
+
+
+@pytest.mark.parametrize("other", ["None", "nn.Identity()"])
+def test_layer_or_none(other: str) -> None:
+    text = net("return self.act(x)", f"self.act = nn.Hardtanh(0, 6.0) if torch.cuda.is_available() else {other}")
+    assert refusals(text) == ["e nn.Hardtanh with an integer min_val"] * (other == "None")
+
+
 @pytest.mark.parametrize(
     ("forward", "told"),
     [

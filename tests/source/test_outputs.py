@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,46 @@ def test_objects(body: str, kind: str | None) -> None:
     told = [d.message for d in modellint.check_source(text).diagnostics if d.code == "SIG002"]
     prefix = "the model returns "
     assert [message.startswith(f"{prefix}{kind}") for message in told] == ([] if kind is None else [True])
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("steps = 0\nfor part in self.parts:\n    x = part(x)\n    steps += 1\nreturn x, steps", True),
+        ("steps = 0\nfor part in self.parts:\n    steps = steps + 2\nreturn x, steps", True),
+        ("steps = 0\nfor part in self.parts:\n    steps += part(x)\nreturn x, steps", False),
+        ("steps = 0\nfor steps in x:\n    steps += 1\nreturn x, steps", False),
+        ("steps = 0\nsteps += x.shape[0]\nreturn x, steps", False),
+        ("steps, x = 0, x\nsteps += 1\nreturn x, steps + x", False),
+        ("flag += 1\nreturn x, flag", False),
+    ],
+)
+def test_number_that_is_counted(body: str, told: bool) -> None:
+    assert (
+        len(said(net(body, "self.parts = nn.ModuleList([nn.Linear(4, 4)])", arguments="x, flag=0"), "SIG002")) == told
+    )
+
+
+@pytest.mark.parametrize(
+    ("encode", "after", "kind"),
+    [
+        ("return Holder(x)", "", "a `Holder` beside tensors:"),
+        ("code = Holder(x)\nreturn code", "if flag:\n    x = code.scores", "a `Holder` beside tensors:"),
+        ("return Holder(x).scores", "", None),
+        ("return Pair(x)", "", None),
+        ("if self.training:\n    return Holder(x)\nreturn x", "", None),
+    ],
+)
+def test_object_that_a_method_makes(encode: str, after: str, kind: str | None) -> None:
+    head = (
+        "from dataclasses import dataclass\nfrom typing import NamedTuple\nfrom transformers.utils import ModelOutput\n"
+    )
+    method = "\n    def encode(self, x):\n" + textwrap.indent(encode, " " * 8) + "\n"
+    text = (
+        head + net(f"code = self.encode(x)\n{after}\nreturn x * 2, code", arguments="x, flag=True") + method + RESULTS
+    )
+    told = [d.message for d in modellint.check_source(text).diagnostics if d.code == "SIG002"]
+    assert [message.startswith(f"the model returns {kind}") for message in told] == ([] if kind is None else [True])
 
 
 # SHP004

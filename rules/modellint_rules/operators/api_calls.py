@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from modellint.authoring import Const, Instance, Number, Tensor, alternatives
+from modellint.authoring import ClassRef, Const, Instance, Number, Tensor, alternatives
 
 if TYPE_CHECKING:
     from modellint.authoring import Arguments, Call, Code, Operation, Value
 
+_DEEPEST = 4
+"""How many modules of the project are built with each other."""
 _LOSS = "(?:Loss|Losses|Criterion)(?![a-z])"
 
 
@@ -189,7 +191,10 @@ def _asked(code: Code, readings: list[Call], ask: Callable[[Use], Known | None])
             source = reading.receiver or reading.arguments.get(0, "input")
             yield ask(Use(reading.name, reading.arguments, reading.node, source))
         else:
-            for part in alternatives(reading.callee):
+            row = code.one_by_one(reading)
+            parts = (row,) if row is not None else alternatives(reading.callee)
+            # `self.act = nn.ReLU() if wide else None`: where it is called, it is none of these.
+            for part in [part for part in parts if not (isinstance(part, Const) and part.value is None)] or parts:
                 yield next(_layers(code, part, ask, reading.arguments.get(0, "input")), None)
 
 
@@ -199,13 +204,18 @@ def _layers(
     ask: Callable[[Use], Known | None],
     source: Value | None,
     beside: Sequence[Value] = (),
+    depth: int = 0,
 ) -> Iterator[Known]:
     """What ``ask`` says of torch's layers that calling a module runs, as far as this code builds them."""
     if not (isinstance(value, Instance) and value.kind == "module" and isinstance(value.node, ast.Call)):
         return
-    if value.name.endswith(".Sequential"):
+    if value.name.endswith((".Sequential", ".ModuleList")):
         for inner in value.held:
-            yield from _layers(code, inner, ask, None, value.held)
+            yield from _layers(code, inner, ask, None, value.held, depth)
+        return
+    if isinstance(value.callee, ClassRef):
+        for inner in code.passed(value) if depth < _DEEPEST else ():
+            yield from _layers(code, inner, ask, None, (), depth + 1)
         return
     called = value.node.func
     # Under another name, or in another file, whoever woke the rule did not see the class.

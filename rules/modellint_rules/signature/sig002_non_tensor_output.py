@@ -22,6 +22,7 @@ from modellint.authoring import (
     alternatives,
     called_name,
     of_kind,
+    walk,
 )
 from modellint_rules.signature.exported_classes import is_outermost, outputs
 
@@ -34,7 +35,7 @@ class NonTensorOutput(Rule):
 
     ## What it does
     Looks at what the model returned in the run, inside tuples, lists and dicts too. In source it finds `forward` methods that end by
-    returning something which certainly is no tensor, a dataclass too, by itself or in a tuple or list.
+    returning something which certainly is no tensor, a dataclass or what counts turns too, by itself or in a tuple or list.
 
     ## Why
     `torch.jit.trace` refuses it. `torch.export` captures None and numbers, but coremltools then fails on the output that is no
@@ -153,7 +154,44 @@ def _kind(code: Code, value: Value, written: ast.expr) -> str | None:
             (kind for item, part in zip(value.items, parts, strict=True) if (kind := _kind(code, item, part))), None
         )
     kinds = {_simple(part, written) or _object(code, part) for part in alternatives(value)}
-    return kinds.pop() if len(kinds) == 1 else None
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return kind or ("a number of Python" if _is_counted(code, written) else None)
+
+
+def _is_counted(code: Code, written: ast.expr) -> bool:
+    """Whether an expression is made of numbers that `forward` itself writes: `steps = 0`, and in a loop `steps += 1`."""
+    function = (
+        next((node for node in code.ref.node.body if getattr(node, "name", "") == "forward"), None)
+        if code.ref
+        else None
+    )
+    names = {part.id for part in walk(written) if isinstance(part, ast.Name)}
+    if not isinstance(function, ast.FunctionDef) or not names or not _is_arithmetic(written, names):
+        return False
+    counted: set[ast.AST] = set()
+    for assign in of_kind(function, ast.Assign):
+        if _is_arithmetic(assign.value, names):
+            counted.update(assign.targets)
+    for changed in of_kind(function, ast.AugAssign):
+        if _is_arithmetic(changed.value, names):
+            counted.add(changed.target)
+    stored = [node for node in of_kind(function, ast.Name) if node.id in names and not isinstance(node.ctx, ast.Load)]
+    arguments = {argument.arg for argument in of_kind(function, ast.arg)}
+    return names == {node.id for node in stored} and counted.issuperset(stored) and names.isdisjoint(arguments)
+
+
+def _is_arithmetic(node: ast.expr, names: set[str]) -> bool:
+    """Whether an expression computes with numbers that are written out, and some variables, alone."""
+    match node:
+        case ast.Constant(value=int() | float()):
+            return True
+        case ast.Name(id=name):
+            return name in names
+        case ast.UnaryOp(operand=operand):
+            return _is_arithmetic(operand, names)
+        case ast.BinOp(left=left, right=right):
+            return _is_arithmetic(left, names) and _is_arithmetic(right, names)
+    return False
 
 
 def _object(code: Code, value: Value) -> str | None:

@@ -101,10 +101,14 @@ def _torch(name: str, arguments: Arguments, node: ast.expr, reading: bool, quiet
         return Tensor(node, None, "constant", name=name, made_by=last)
     if path == "torch.cuda" and last.endswith("Tensor"):
         return Tensor(node, operator_transfer.made_of_sizes("Tensor", arguments), "constant", name=name, made_by=last)
-    if last == "Variable" and path.startswith("torch.autograd") and isinstance(first, Tensor):
+    wrapped = arguments.get(0, "data") if last == "Variable" and path.startswith("torch.autograd") else None
+    if wrapped is not None:
         wanted = arguments.get(1, "requires_grad")
         grad = isinstance(wanted, Const) and wanted.value is True
-        return Tensor(node, first.layout, "constant", name=name, grad=grad, made_by=last)
+        if isinstance(wrapped, Tensor):
+            return Tensor(node, wrapped.layout, "constant", name=name, grad=grad, made_by=last)
+        # It takes nothing but tensors, and gives one of its own, without a graph.
+        return Tensor(node, None, "computed", name=name, grad=grad, made_by=last)
     if not name.startswith(_TORCH) or path not in (part[:-1] for part in _TORCH):
         return None
     if last in ("cat", "concat", "concatenate", "stack"):

@@ -131,6 +131,25 @@ class Code:
 
         return all(any(is_compiled(self.project, function) for function in reading.decorated) for reading in readings)
 
+    def passed(self, module: Instance) -> Iterator[Value]:
+        """What a module of the project is built with, as far as its `forward` certainly calls it, or each layer in it."""
+        from modellint.source.facts.passed_layers import runs_arguments
+
+        run = runs_arguments(module.callee) if isinstance(module.callee, ClassRef) else {}
+        for name, place in run.items():
+            for call in self.readings(module.node):
+                value = None if call.arguments.spread else call.arguments.get(place, name)
+                if value is not None:
+                    yield value
+
+    def one_by_one(self, call: Call) -> Instance | None:
+        """The row of layers that a loop goes through in order to call each, where a call of its variable is what does."""
+        if not isinstance(call.node.func, ast.Name):
+            return None
+        from modellint.source.facts.passed_layers import one_by_one
+
+        return one_by_one(call, self.loops)
+
     def opaque_call(self, ref: ClassRef, method: str) -> str | None:
         """A call of a method of a class that is neither PyTorch's nor Python of the project, as it is written; None where there is none."""
         from modellint.source.facts.opaque_calls import opaque_call

@@ -14,8 +14,14 @@ def returns_dict(run: Sequence[ast.stmt]) -> bool:
 
 
 def returns_others(run: Sequence[ast.stmt]) -> bool:
-    """Whether ``forward`` may return a constant, a text, a number or an object, itself or in a tuple."""
-    return any(_gives(function, _is_other) for function in functions_in(run) if function.name == "forward")
+    """Whether ``forward`` may return a constant, a text, a number or an object, itself or in a tuple, or what a method makes one of."""
+    functions = functions_in(run)
+    makers = {function.name for function in functions if function.name != "forward" and _gives(function, _is_object)}
+
+    def asks(node: ast.expr) -> bool:
+        return _is_other(node) or (isinstance(node, ast.Call) and called_name(node) in makers)
+
+    return any(_gives(function, asks) for function in functions if function.name == "forward")
 
 
 def _gives(function: Function, asks: Callable[[ast.expr], bool]) -> bool:
@@ -67,6 +73,10 @@ def _is_other(node: ast.expr) -> bool:
         case ast.UnaryOp(operand=inner):
             return _is_other(inner)
         case ast.Call():
-            # What is called as a class is, may be one of the project.
-            return called_name(node) == "item" or called_name(node)[:1].isupper()
+            return called_name(node) == "item" or _is_object(node)
     return False
+
+
+def _is_object(node: ast.expr) -> bool:
+    """Whether something is called as a class is, which may be one of the project."""
+    return isinstance(node, ast.Call) and called_name(node)[:1].isupper()

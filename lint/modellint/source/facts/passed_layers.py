@@ -1,0 +1,111 @@
+"""Passed layers: those that a class of the project is built with and certainly runs, and those that a loop calls one after another."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from modellint.source.engine.abstract_values import Instance
+from modellint.source.syntax.ast_walk import of_kind, once, parents_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modellint.source.facts.recorded_operations import Call, Loop
+    from modellint.source.project.symbols import ClassRef
+
+_CONDITIONAL = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+"""What may leave out an expression in it."""
+_EXITS = (ast.Return, ast.Break, ast.Continue)
+
+
+def runs_arguments(ref: ClassRef) -> dict[str, int]:
+    """The arguments of a constructor that `forward` calls whatever it is given, or goes through to call each, with their places."""
+    return once(ref.node, "_runs_arguments", _arguments_run)
+
+
+def one_by_one(call: Call, loops: Iterable[Sequence[Loop]]) -> Instance | None:
+    """The row of layers that a loop goes through in order to call each, where a call is what does."""
+    called = call.node.func
+    if not isinstance(called, ast.Name) or call.function is None:
+        return None
+    loop = parents_in(call.function).get(call.statement)
+    if not isinstance(loop, ast.For) or _called_by(loop, called.id) is not call.node:
+        return None
+    rows = {id(reading.value): reading.value for every in loops for reading in every if reading.node is loop.iter}
+    row = next(iter(rows.values())) if len(rows) == 1 else None
+    return row if isinstance(row, Instance) and row.name in _ROWS and _is_whole(row) else None
+
+
+_ROWS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
+
+
+def _is_whole(row: Instance) -> bool:
+    """Whether a row holds what it was built with, written out, and nothing else."""
+    if not isinstance(row.node, ast.Call) or row.node.keywords:
+        return False
+    written: Sequence[ast.expr] = row.node.args
+    if row.name.endswith(".ModuleList"):
+        if len(written) != 1 or not isinstance(written[0], (ast.List, ast.Tuple)):
+            return False
+        written = written[0].elts
+    return len(written) == len(row.held) and not any(isinstance(part, ast.Starred) for part in written)
+
+
+def _arguments_run(node: ast.ClassDef) -> dict[str, int]:
+    methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
+    init, forward = methods.get("__init__"), methods.get("forward")
+    if init is None or forward is None:
+        return {}
+    places = {argument.arg: at for at, argument in enumerate([*init.args.posonlyargs, *init.args.args][1:])}
+    rebound = {name.id for name in of_kind(init, ast.Name) if not isinstance(name.ctx, ast.Load)}
+    stored = [part.attr for part in of_kind(node, ast.Attribute) if not isinstance(part.ctx, ast.Load)]
+    run = set(_attributes_run(forward.body))
+    found: dict[str, int] = {}
+    for statement in init.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)], value=ast.Name(id=name)
+            ) if name in places and name not in rebound and attribute in run and stored.count(attribute) == 1:
+                found[name] = places[name]
+    return found
+
+
+def _attributes_run(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """The attributes of `self` that statements call, or go through to call each, up to the first that may end them."""
+    for statement in body:
+        match statement:
+            case ast.For(target=ast.Name(id=name), iter=ast.Attribute(value=ast.Name(id="self"), attr=attribute)) if (
+                _called_by(statement, name) is not None
+            ):
+                yield attribute
+            case ast.With():
+                yield from _attributes_run(statement.body)
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Expr() | ast.Return():
+                for call in _certain_calls(statement):
+                    match call.func:
+                        case ast.Attribute(value=ast.Name(id="self"), attr=attribute):
+                            yield attribute
+        if any(True for kind in _EXITS for _ in of_kind(statement, kind)):
+            return
+
+
+def _called_by(loop: ast.For, name: str) -> ast.Call | None:
+    """The call of its variable that every turn of a loop comes to."""
+    if not isinstance(loop.target, ast.Name) or loop.target.id != name:
+        return None
+    for statement in loop.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)):
+            for call in _certain_calls(statement):
+                if isinstance(call.func, ast.Name) and call.func.id == name:
+                    return call
+        rebinds = any(part.id == name and not isinstance(part.ctx, ast.Load) for part in of_kind(statement, ast.Name))
+        if rebinds or any(True for kind in _EXITS for _ in of_kind(statement, kind)):
+            return None
+    return None
+
+
+def _certain_calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    """The calls of a simple statement, unless a part of it may be left out."""
+    if not any(True for kind in _CONDITIONAL for _ in of_kind(statement, kind)):
+        yield from of_kind(statement, ast.Call)
