@@ -289,7 +289,10 @@ def test_states_are_compared_in_single_precision_too(model: Callable[[], Any], f
         made, torch.rand(1, 4), states=True, deployment_target="iOS18", frontend=frontend, precision="fp32"
     )
     assert all(one.error <= 1e-5 for one in result.verification.outputs)
-    assert [one.half is not None for one in result.verification.cases if "prediction" in one.label] == [True] * 6
+    halves = [case.half is not None for case in result.verification.cases if "prediction" in case.label]
+    # Further sequences are for the float32 program alone.
+    assert halves[:6] == [True] * 6
+    assert not any(halves[6:])
     (half,) = result.verification.half
     assert 1e-5 < half.error < 1e-3
     assert "; with float16 states off by " in repr(result)

@@ -100,7 +100,10 @@ def test_random_model_is_not_decided() -> None:
 def test_state_is_compared_over_several_predictions() -> None:
     found = verified(Averaging(), X, frontend="export", deployment_target="iOS18")
     assert found.verdict == "agrees"
-    assert sum("prediction" in one.label for one in found.cases) == 6
+    predictions = sum("prediction" in case.label for case in found.cases)
+    # Two rows of three, and further ones as long as there is time.
+    assert predictions >= 6
+    assert predictions % 3 == 0
     assert any("zero" in note for note in found.notes)
 
 
