@@ -68,6 +68,15 @@ def test_what_forward_calls_elsewhere_is_found_there(
     assert checked(tmp_path, monkeypatch, target) == ["helpers.py:4 FLW002"]
 
 
+def test_an_import_in_a_text_that_is_never_closed_is_left_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With two ways to match each comment this takes longer than anybody waits.
+    text = '"""import (\n' + "# one of many, and no bracket\n" * 60 + '"""\n'
+    project(tmp_path, helpers=HELPERS, net="from helpers import count\n" + NET.format("return x * count(x)"), text=text)
+    assert checked(tmp_path, monkeypatch, "helpers.py") == ["helpers.py:4 FLW002"]
+
+
 NOT_CALLED = {
     "nobody": ("", "return x"),
     "in training only": (

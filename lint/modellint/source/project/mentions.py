@@ -152,7 +152,8 @@ class Mentions:
         return text
 
 
-_IMPORT = re.compile(rb"import(?=[ \t(\\])((?:\s*\((?:[^)#]|#[^\n]*)*\))|(?:[^\n\\]|\\\r?\n)+)")
+_IMPORT = re.compile(rb"import(?=[ \t(\\])((?:\s*\((?:[^)#]|#[^\n]*\n)*\))|(?:[^\n\\]|\\\r?\n)+)")
+# A comment is matched up to its end or not at all: if it could end anywhere, there would be two ways to match each.
 _IMPORTED = re.compile(rb"\w+|\*")
 
 
