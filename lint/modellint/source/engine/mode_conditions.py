@@ -338,19 +338,29 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 def _by_constants_of_the_file(test: ast.expr, frame: Frame) -> bool | None:
     """What a condition is by constants of its file: names that one statement at its top binds to True or False, and nothing else does."""
+
+    def constant(part: ast.expr) -> bool | None:
+        if not isinstance(part, ast.Name) or part.id in frame.locals or part.id in (frame.closure or ()):
+            return None
+        match frame.file.names.get(part.id):
+            case [ast.Constant(value=bool() as truth)] if part.id not in once(frame.file.tree, "_globals", _globals):
+                return truth
+        return None
+
+    return _connected(test, constant)
+
+
+def _connected(test: ast.expr, truth_of: Callable[[ast.expr], bool | None]) -> bool | None:
+    """Three-valued logic: the truth of `not`, `and` and `or` by that of their operands, None where it is not known."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _by_constants_of_the_file(operand, frame)
+            inner = _connected(operand, truth_of)
             return None if inner is None else not inner
         case ast.BoolOp(op=op, values=values):
             ends = isinstance(op, ast.Or)
-            truths = {_by_constants_of_the_file(value, frame) for value in values}
+            truths = {_connected(value, truth_of) for value in values}
             return ends if ends in truths else None if None in truths else not ends
-        case ast.Name(id=name) if name not in frame.locals and name not in (frame.closure or ()):
-            match frame.file.names.get(name):
-                case [ast.Constant(value=bool() as truth)] if name not in once(frame.file.tree, "_globals", _globals):
-                    return truth
-    return None
+    return truth_of(test)
 
 
 def _globals(tree: ast.AST) -> frozenset[str]:
@@ -360,14 +370,11 @@ def _globals(tree: ast.AST) -> frozenset[str]:
 
 def _truth(test: ast.expr, frame: Frame) -> bool | None:
     """What a condition is by the constants that local variables hold."""
+    return _connected(test, lambda part: _truth_by_locals(part, frame))
+
+
+def _truth_by_locals(test: ast.expr, frame: Frame) -> bool | None:
     match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _truth(operand, frame)
-            return None if inner is None else not inner
-        case ast.BoolOp(op=op, values=values):
-            ends = isinstance(op, ast.Or)
-            truths = {_truth(value, frame) for value in values}
-            return ends if ends in truths else None if None in truths else not ends
         case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
             held = frame.locals.get(left.id) if isinstance(left, ast.Name) else None
             if held is None or not (isinstance(held, Const) or held.is_data or held.is_made):
