@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -111,7 +112,7 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._draw = torch.Generator().manual_seed(seed)
         self._size = size
         self._fixed = fixed
-        self._noise = torch.randn(_DRAWN, generator=self._draw)
+        self._noise = _normal_numbers()
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -174,12 +175,18 @@ class Stochastic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.changed(value)
 
     def _drawn(self, shape: torch.Size) -> Tensor:
-        """Normally distributed numbers, read from a random place of one draw, as drawing takes longer than all else."""
+        """Normally distributed numbers, read from a random place of one draw."""
         count = math.prod(shape)
         start = int(torch.randint(_DRAWN, (), generator=self._draw))
         if start + count <= _DRAWN:
             return self._noise[start : start + count].view(shape)
         return self._noise.roll(-start).repeat(-(-count // _DRAWN))[:count].view(shape)
+
+
+@cache
+def _normal_numbers() -> Tensor:
+    """Normally distributed numbers, drawn once for all modes, as drawing takes longer than all that a small model computes."""
+    return torch.randn(_DRAWN, dtype=torch.float32, device="cpu", generator=torch.Generator().manual_seed(0))
 
 
 def _rounds(func: Any) -> bool:
