@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,7 @@ def test_nan_of_the_model_on_inputs_that_are_drawn_says_nothing() -> None:
     found = verified(Of(attention), randn(2, 3, 4), torch.ones(2, 3, dtype=torch.int64))
     assert found.verdict == "agrees"
     assert any("PyTorch itself gives nan" in note for note in found.notes)
+    assert all(math.isfinite(output.error) for output in found.outputs)
 
 
 # Integers and truth values.

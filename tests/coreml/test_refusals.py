@@ -13,7 +13,7 @@ from torch import nn
 import modellint
 from modellint.destinations.coreml.private.entry_points import ct, silence
 from modellint_rules.operators.refusal_conditions import Refusal
-from modellint_rules.operators.refusal_table import REFUSALS
+from modellint_rules.operators.refusal_table import refusals
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -88,7 +88,7 @@ def converts_exported(
     return False
 
 
-@pytest.mark.parametrize("use", REFUSALS, ids=lambda use: use.shown)
+@pytest.mark.parametrize("use", refusals(), ids=lambda use: use.shown)
 def test_refused(use: Refusal) -> None:
     shapes, expression, layer = use.example
     text = text_of(shapes, expression, layer)

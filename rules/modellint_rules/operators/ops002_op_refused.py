@@ -93,15 +93,15 @@ class OpRefused(Rule):
 
     def needs_for(self, destination: Destination) -> tuple[frozenset[str], ...]:
         """Words of uses that are refused."""
-        from modellint_rules.operators.refusal_lookup import words
+        from modellint_rules.operators.refusal_table import words
 
-        return words(destination.coremltools)
+        return words()
 
     def hints(self, operator: str) -> Iterator[Hint]:
         """Its uses that are refused."""
-        from modellint_rules.operators.refusal_table import REFUSALS
+        from modellint_rules.operators.refusal_table import refusals
 
-        for use in REFUSALS:
+        for use in refusals():
             if operator in use.kinds or operator in use.names:
                 shown = use.shown.replace("{rank}d", "")
                 yield Hint("refused", f"`{shown}` {_where(use)}: {use.why}", use.url)

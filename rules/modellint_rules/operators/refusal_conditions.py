@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from modellint_rules.operators.upstream_issues import address
 
@@ -89,6 +89,24 @@ class Refusal(NamedTuple):
         return self.instead
 
 
+def read(entry: Mapping[str, Any]) -> Refusal:
+    """A use from its fields in ``refusals.json``."""
+    fields = dict(entry)
+    fields["literals"] = tuple(
+        Literal(**{**literal, "is_refused": _condition(literal["is_refused"])}) for literal in entry.get("literals", ())
+    )
+    fields |= {name: tuple(entry[name]) for name in ("names", "example")}
+    fields["words"] = frozenset(entry.get("words", ()))
+    return Refusal(**fields)
+
+
+def _condition(text: str | Mapping[str, Sequence[object]]) -> Callable[[object], bool]:
+    if isinstance(text, str):
+        return _CONDITIONS[text]
+    ((name, values),) = text.items()
+    return _OF_VALUES[name](*values)
+
+
 def one_of(*values: object) -> Callable[[object], bool]:
     """Whether a value is one of these."""
     return lambda value: any(type(value) is type(allowed) and value == allowed for allowed in values)
@@ -99,6 +117,12 @@ def other_than(*values: object) -> Callable[[object], bool]:
     return lambda value: (
         value not in values and not (isinstance(value, tuple) and all(part in values for part in value))
     )
+
+
+def nothing_but(*values: object) -> Callable[[object], bool]:
+    """Whether a value is one of these, or a tuple of nothing else."""
+    others = other_than(*values)
+    return lambda value: not others(value)
 
 
 def is_given(value: object) -> bool:
@@ -150,3 +174,24 @@ def sums_alone(equation: object) -> bool:
         return False
     operands, arrow, result = equation.replace(" ", "").partition("->")
     return bool(arrow) and not result and "," not in operands and "." not in operands
+
+
+_OF_VALUES: dict[str, Callable[..., Callable[[object], bool]]] = {
+    "one_of": one_of,
+    "other_than": other_than,
+    "nothing_but": nothing_but,
+}
+_CONDITIONS: dict[str, Callable[[object], bool]] = {
+    condition.__name__: condition
+    for condition in (
+        is_given,
+        is_whole,
+        is_whole_factor,
+        is_type,
+        has_negative,
+        has_negative_part,
+        is_implicit,
+        has_ellipsis,
+        sums_alone,
+    )
+}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Instance, Tensor, Trigger, Value, alternatives, coreml, holds_floats
+from modellint.authoring import Const, Instance, Tensor, Value, alternatives, coreml, holds_floats
 from modellint_rules.operators.refusal_conditions import ABSENT, Literal, Refusal
-from modellint_rules.operators.refusal_table import REFUSALS
+from modellint_rules.operators.refusal_table import refusals
 
 if TYPE_CHECKING:
     from modellint_rules.operators.api_calls import Use
@@ -27,27 +27,9 @@ def refusal(use: Use, version: str | None, ios: int = 15) -> Refusal | None:
 
 
 @cache
-def words(version: str | None) -> tuple[frozenset[str], frozenset[str]]:
-    """Trigger words: two sets, of each of which code with a refused use holds a word."""
-    distinct = frozenset().union(*(_marked(entry) for entry in REFUSALS if entry.distinct))
-    others = [entry for entry in REFUSALS if not entry.distinct]
-    keywords = frozenset(literal.keyword for entry in others for literal in entry.literals)
-    alone = distinct | {Trigger.ITEM_WRITE}
-    return alone.union(*(_marked(entry) for entry in others)), alone | keywords
-
-
-def _marked(entry: Refusal) -> Iterator[str]:
-    """The trigger words of a refused use, marked as `needs` takes functions of torch and methods of tensors."""
-    functions = {name.rpartition(".")[2] for name in entry.names if name.rpartition(".")[2].islower()}
-    marks = ".~" if any(name.startswith("torch.Tensor.") for name in entry.names) else "~"
-    for word in entry.words:
-        yield from (mark + word for mark in marks) if word in functions else (word,)
-
-
-@cache
 def _by_name() -> dict[str, tuple[Refusal, ...]]:
     by_name: dict[str, tuple[Refusal, ...]] = {}
-    for entry in REFUSALS:
+    for entry in refusals():
         for name in entry.names:
             by_name[name] = (*by_name.get(name, ()), entry)
     return by_name

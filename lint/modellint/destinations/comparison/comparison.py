@@ -427,6 +427,8 @@ class Comparison:
                 wrong += seen.undefined
             elif seen.undefined:
                 self._undefined.setdefault(at, (seen.undefined, case.label))
+                # What is no evidence is no error either.
+                difference = compare(but_for(right.isnan(), value, right), right)
             if yardstick.is_scaled:
                 self._scaled.setdefault(at, case.label)
             shown = output(name, difference, difference.got is None and not wrong, case.label)
