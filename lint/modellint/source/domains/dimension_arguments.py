@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
 from modellint.source.domains import value_lengths
@@ -20,7 +19,6 @@ from modellint.source.engine.abstract_values import (
     Union,
     Value,
 )
-from modellint.source.syntax.ast_walk import called_name
 
 
 def dim_of(value: Value | None) -> Dim | None:
@@ -111,20 +109,3 @@ def size(tensor: Tensor, dim: int) -> Value:
     # Telling a dimension apart assumes nothing but that there is one.
     tensor.layout = found[0]
     return Size(found[1])
-
-
-def literal_sizes(call: ast.Call) -> list[ast.expr]:
-    """The sizes that a reshaping is told, where all of them are numbers and there are several."""
-    if (
-        called_name(call) not in ("view", "reshape", "expand")
-        or call.keywords
-        or not isinstance(call.func, ast.Attribute)
-    ):
-        return []
-    given = call.args
-    if isinstance(call.func.value, ast.Name) and call.func.value.id == "torch":
-        given = given[1:]
-    if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
-        given = given[0].elts
-    known = [part for part in given if isinstance(part, ast.Constant) and type(part.value) is int]
-    return list(given) if len(known) == len(given) > 1 else []

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from modellint.data.torch_names import STATELESS
 from modellint.source.domains import tensors
 from modellint.source.domains.masks import CASTS
-from modellint.source.project.external_names import PARAMETER_CLASSES
+from modellint.source.project.external_names import PARAMETER_CLASSES, may_build
 
 EITHER = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 """Operators that give a view where they can, and a copy where they cannot."""
@@ -21,16 +20,6 @@ ON_BY_DEFAULT = {"dropout": 2, "dropout1d": 2, "dropout2d": 2, "dropout3d": 2}
 """Functions whose ``training`` is True unless told otherwise, and the place of that argument."""
 OFF_BY_DEFAULT = {"alpha_dropout": 2, "feature_alpha_dropout": 2, "batch_norm": 5, "rrelu": 3}
 """Those whose ``training`` is False unless told otherwise."""
-_OTHERS = (
-    *("Error", "Exception", "Warning", "Config", "Cache", "Generator", "Tensor", "Parameter"),
-    *("Output", "OutputWithPast"),
-)
-"""How the names of classes end that are no modules."""
-
-
-def may_build(name: str) -> bool:
-    """Whether a name may be that of a module class with state."""
-    return name[:1].isupper() and name not in STATELESS and not name.endswith(_OTHERS) and "ModelOutput" not in name
 
 
 class Operators:

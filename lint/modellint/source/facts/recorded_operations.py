@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from modellint.source.domains.dimension_arguments import literal_sizes
 from modellint.source.domains.masks import names_mask
 from modellint.source.domains.tensors import Tensor
 from modellint.source.engine.abstract_values import Method, Named, SelfValue, Value, alternatives
@@ -15,6 +14,7 @@ from modellint.source.engine.class_state import Frame
 from modellint.source.project.symbols import External
 from modellint.source.syntax.live_variables import is_read_later, read_later
 from modellint.source.syntax.message_statements import is_message
+from modellint.source.syntax.written_sizes import literal_sizes
 
 if TYPE_CHECKING:
     from modellint.source.engine.abstract_values import Function

@@ -97,6 +97,22 @@ _LAYER_WORDS = (
     "RoI",
 )
 
+_NO_MODULE_ENDINGS = (
+    *("Error", "Exception", "Warning", "Config", "Cache", "Generator", "Tensor", "Parameter"),
+    *("Output", "OutputWithPast"),
+)
+"""How the names of classes end that are no modules."""
+
+
+def may_build(name: str) -> bool:
+    """Whether a name may be that of a module class with state."""
+    return (
+        name[:1].isupper()
+        and name not in STATELESS
+        and not name.endswith(_NO_MODULE_ENDINGS)
+        and "ModelOutput" not in name
+    )
+
 
 def is_module(name: str) -> bool | None:
     """Whether the class of this dotted name derives from ``nn.Module``; None when that is not known."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from modellint.rule import Feature
-from modellint.source.domains.operator_sets import may_build
 from modellint.source.engine.entry_methods import entered
+from modellint.source.project.external_names import may_build
 from modellint.source.project.symbols import ClassRef, FunctionRef, Imported, dotted_name
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, walk
 from modellint.source.syntax.function_bindings import FunctionBindings

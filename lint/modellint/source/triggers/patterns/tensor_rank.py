@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.source.domains.dimension_arguments import literal_sizes
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, walk
+from modellint.source.syntax.written_sizes import literal_sizes
 
 if TYPE_CHECKING:
     pass
