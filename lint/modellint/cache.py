@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 FOLDER = ".modellint_cache"
 _OF_RULES = re.compile(r"[0-9a-f]{16}\Z")
 _OF_FILES = re.compile(r"[0-9a-f]{2}\Z")
+_ABSENT = "absent"
+"""The state of a file that is not there."""
 _MARKS = {".gitignore": "*\n", "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"}
 """What is put into a new cache, so that git and backups leave it out."""
 
@@ -44,15 +47,19 @@ def digest(parts: Iterable[bytes]) -> str:
 
 
 def rules_digest(extra: Iterable[Path] = ()) -> str:
-    """A digest of the text of modellint, its rules, and the plug-ins."""
+    """A digest of the text of modellint and its data, its rules, and the plug-ins."""
     import modellint_rules
 
     folders = [Path(__file__).parent, *(Path(place) for place in modellint_rules.__path__), *extra]
     parts: list[bytes] = []
     for folder in folders:
-        for path in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
+        for path in sorted(_sources(folder)) if folder.is_dir() else [folder]:
             parts.extend((path.name.encode(), path.read_bytes()))
     return digest(parts)
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*.*") if path.suffix in (".py", ".json"))
 
 
 def caches_below(top: Path) -> Iterator[Path]:
@@ -96,8 +103,7 @@ class Store:
     def load(self, name: str) -> Any:
         """What was kept under the hex digest ``name``; None where that is nothing."""
         try:
-            place = self._place(name)
-            return json.loads(place.read_bytes()) if place.is_file() else None
+            return json.loads(Path(self._place(name)).read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
 
@@ -105,7 +111,7 @@ class Store:
         """Keep an entry, whole or not at all."""
         if not self._usable:
             return
-        place = self._place(name)
+        place = Path(self._place(name))
         try:
             self._prepare()
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -129,8 +135,9 @@ class Store:
             for name, content in _MARKS.items():
                 (top / name).write_text(content, "utf-8")
 
-    def _place(self, name: str) -> Path:
-        return self._folder / name[:2] / f"{name[2:40]}.json"
+    def _place(self, name: str) -> str:
+        # Of strings, as thousands are asked for.
+        return f"{self._folder}{os.sep}{name[:2]}{os.sep}{name[2:40]}.json"
 
 
 class Cache:
@@ -139,15 +146,15 @@ class Cache:
     def __init__(self, folder: Path, key: str) -> None:
         self.store = Store(folder, key)
         """For what is kept beside the findings."""
-        self._known: dict[str, str | None] = {}
+        self._known: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        """For each folder the state of what is asked for there, by name."""
 
     def get(self, path: Path, data: bytes, variant: str) -> list[Diagnostic] | None:
         """The findings kept for this content, or None."""
         stored = self.store.load(_name(path, data, variant))
         try:
-            for consulted, known in stored["consulted"].items():
-                if self._digest_of(consulted) != known:
-                    return None
+            if self._state_of(stored["consulted"]) != stored["state"]:
+                return None
             findings = stored["diagnostics"]
             return [] if findings == [] else list(_codec().from_json(findings))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -161,23 +168,48 @@ class Cache:
         diagnostics: Iterable[Diagnostic],
         consulted: Mapping[str, str | None],
     ) -> None:
-        """Keep the findings of a file."""
+        """Keep the findings of a file, by which others were consulted: their hex digests, None for what is not there."""
         findings = tuple(diagnostics)
-        entry = {"consulted": dict(consulted), "diagnostics": _codec().to_json(findings) if findings else []}
+        # A file may have asked about hundreds of others, most of them in a few folders: one digest stands for all their states.
+        folders: defaultdict[str, list[str]] = defaultdict(list)
+        for place in sorted(consulted):
+            folder, _, name = place.rpartition(os.sep)
+            folders[folder].append(name)
+        states = [consulted[_path(folder, name)] or _ABSENT for folder, names in folders.items() for name in names]
+        entry = {
+            "consulted": folders,
+            "state": _joined(states),
+            "diagnostics": _codec().to_json(findings) if findings else [],
+        }
         self.store.save(_name(path, data, variant), entry)
 
-    def _digest_of(self, path: str) -> str | None:
-        if path not in self._known:
-            from modellint.source.project.mentions import TREE, digest_of_tree
+    def _state_of(self, folders: Mapping[str, Sequence[str]]) -> str:
+        states: list[str] = []
+        for folder, names in folders.items():
+            known = self._known[folder]
+            # Thousands of files ask about the same hundreds.
+            states.extend(known[name] if name in known else self._look(folder, name) for name in names)
+        return _joined(states)
 
-            try:
-                if path.endswith(TREE):
-                    self._known[path] = digest_of_tree(path.removesuffix(TREE))
-                    return self._known[path]
-                self._known[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-            except OSError:
-                self._known[path] = None
-        return self._known[path]
+    def _look(self, folder: str, name: str) -> str:
+        from modellint.source.project.mentions import TREE, digest_of_tree
+
+        path = _path(folder, name)
+        top = path.removesuffix(TREE)
+        try:
+            state = digest_of_tree(top) if top != path else hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        except OSError:
+            state = _ABSENT
+        self._known[folder][name] = state
+        return state
+
+
+def _path(folder: str, name: str) -> str:
+    return f"{folder}{os.sep}{name}"
+
+
+def _joined(states: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(states).encode()).hexdigest()
 
 
 def _name(path: Path, data: bytes, variant: str) -> str:
