@@ -77,6 +77,7 @@ class DirectForwardCall(Rule):
     code = "FLW007"
     name = "direct-forward-call"
     severity = Severity.WARNING
+    only_inference = True
     needs = (".forward",)
     only_modules = True
     fixable = "call the module"
@@ -98,6 +99,7 @@ class DirectForwardCall(Rule):
                     self,
                     call.node,
                     "`forward` is called by name: hooks do not run, those of the old `weight_norm` and `spectral_norm` among them",
+                    severity=Severity.INFO if call.training else self.severity,
                     fix=Fix("Call the module; outputs change where a hook changes them", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from modellint.results.diagnostic import Severity
+from modellint.source.project.symbols import External
 from modellint.source.syntax.ast_walk import called_name, of_kind, once
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ _TRAINING = (
     r"Miner|BeamSearch|Searcher|SSIM|PSNR|LPIPS|(?:^|_)(?:loss|metric)"
 )
 """Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
+_CRITERION = re.compile(r"Loss(?!y|less)|Criteri(?:a|on)|Metric|(?:^|_)(?:loss|metric)")
+"""Names of classes that compare what a model gives with what it should give."""
 _TRAINERS = (
     r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Dice|"
     r"Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp|^PostProcess"
@@ -87,6 +90,19 @@ def is_never_exported(code: Code) -> bool:
     return (
         any(re.search(_TRAINING, ref.node.name) for ref in code.lineage) or re.search(_TESTS, _place(code)) is not None
     )
+
+
+def is_criterion(project: Project, ref: ClassRef) -> bool:
+    """Whether a class is a loss or a metric, by its name or those of its bases, the ones outside of the project among them."""
+    lineage = project.lineage(ref)
+    return any(_CRITERION.search(base.node.name) for base in lineage) or any(
+        isinstance(base, External) and names_a_criterion(base.name) for part in lineage for base in project.bases(part)
+    )
+
+
+def names_a_criterion(name: str) -> bool:
+    """Whether a class is a loss or a metric by its dotted name."""
+    return _CRITERION.search(name.rpartition(".")[2]) is not None
 
 
 def is_training_only(code: Code) -> bool:
