@@ -1147,3 +1147,23 @@ class Net(nn.Module):
     assert of_text(in_training + "return self.lin(x)", "FLW007") == ["info"]
     project(tmp_path, tests__util=text.format(test="pass"))
     assert severities(tmp_path, monkeypatch, "tests/util.py", "FLW007") == ["info"]
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [
+        ("first = labels[:, 0]", "info"),
+        ("first = labels[:, 0] if labels is not None else x", "error"),
+        ("first = F.relu(x)", "error"),
+    ],
+)
+def test_labels_that_a_forward_cannot_do_without(line: str, severity: str) -> None:
+    text = f"""
+class Net(nn.Module):
+    def forward(self, x, labels=None):
+        {line}
+        if x.sum() > 0:
+            return x
+        return first
+"""
+    assert of_text(text, "FLW001") == [severity]

@@ -77,7 +77,6 @@ class DirectForwardCall(Rule):
     code = "FLW007"
     name = "direct-forward-call"
     severity = Severity.WARNING
-    only_inference = True
     needs = (".forward",)
     only_modules = True
     fixable = "call the module"
@@ -99,7 +98,7 @@ class DirectForwardCall(Rule):
                     self,
                     call.node,
                     "`forward` is called by name: hooks do not run, those of the old `weight_norm` and `spectral_norm` among them",
-                    severity=Severity.INFO if call.training else self.severity,
+                    severity=Severity.INFO if call.training or code.is_never_exported else self.severity,
                     fix=Fix("Call the module; outputs change where a hook changes them", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )

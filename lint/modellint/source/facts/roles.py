@@ -157,8 +157,41 @@ def _takes_a_loss(forward: ast.FunctionDef) -> bool:
 
 def _asks_for_labels(forward: ast.FunctionDef) -> bool:
     given = [*forward.args.posonlyargs, *forward.args.args]
-    required = given[: len(given) - len(forward.args.defaults)]
-    return len(required) > 2 and any(re.fullmatch(_LABELS, one.arg) for one in required)
+    count = len(given) - len(forward.args.defaults)
+    labels = [one.arg for one in given[:count] if re.fullmatch(_LABELS, one.arg)]
+    if labels:
+        return count > 2
+    return count > 1 and any(
+        re.fullmatch(_LABELS, parameter.arg) and _is_read_always(forward, parameter.arg) for parameter in given[count:]
+    )
+
+
+def _is_read_always(forward: ast.FunctionDef, name: str) -> bool:
+    """Whether a function fails without an argument: a statement of its body asks for a part of it, and nothing asks whether it is given."""
+    simple = [part for part in forward.body if isinstance(part, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr))]
+    taken = {
+        part.value.id
+        for statement in simple
+        for kind in (ast.Subscript, ast.Attribute)
+        for part in of_kind(statement, kind)
+        if isinstance(part.value, ast.Name)
+    }
+    if name not in taken:
+        return False
+    bound = (part for part in of_kind(forward, ast.Name) if part.id == name and isinstance(part.ctx, ast.Store))
+    return next(bound, None) is None and not any(_asks_whether(test, name) for test in _tests(forward))
+
+
+def _tests(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    for kind in (ast.If, ast.IfExp, ast.While, ast.Assert):
+        for part in of_kind(function, kind):
+            yield part.test
+    for part in of_kind(function, ast.BoolOp):
+        yield from part.values
+
+
+def _asks_whether(test: ast.expr, name: str) -> bool:
+    return any(part.id == name for part in of_kind(test, ast.Name))
 
 
 def _gives_loss(forward: ast.FunctionDef) -> bool:
