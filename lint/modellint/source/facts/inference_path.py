@@ -675,7 +675,8 @@ def _takes_arrays(forward: _Function) -> bool:
     """Whether a `forward` has to be given an array of NumPy, which no exported program is."""
     arguments = [*forward.args.posonlyargs, *forward.args.args]
     required = arguments[1 : len(arguments) - len(forward.args.defaults)]
-    return any(one.annotation is not None and _ARRAY.fullmatch(ast.unparse(one.annotation)) for one in required)
+    notes = [argument.annotation for argument in required if argument.annotation is not None]
+    return any(_ARRAY.fullmatch(ast.unparse(note)) for note in notes)
 
 
 def _counts_up(cls: _Class) -> bool:

@@ -167,25 +167,21 @@ def _asks_for_labels(forward: ast.FunctionDef) -> bool:
 
 
 def _is_read_always(forward: ast.FunctionDef, name: str) -> bool:
-    """Whether a function fails without an argument: a statement of its body asks for a part of it, and nothing asks whether it is given."""
+    """Whether a function fails without an argument: a statement of its body asks for a part of it, and nothing asks whether it is there."""
     simple = [part for part in forward.body if isinstance(part, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr))]
-    taken = {
-        part.value.id
-        for statement in simple
-        for kind in (ast.Subscript, ast.Attribute)
-        for part in of_kind(statement, kind)
-        if isinstance(part.value, ast.Name)
-    }
-    if name not in taken:
+    owners = [part.value for statement in simple for part in of_kind(statement, ast.Subscript)]
+    owners += [part.value for statement in simple for part in of_kind(statement, ast.Attribute)]
+    if not any(isinstance(owner, ast.Name) and owner.id == name for owner in owners):
         return False
     bound = (part for part in of_kind(forward, ast.Name) if part.id == name and isinstance(part.ctx, ast.Store))
     return next(bound, None) is None and not any(_asks_whether(test, name) for test in _tests(forward))
 
 
 def _tests(function: ast.FunctionDef) -> Iterator[ast.expr]:
-    for kind in (ast.If, ast.IfExp, ast.While, ast.Assert):
-        for part in of_kind(function, kind):
-            yield part.test
+    yield from (part.test for part in of_kind(function, ast.If))
+    yield from (part.test for part in of_kind(function, ast.IfExp))
+    yield from (part.test for part in of_kind(function, ast.While))
+    yield from (part.test for part in of_kind(function, ast.Assert))
     for part in of_kind(function, ast.BoolOp):
         yield from part.values
 
