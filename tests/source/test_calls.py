@@ -107,6 +107,31 @@ def test_hook_outside_of_modules() -> None:
     assert codes(text) == ["MOD006"]
 
 
+HOOK = """
+class Watcher:
+    def watch(self, layer):
+        layer.register_backward_hook({hook})
+
+    def keep(self, module, inputs, outputs):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("hook", "body", "severity"),
+    [
+        ("self.keep", "self.kept = outputs[0]", "INFO"),
+        ("self.keep", "self.kept = inputs[0]", "WARNING"),
+        ("self.keep", "return (outputs[0],)", "WARNING"),
+        ("keep", "self.kept = outputs[0]", "WARNING"),
+        ("print", "pass", "WARNING"),
+    ],
+)
+def test_hook_that_reads_the_gradients_of_outputs_alone(hook: str, body: str, severity: str) -> None:
+    findings = modellint.check_source(HEAD + HOOK.format(hook=hook, body=body)).diagnostics
+    assert [(finding.code, finding.severity.name) for finding in findings] == [("MOD006", severity)]
+
+
 def test_forward_by_name() -> None:
     init = "self.fc = nn.Linear(2, 2)\nself.many = nn.ModuleList([nn.Linear(2, 2)])"
     text = net(

@@ -1058,3 +1058,112 @@ def test_a_tensor_that_an_owner_moves_is_no_more_than_information(tmp_path: Path
         done = CliRunner().invoke(cli, ["check", "--no-cache", "--output-format", "json", str(tmp_path)])
         findings = [finding for finding in json.loads(done.stdout) if finding["code"] == "REG006"]
         assert [finding["severity"] for finding in findings] == [severity]
+
+
+ARRAYS = """
+class Cut(nn.Module):
+    def forward(self, x, boxes: np.ndarray):
+        return torch.cdist(x, torch.tensor(boxes))
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        ({}, "info"),
+        ({"tests__test_cut": "from cut import Cut\n\n\ndef test_cut():\n    assert Cut()(1, 2)\n"}, "info"),
+        ({"net": "from cut import Cut\n\n\ndef build():\n    return Cut()\n"}, "error"),
+    ],
+)
+def test_a_layer_that_is_given_arrays_and_that_no_module_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], severity: str
+) -> None:
+    project(tmp_path, cut="import numpy as np\n" + ARRAYS, **files)
+    assert severities(tmp_path, monkeypatch, "cut.py") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ("for k, p in model.named_parameters():\n            self.count += 1", "info"),
+        ("self.count += len(model)", "error"),
+    ],
+)
+def test_a_forward_that_is_given_a_model(body: str, severity: str) -> None:
+    text = f"""
+class Average(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, model):
+        {body}
+        return self.count
+"""
+    assert set(of_text(text, "MUT005")) == {severity}
+
+
+TARGETS = """
+class Targets(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.anchors = torch.ones(4)
+
+    def forward(self, x):
+        return x - self.anchors
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.targets = Targets()
+
+    def forward(self, x):
+        if self.training:
+            return self.targets(x)
+        return {result}
+"""
+
+
+@pytest.mark.parametrize(("result", "severity"), [("self.lin(x)", "info"), ("self.targets(self.lin(x))", "warning")])
+def test_a_tensor_of_a_layer_that_only_training_runs(result: str, severity: str) -> None:
+    assert of_text(TARGETS.format(result=result), "REG006") == [severity]
+
+
+def test_forward_by_name_in_training_or_in_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        {test}
+        return self.lin.forward(x)
+"""
+    assert of_text(text.format(test="pass"), "FLW007") == ["warning"]
+    in_training = text.format(test="if self.training:\n            return self.lin.forward(x)").rsplit("return", 1)[0]
+    assert of_text(in_training + "return self.lin(x)", "FLW007") == ["info"]
+    project(tmp_path, tests__util=text.format(test="pass"))
+    assert severities(tmp_path, monkeypatch, "tests/util.py", "FLW007") == ["info"]
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [
+        ("first = labels[:, 0]", "info"),
+        ("first = labels[:, 0] if labels is not None else x", "error"),
+        ("first = F.relu(x)", "error"),
+    ],
+)
+def test_labels_that_a_forward_cannot_do_without(line: str, severity: str) -> None:
+    text = f"""
+class Net(nn.Module):
+    def forward(self, x, labels=None):
+        {line}
+        if x.sum() > 0:
+            return x
+        return first
+"""
+    assert of_text(text, "FLW001") == [severity]

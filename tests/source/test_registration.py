@@ -244,3 +244,31 @@ def test_objects_of_plain_classes_are_no_modules(base: str, count: int) -> None:
         "    def forward(self, x):\n        return [part(x) for part in self.parts]\n"
     )
     assert len([finding for finding in modellint.check_source(text).diagnostics if finding.code == "REG001"]) == count
+
+
+CRITERIA = """
+class {name}(nn.Module):
+    def __init__(self, {argument}):
+        super().__init__()
+        self.parts = {value}
+
+    def forward(self, prediction, {target}):
+        return sum(part(prediction, target) for part in self.parts)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "value", "target", "severity"),
+    [
+        ("Criteria", "parts: list[nn.Module]", "list(parts)", "target", "INFO"),
+        ("TotalLoss", "n", "[nn.L1Loss(), FarLoss()]", "target", "INFO"),
+        ("TotalLoss", "n", "[nn.Conv2d(3, 3, 3), nn.L1Loss()]", "target", "ERROR"),
+        ("TotalLoss", "parts: list[nn.Module]", "list(parts)", "target=None", "ERROR"),
+        ("Total", "parts: list[nn.Module]", "list(parts)", "target", "ERROR"),
+    ],
+)
+def test_criteria_that_a_loss_compares_by(name: str, argument: str, value: str, target: str, severity: str) -> None:
+    far = "class FarLoss(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.w = nn.Parameter(torch.ones(1))\n\n"
+    text = HEAD + far + CRITERIA.format(name=name, argument=argument, value=value, target=target)
+    findings = [finding for finding in modellint.check_source(text).diagnostics if finding.code == "REG001"]
+    assert [finding.severity.name for finding in findings] == [severity]

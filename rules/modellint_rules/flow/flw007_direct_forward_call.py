@@ -98,6 +98,7 @@ class DirectForwardCall(Rule):
                     self,
                     call.node,
                     "`forward` is called by name: hooks do not run, those of the old `weight_norm` and `spectral_norm` among them",
+                    severity=Severity.INFO if call.training or code.is_never_exported else self.severity,
                     fix=Fix("Call the module; outputs change where a hook changes them", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )

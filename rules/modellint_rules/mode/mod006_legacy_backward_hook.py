@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Fix, Rule, Severity
+from modellint.authoring import Diagnostic, Fix, Rule, Severity, of_kind, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel
@@ -20,7 +21,7 @@ class LegacyBackwardHook(Rule):
     ## Why
     Where `forward` runs more than one operation, such a hook is given the inputs' gradients of the last one, not of the module;
     PyTorch keeps it for old code only. `register_full_backward_hook` gives what one expects. A hook that is left on is traced, and
-    some of them raise then.
+    some of them raise then. A hook that reads the outputs' gradients alone is given the same by both, and is information.
 
     ## Bad
     ```python
@@ -80,6 +81,7 @@ class LegacyBackwardHook(Rule):
                     self,
                     call.node,
                     "`register_backward_hook` gets the gradients of the last operation in `forward`, not of the module",
+                    severity=Severity.INFO if _looks_at_outputs_only(code, call.node) else self.severity,
                     fix=Fix("Use `register_full_backward_hook`", (edit,)),
                     statement=call.statement,
                 )
@@ -98,3 +100,23 @@ class LegacyBackwardHook(Rule):
             else:
                 binding = subject.binding(entry.path).keywords()
                 yield subject.finding(self, message, modules=entry.paths, **binding)
+
+
+def _looks_at_outputs_only(code: Code, call: ast.Call) -> bool:
+    """Whether a hook reads the gradients of outputs alone, which are the same from both, and gives none back."""
+    match call.args:
+        case [ast.Name(id=name)] | [ast.Attribute(value=ast.Name(id="self"), attr=name)]:
+            hooks = [function for function in of_kind(code.file.tree, ast.FunctionDef) if function.name == name]
+        case _:
+            return False
+    if len(hooks) != 1:
+        return False
+    parameters = [*hooks[0].args.posonlyargs, *hooks[0].args.args]
+    is_method = isinstance(call.args[0], ast.Attribute) and not hooks[0].decorator_list
+    if len(parameters) != 3 + is_method:
+        return False
+    inputs = parameters[-2].arg
+    return not any(
+        (isinstance(part, ast.Name) and part.id == inputs) or (isinstance(part, ast.Return) and part.value is not None)
+        for part in walk(hooks[0])
+    )

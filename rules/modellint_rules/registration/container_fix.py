@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from modellint.authoring import Applicability, Edit, Fix, Instance, of_kind, once, operators, walk
+from modellint.authoring import Applicability, Edit, Fix, Instance, Severity, of_kind, once, operators, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Attribute, Hidden, ModuleClass, Value
@@ -32,6 +32,13 @@ def hiding(
         place = cls.place(hidden)
         if place is not None:
             yield attribute, hidden, place
+
+
+def weight_of(cls: ModuleClass, hidden: Hidden) -> Severity | None:
+    """The severity of modules that are hidden, where it is not the rule's own: criteria of a loss are in no exported program."""
+    if cls.compares_by(hidden):
+        return Severity.INFO
+    return Severity.WARNING if hidden.stateless else None
 
 
 def unseen_by(hidden: Hidden) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, External, Feature, Rule, Severity, dotted_name, walk
-from modellint_rules.registration.container_fix import LIST_METHODS, hiding, unseen_by, wrapped
+from modellint_rules.registration.container_fix import LIST_METHODS, hiding, unseen_by, weight_of, wrapped
 from modellint_rules.registration.stateful_layers import has_something_to_lose
 from modellint_rules.registration.unregistered_state import hidden_finding, modules_in
 
@@ -102,7 +102,7 @@ class ModuleInList(Rule):
                 place,
                 f"`self.{attribute.name}` keeps modules in a plain {hidden.kind}: {unseen_by(hidden)} do not see them",
                 attribute=attribute.name,
-                severity=Severity.WARNING if hidden.stateless else None,
+                severity=weight_of(cls, hidden),
                 fix=wrapped(cls, attribute, "module", "ModuleList", LIST_METHODS),
             )
         for statement, name in _of_the_class(cls):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Feature, Rule, Severity
-from modellint_rules.registration.container_fix import DICT_METHODS, hiding, unseen_by, wrapped
+from modellint_rules.registration.container_fix import DICT_METHODS, hiding, unseen_by, weight_of, wrapped
 from modellint_rules.registration.unregistered_state import hidden_finding, modules_in
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ModuleInDict(Rule):
                 place,
                 f"`self.{attribute.name}` keeps modules in a plain dict: {unseen_by(hidden)} do not see them",
                 attribute=attribute.name,
-                severity=Severity.WARNING if hidden.stateless else None,
+                severity=weight_of(cls, hidden),
                 fix=wrapped(cls, attribute, "module", "ModuleDict", DICT_METHODS),
             )
 

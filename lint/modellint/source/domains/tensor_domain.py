@@ -34,7 +34,7 @@ class TensorDomain:
     opaque = Opaque
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[Tensor, str], Tensor] = {}
+        self._parts: dict[tuple[Value, str], Tensor] = {}
         self._elements: dict[Value, Instance] = {}
 
     def copy(self) -> TensorDomain:
@@ -53,15 +53,29 @@ class TensorDomain:
 
     def resolved(self, reader: Reader, value: Value) -> Value:
         """What `outputs.last_hidden_state` is, where `outputs` was given by a module that was not followed: maybe a tensor."""
-        if not (isinstance(value, Method) and reader.reading and isinstance(value.receiver, Tensor)):
+        if not (isinstance(value, Method) and reader.reading):
             return value
         output = value.receiver
+        if type(output) is Instance and output.kind == "object" and output.held and tensors.may_be_part(value.name):
+            return self._part_of_record(output, value.name)
+        if not isinstance(output, Tensor):
+            return value
         if output.certain or output.shown or output.origin != "unseen" or not tensors.may_be_part(value.name):
             return value
         key = output, value.name
         if key not in self._parts:
             self._parts[key] = Tensor(
                 output.node, Layout.unranked(), "unseen", certain=False, grad=output.grad, assumed=True, batch=output.batch
+            )  # fmt: skip
+        return self._parts[key]
+
+    def _part_of_record(self, record: Instance, name: str) -> Value:
+        """What an attribute of an object is that was built with tensors: maybe one of them."""
+        key = record, name
+        if key not in self._parts:
+            parts = tensors_in(record.held)
+            self._parts[key] = Tensor(
+                record.node, Layout.unranked(), "unseen", certain=False, grad=None, assumed=True, batch=tensors.batch_of(parts)
             )  # fmt: skip
         return self._parts[key]
 

@@ -113,7 +113,7 @@ class Caller(Evaluator):
             return self.domain.module_output(self, callee, arguments, node)
         made = self._applied(callee, arguments, node, frame)
         if type(made) is Instance and made.kind == "unresolved" and self.reading:
-            return self.domain.unseen(made, arguments)
+            return self.domain.unseen(made, _with_state(callee, arguments))
         return made
 
     def _applied(self, callee: Value, arguments: Arguments, node: ast.expr, frame: Frame) -> Value:
@@ -233,6 +233,10 @@ class Caller(Evaluator):
         made = self._unseen(ref.node.name, arguments, node)
         if is_module is False:
             made.kind = "object"
+            if self.reading and self.domain.is_given(arguments):
+                # A record: its methods and attributes give parts of what it was given.
+                for value in arguments.everything():
+                    made.held.extend(leaves(value))
         return made
 
     # Builtins
@@ -564,3 +568,10 @@ def _class_of(value: Value | None) -> Value | None:
     if isinstance(value, Instance) and value.callee is not None:
         return Named(value.callee) if isinstance(value.callee, External) else ClassValue(value.callee)
     return None
+
+
+def _with_state(callee: Value, arguments: Arguments) -> Arguments:
+    """The arguments of a method of a record of the project, and what the record was built with, which it may give back."""
+    if isinstance(callee, Method) and isinstance(callee.receiver, Instance) and callee.receiver.kind == "object":
+        return arguments._replace(positional=[*arguments.positional, *callee.receiver.held])
+    return arguments

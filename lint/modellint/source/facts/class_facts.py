@@ -22,6 +22,7 @@ from modellint.source.engine.abstract_values import (
 from modellint.source.engine.class_state import Binding, Fill, TooLarge
 from modellint.source.engine.entry_methods import changes_attributes
 from modellint.source.engine.statements import Initialisation
+from modellint.source.facts.roles import is_criterion, names_a_criterion
 from modellint.source.project import external_names
 from modellint.source.project.annotations import is_annotated_module
 from modellint.source.project.attribute_uses import Uses, class_functions, shows_modules, uses_in
@@ -345,6 +346,27 @@ class ModuleClass:
         if annotated:
             return shows_modules(uses) or bool(uses.item_attributes)
         return any(method == "forward" and call.args for method, call in uses.item_calls)
+
+    def compares_by(self, hidden: Hidden) -> bool:
+        """Whether a loss or metric hides nothing but criteria that it compares by, which no exported program holds."""
+        forward = next(
+            (ref.file.members(ref.node)["forward"] for ref in self.lineage if "forward" in ref.file.members(ref.node)),
+            None,
+        )
+        if not isinstance(forward, ast.FunctionDef) or not is_criterion(self.project, self.ref):
+            return False
+        required = [*forward.args.posonlyargs, *forward.args.args]
+        return len(required) - len(forward.args.defaults) > 2 and all(map(self._is_criterion, hidden.members))
+
+    def _is_criterion(self, member: Value) -> bool:
+        match member:
+            case Argument():
+                return True
+            case Instance(callee=ClassRef() as ref):
+                return self.is_stateless(member) or is_criterion(self.project, ref)
+            case Instance(name=name):
+                return self.is_stateless(member) or names_a_criterion(name)
+        return False
 
     def is_stateless(self, value: Instance) -> bool:
         """Whether hiding this module loses neither weights nor buffers nor a mode."""

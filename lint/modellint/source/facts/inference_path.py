@@ -67,6 +67,11 @@ _RUNTIMES = frozenset(
     }
 )
 """Packages that run models themselves."""
+_ARRAY = re.compile(r"(?:np|numpy)\.ndarray|ndarray")
+_OF_MODELS = frozenset(
+    {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict", "load_state_dict", "named_modules"}
+)
+"""Methods that modules have and tensors do not."""
 _SAMPLES = re.compile(r"(?:batch_)?data_samples")
 _WITH_NUMBERS = re.compile(r"(?:batch_)?(?:img_metas|data_samples)")
 """Arguments that hold what is known of an image besides its tensor: what a framework asks for, and no exported program is given."""
@@ -178,8 +183,11 @@ class _Paths:
         if not rule.only_inference:
             if not rule.code.startswith("REG"):
                 return False
-            is_moved = rule.code == "REG006" and finding.attribute is not None and self._is_moved(finding.attribute)
-            return is_moved or (ref is not None and _optimizes_by_hand(ref.node))
+            if rule.code == "REG006" and finding.attribute is not None and self._is_moved(finding.attribute):
+                return True
+            if ref is None:
+                return False
+            return _optimizes_by_hand(ref.node) or (rule.code == "REG006" and self._is_part_of_training(ref))
         if is_in_tests(self.project, file) or _is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
             return True
         if rule.code.startswith("DEV") and _is_training_script(file):
@@ -311,7 +319,9 @@ class _Paths:
         if is_never_exported(cls) or _counts_up(cls):
             return True
         forward = cls.method("forward")
-        if forward is not None and _takes_module(forward):
+        if forward is not None and (
+            _takes_module(forward) or (_takes_arrays(forward) and self._is_named_by_tests_only(cls.ref))
+        ):
             return True
         if any(
             _imports_a_runtime(method.node) for method in cls.methods if method.node.name in ("__init__", "forward")
@@ -326,6 +336,21 @@ class _Paths:
         ):
             return True
         return forward is not None and _asks_for_answers(forward) and self._has_no_weights(cls)
+
+    def _is_named_by_tests_only(self, ref: ClassRef) -> bool:
+        """Whether nothing but itself and tests names a class, so that no module computes what it is given."""
+        vars(ref.node)["_by_users"] = True
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        if ref.within or ref.node.decorator_list or not mentions.is_whole:
+            return False
+        if any(
+            ref.node not in mention.around and not mention.is_in_test
+            for mention in mentions_in(ref.file, ref.node.name)
+        ):
+            return False
+        others = [self.project.file(path) for path in mentions.naming(ref.node.name) if path != ref.file.path]
+        return all(other is not None and is_in_tests(self.project, other) for other in others)
 
     def _has_no_weights(self, cls: _Class, depth: int = 0) -> bool:
         """Whether a module holds nothing that is trained, as far as its code tells."""
@@ -446,6 +471,21 @@ class _Paths:
             return not mention.is_demonstration
 
         return not ref.within and self._all(ref.node, ref.file, 0, builds, counts)
+
+    def _is_part_of_training(self, ref: ClassRef) -> bool:
+        """Whether all that builds a class are modules that hold it for training: `forward` runs it under `if self.training:`."""
+
+        def trains(mention: Mention, file: IndexedFile) -> bool:
+            owner = mention.cls
+            attribute = _attribute_that_holds(mention)
+            return (
+                owner is not None
+                and owner in file.tree.body
+                and attribute is not None
+                and attribute in attributes_of_training(_Class(self.project, ClassRef(file, owner)).methods)
+            )
+
+        return not ref.within and not ref.node.decorator_list and self._all(ref.node, ref.file, 0, trains)
 
     def _makes_only_parts(self, mention: Mention, file: IndexedFile, depth: int) -> bool:
         """Whether a function builds what is mentioned and gives it back, and nothing but modules calls it, for attributes that they run."""
@@ -618,10 +658,25 @@ def _takes_module(forward: _Function) -> bool:
     """Whether a `forward` is given a model that it runs, which no exported program can be given."""
     arguments = [*forward.args.posonlyargs, *forward.args.args][1:]
     annotated = any(one.annotation is not None and _MODULE.search(ast.unparse(one.annotation)) for one in arguments)
-    named = {one.arg for one in arguments} & {"model", "network"}
-    return annotated or any(
-        isinstance(call.func, ast.Name) and call.func.id in named for call in of_kind(forward, ast.Call)
+    if annotated:
+        return True
+    names = {argument.arg for argument in arguments}
+    calls = [call.func for call in of_kind(forward, ast.Call)]
+    return any(isinstance(called, ast.Name) and called.id in names & {"model", "network"} for called in calls) or any(
+        isinstance(called, ast.Attribute)
+        and called.attr in _OF_MODELS
+        and isinstance(called.value, ast.Name)
+        and called.value.id in names
+        for called in calls
     )
+
+
+def _takes_arrays(forward: _Function) -> bool:
+    """Whether a `forward` has to be given an array of NumPy, which no exported program is."""
+    arguments = [*forward.args.posonlyargs, *forward.args.args]
+    required = arguments[1 : len(arguments) - len(forward.args.defaults)]
+    notes = [argument.annotation for argument in required if argument.annotation is not None]
+    return any(_ARRAY.fullmatch(ast.unparse(note)) for note in notes)
 
 
 def _counts_up(cls: _Class) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from modellint.results.diagnostic import Severity
+from modellint.source.project.symbols import External
 from modellint.source.syntax.ast_walk import called_name, of_kind, once
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ _TRAINING = (
     r"Miner|BeamSearch|Searcher|SSIM|PSNR|LPIPS|(?:^|_)(?:loss|metric)"
 )
 """Names of classes that compute what a model is trained or judged by, or that search with one that is exported."""
+_CRITERION = re.compile(r"Loss(?!y|less)|Criteri(?:a|on)|Metric|(?:^|_)(?:loss|metric)")
+"""Names of classes that compare what a model gives with what it should give."""
 _TRAINERS = (
     r"Trainer|Pretrain(?!ed)|ForPreTraining|Target(?:Layer|Generator|Encoder$)|Discriminator|Critic|Dice|"
     r"Masker$|^Masking$|SpecAug|MaskAlong|TimeWarp|^PostProcess"
@@ -87,6 +90,19 @@ def is_never_exported(code: Code) -> bool:
     return (
         any(re.search(_TRAINING, ref.node.name) for ref in code.lineage) or re.search(_TESTS, _place(code)) is not None
     )
+
+
+def is_criterion(project: Project, ref: ClassRef) -> bool:
+    """Whether a class is a loss or a metric, by its name or those of its bases, the ones outside of the project among them."""
+    lineage = project.lineage(ref)
+    return any(_CRITERION.search(base.node.name) for base in lineage) or any(
+        isinstance(base, External) and names_a_criterion(base.name) for part in lineage for base in project.bases(part)
+    )
+
+
+def names_a_criterion(name: str) -> bool:
+    """Whether a class is a loss or a metric by its dotted name."""
+    return _CRITERION.search(name.rpartition(".")[2]) is not None
 
 
 def is_training_only(code: Code) -> bool:
@@ -141,8 +157,37 @@ def _takes_a_loss(forward: ast.FunctionDef) -> bool:
 
 def _asks_for_labels(forward: ast.FunctionDef) -> bool:
     given = [*forward.args.posonlyargs, *forward.args.args]
-    required = given[: len(given) - len(forward.args.defaults)]
-    return len(required) > 2 and any(re.fullmatch(_LABELS, one.arg) for one in required)
+    count = len(given) - len(forward.args.defaults)
+    labels = [one.arg for one in given[:count] if re.fullmatch(_LABELS, one.arg)]
+    if labels:
+        return count > 2
+    return count > 1 and any(
+        re.fullmatch(_LABELS, parameter.arg) and _is_read_always(forward, parameter.arg) for parameter in given[count:]
+    )
+
+
+def _is_read_always(forward: ast.FunctionDef, name: str) -> bool:
+    """Whether a function fails without an argument: a statement of its body asks for a part of it, and nothing asks whether it is there."""
+    simple = [part for part in forward.body if isinstance(part, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr))]
+    owners = [part.value for statement in simple for part in of_kind(statement, ast.Subscript)]
+    owners += [part.value for statement in simple for part in of_kind(statement, ast.Attribute)]
+    if not any(isinstance(owner, ast.Name) and owner.id == name for owner in owners):
+        return False
+    bound = (part for part in of_kind(forward, ast.Name) if part.id == name and isinstance(part.ctx, ast.Store))
+    return next(bound, None) is None and not any(_asks_whether(test, name) for test in _tests(forward))
+
+
+def _tests(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    yield from (part.test for part in of_kind(function, ast.If))
+    yield from (part.test for part in of_kind(function, ast.IfExp))
+    yield from (part.test for part in of_kind(function, ast.While))
+    yield from (part.test for part in of_kind(function, ast.Assert))
+    for part in of_kind(function, ast.BoolOp):
+        yield from part.values
+
+
+def _asks_whether(test: ast.expr, name: str) -> bool:
+    return any(part.id == name for part in of_kind(test, ast.Name))
 
 
 def _gives_loss(forward: ast.FunctionDef) -> bool:
