@@ -261,7 +261,7 @@ def show(name: str, pipeline: Pipeline, options: argparse.Namespace) -> bool:
             half = min((output.snr for output in exported.verification.half), default=float("inf"))
             cases = sum(case.error is not None for case in exported.verification.cases)
             print(
-                f"  {stage.name:12} {exported.size / 1000:6.0f} kB  float32 {single:.1e} of scale, float16 {half:.0f} dB on {cases} inputs; "
+                f"  {stage.name:12} {exported.size / 1000:6.0f} kB  float32 {single:.1e} of scale, {half:.0f} dB on {cases} inputs; "
                 f"in the chain {each.calls:3} calls, alone {each.alone:4.0f} dB, together {each.together:4.0f} dB"
             )
     for precision, outputs in (
