@@ -143,8 +143,8 @@ class TokenDecoder(nn.Module):
         mask = (places <= position).reshape(1, 1, 1, self.length)
         x = self.words(word) + self.places(position)
         q, k, v = (self.heads(part) for part in self.qkv(self.norm(x)).chunk(3, -1))
-        self.keys.copy_(torch.where(here, k, self.keys))
-        self.values.copy_(torch.where(here, v, self.values))
+        self.keys.copy_(torch.where(here, k, self.keys))  # modellint: ignore[MUT005]
+        self.values.copy_(torch.where(here, v, self.values))  # modellint: ignore[MUT005]
         own = nn.functional.scaled_dot_product_attention(q, self.keys, self.values, mask)
         x = x + own.transpose(1, 2).reshape(1, 1, self.width)
         k, v = (self.heads(part) for part in self.of_sound(sound).chunk(2, -1))

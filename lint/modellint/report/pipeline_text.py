@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -157,10 +158,12 @@ def departure(first: Departure | None) -> str:
         return "no call of a stage departs on its own: what the chain makes of small errors does"
     which = f"call {first.call} of {first.calls} of {first.stage}" if first.calls > 1 else f"the call of {first.stage}"
     far = f"by {number(first.error)} of its scale, {decibels(first.snr)}"
-    given = (
+    if math.isinf(first.error):
+        return f"first difference: {which}, which the package does not take, or answers in another shape or with other infinities"
+    how = (
         "on what PyTorch's module was given" if first.alone else "with the errors of what came before; none does alone"
     )
-    return f"first difference: {which}, {far}, {given}"
+    return f"first difference: {which}, {far}, {how}"
 
 
 def objects(
