@@ -195,7 +195,7 @@ class Pipeline(NamedTuple):
     has_states: bool = False
 
 
-def made(name: str, options: argparse.Namespace) -> Pipeline:
+def built(name: str, options: argparse.Namespace) -> Pipeline:
     """A pipeline by its name."""
     torch.manual_seed(0)
     width = options.width
@@ -286,7 +286,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     names = options.pipelines or ["diffusion", "whisper"]
-    agreeing = sum(show(name, made(name, options), options) for name in names)
+    agreeing = sum(show(name, built(name, options), options) for name in names)
     print(f"{agreeing} of {len(names)} agree")
 
 
