@@ -13,12 +13,15 @@ __all__ = [
     "Input",
     "LanguageModelError",
     "LanguageModelResult",
+    "PipelineError",
+    "PipelineResult",
     "Progress",
     "Report",
     "__version__",
     "check_model",
     "check_source",
     "export",
+    "export_pipeline",
     "fix_model",
     "language_model",
     "shapes",
@@ -34,11 +37,14 @@ if TYPE_CHECKING:
     from modellint.api import Input as Input
     from modellint.api import LanguageModelError as LanguageModelError
     from modellint.api import LanguageModelResult as LanguageModelResult
+    from modellint.api import PipelineError as PipelineError
+    from modellint.api import PipelineResult as PipelineResult
     from modellint.api import Progress as Progress
     from modellint.api import Report as Report
     from modellint.api import check_model as check_model
     from modellint.api import check_source as check_source
     from modellint.api import export as export
+    from modellint.api import export_pipeline as export_pipeline
     from modellint.api import fix_model as fix_model
     from modellint.api import language_model as language_model
     from modellint.api import shapes as shapes

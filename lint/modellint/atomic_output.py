@@ -14,12 +14,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 _PREFIX = ".modellint-"
-_LOCK, _NAME, _OLD = "lock", "target", "old"
+_LOCK, _NAME, _OLD, _WHOLE = "lock", "target", "old", "whole"
 _EXCHANGE = 2
 _BEGINS = 1.0
 """Seconds within which a run has locked its folder."""
@@ -71,6 +71,43 @@ def place(source: Path, target: Path, replace: bool) -> None:
                 raise
     except OSError as error:
         raise NotPlaced(f"{target}: cannot be written: {error.strerror or error}") from None
+
+
+def place_all(sources: Sequence[Path], folder: Path, replace: bool) -> None:
+    """Move several packages, each in a folder of its own in a staged one, into ``folder``: all of them or none.
+
+    A folder that is not there yet comes into being in one step, with all packages in it. Raises ``NotPlaced``.
+    """
+    if not os.path.lexists(folder):
+        whole = sources[0].parent.parent / _WHOLE
+        try:
+            whole.mkdir()
+            for source in sources:
+                os.rename(source, whole / source.name)  # noqa: PTH104
+        except OSError as error:
+            raise NotPlaced(f"{folder}: cannot be written: {error.strerror or error}") from None
+        place(whole, folder, False)
+        return
+    done: list[tuple[Path, bool]] = []
+    try:
+        for source in sources:
+            was_there = os.path.lexists(folder / source.name)
+            place(source, folder / source.name, replace)
+            done.append((source, was_there))
+    except NotPlaced:
+        for source, was_there in reversed(done):
+            _take_back(source, folder / source.name, was_there)
+        raise
+
+
+def _take_back(source: Path, target: Path, was_there: bool) -> None:
+    """Undo a ``place``; what it replaced is where the package was made, or beside it."""
+    with contextlib.suppress(OSError):
+        if was_there and os.path.lexists(source) and _exchanged(source, target):
+            return
+        os.rename(target, source.parent / f"{source.name}.new")  # noqa: PTH104
+        if was_there:
+            os.rename(source.parent / _OLD, target)  # noqa: PTH104
 
 
 def clear(parent: Path) -> None:

@@ -102,10 +102,10 @@ def lines(screen: str) -> list[str]:
     return [re.sub(r"\d\.\de-\d\d", "N", line) for line in screen.splitlines()]
 
 
-def test_snippets_of_the_documentation_run() -> None:
+def test_snippets_of_the_documentation_run(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "export.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {"model": nn.Conv2d(3, 2, 3)}
+    names: dict[str, Any] = {"model": nn.Conv2d(3, 2, 3), "folder": tmp_path / "packages"}
     for block in blocks:
         exec(block, names)
     assert names["result"].verification.ok

@@ -23,6 +23,7 @@ LAST_OF_TUTORIAL = "python -m pytest -q test_net.py"
         ("image-classifier.md", 2),
         ("language-model.md", 3),
         ("whisper.md", 1),
+        ("stable-diffusion.md", 1),
         ("flexible-sizes.md", 4),
         ("without-a-mac.md", 5),
         ("sweep.md", 2),

@@ -21,6 +21,7 @@ RUN = [
     "image-classifier.md",
     "language-model.md",
     "whisper.md",
+    "stable-diffusion.md",
     "flexible-sizes.md",
     "without-a-mac.md",
 ]

@@ -26,11 +26,10 @@ from modellint.cli.options import (
     with_plugins,
     with_settings,
 )
-from modellint.cli.output import Texts, Waiting, colored, locators
+from modellint.cli.output import Texts, Waiting, colored, findings_line, locators
 
 if TYPE_CHECKING:
     from modellint.destinations.export_options import Options
-    from modellint.results.diagnostic import Diagnostic
     from modellint.run import Job
     from modellint.session.messages import Answer, Request
 
@@ -39,7 +38,7 @@ TIMEOUT = 1800.0
 
 
 @click.command("export", cls=Command)
-@click.argument("target")
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @with_inputs
 @click.option(
     "--output",
@@ -47,7 +46,12 @@ TIMEOUT = 1800.0
     type=NamedPath(path_type=Path),
     required=True,
     metavar="OUT.mlpackage",
-    help="The package that is to be written: .mlpackage, or .aimodel for Core AI; for both the folder that it goes into.",
+    help="The package that is to be written: .mlpackage, or .aimodel for Core AI; for both, or several targets, the folder.",
+)
+@click.option(
+    "--chain",
+    metavar="TARGET",
+    help="A function that calls the targets by name and returns tensors: it is run with PyTorch and with the packages.",
 )
 @click.option("--force", is_flag=True, help="Replace what is there, and write a package that does not agree too.")
 @with_capture(
@@ -82,32 +86,49 @@ TIMEOUT = 1800.0
 @click.option("--model-version", metavar="TEXT", help="Its version.")
 @click.option("--input-description", multiple=True, metavar="NAME=TEXT", help="What an input is.")
 @click.option("--output-description", multiple=True, metavar="NAME=TEXT", help="What an output is.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How the report of several targets is printed (default: text).",
+)
 @with_plugins
 @with_settings
 @with_color
-def export_command(target: str, **options: Any) -> None:
+def export_command(targets: tuple[str, ...], **options: Any) -> None:
     """Check a live target, fix what can be fixed in it, convert it, execute the package here, and write it if it agrees.
 
-    A time-out is 1800 s unless --timeout says else. Exits with 1 where the model does not convert or does not agree.
+    Several targets are the stages of a pipeline: a package for each, all of them or none. A time-out is 1800 s for each unless
+    --timeout says else. Exits with 1 where the model does not convert or does not agree.
     """
-    exit_with(lambda: _export(target, options))
+    exit_with(lambda: _export(targets, options))
 
 
-def _export(text: str, options: Mapping[str, Any]) -> int:
+def _export(words: Sequence[str], options: Mapping[str, Any]) -> int:
     from modellint.destinations.export_options import OptionError
     from modellint.session import live_requests
     from modellint.session.target import parse
 
-    target = parse(text)
-    if target is None:
-        raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
-    job = resolve(Path(file_of(text)), options)
+    targets = []
+    for text in words:
+        target = parse(text)
+        if target is None:
+            raise click.UsageError(f"{text}: not a live target, such as model.py:Net")
+        targets.append(target)
+    text, target = words[0], targets[0]
+    job = resolve(Path(file_of(text)), {**options, "output_format": None})
     try:
         wanted = _options(options)
     except OptionError as error:
         raise click.UsageError(str(error)) from None
     if options["form"] is None and options["context"] is not None:
         raise click.UsageError("--context goes with --as language-model")
+    if len(targets) > 1 or options["chain"] is not None:
+        from modellint.cli import pipeline
+
+        return 0 if pipeline.export(job, targets, wanted, options, TIMEOUT) else 1
+    if options["output_format"] != "text":
+        raise click.UsageError("--output-format json is the report of several targets, or of one with --chain")
     outputs = list(_outputs([goal.name for goal in job.resolver.top.goals], target.name, options))
     if options["form"] is not None:
         from modellint.cli import language_model
@@ -222,14 +243,5 @@ def _shown(job: Job, target: str, answer: Answer, output: Path, written: bool) -
         return full.render(findings, texts, color) + f"\n{output}: not exported\n"
     summary = export_text.render(exported, str(output), written, color, shown=name, line=line)
     if exported.writable:
-        return summary + _findings(findings, target)
+        return summary + findings_line(findings, target)
     return (full.render(findings, texts, color) + "\n" if findings else "") + summary
-
-
-def _findings(findings: Sequence[Diagnostic], target: str) -> str:
-    """What the check of the model as it is has found, in a line."""
-    if not findings:
-        return ""
-    codes = ", ".join(dict.fromkeys(finding.code for finding in sorted(findings, key=lambda finding: finding.sort_key)))
-    noun = "finding" if len(findings) == 1 else "findings"
-    return f"note: {len(findings)} {noun} in the model as it is ({codes}): modellint check {target}\n"

@@ -42,6 +42,7 @@ GROUPS = {
         "output force output_names author license description model_version input_description output_description"
     ),
     "Language model": "form context",
+    "Pipeline": "chain",
     "Table": "depth flat",
     "Setup": "parts requirement yes rule_name kind",
     "Output": "against title outputs output_format output_file schema statistics color quiet verbose",
@@ -82,6 +83,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         (f"modellint export {_LIVE} -o Net.mlpackage", "fixed sizes"),
         ("modellint export model.py:Net --input 1..8x3x224x224 -o Net.mlpackage", "a flexible batch"),
         ("modellint export model.py:make --as language-model -o Net.mlpackage", "prefill and decode"),
+        ("modellint export sd.py:denoiser sd.py:decoder --chain sd.py:run -o packages", "a pipeline, end to end"),
     ),
     "init": (
         ("modellint init", "ask before each file"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from modellint.results.diagnostic import Place
+    from modellint.results.diagnostic import Diagnostic, Place
     from modellint.run import Job
     from modellint.source.syntax.text import SourceText
 
@@ -167,3 +167,12 @@ class Waiting:
         """Leave the line as it was."""
         if self._line and self._on_terminal:
             click.echo("\r\033[K", nl=False, err=True)
+
+
+def findings_line(findings: Sequence[Diagnostic], target: str) -> str:
+    """What the check of the model as it is has found, in a line."""
+    if not findings:
+        return ""
+    codes = ", ".join(dict.fromkeys(finding.code for finding in sorted(findings, key=lambda finding: finding.sort_key)))
+    noun = "finding" if len(findings) == 1 else "findings"
+    return f"note: {len(findings)} {noun} in the model as it is ({codes}): modellint check {target}\n"

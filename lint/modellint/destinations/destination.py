@@ -9,15 +9,16 @@ from __future__ import annotations
 import importlib.util
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
     from typing_extensions import Unpack
 
     from modellint import settings
+    from modellint.destinations.comparison.chain import Call, Chain
     from modellint.destinations.export_options import LanguageModel, Options
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.exported import Exported
     from modellint.results.exported_language_model import ExportedLanguageModel
+    from modellint.results.exported_pipeline import ChainComparison
     from modellint.results.operator_support import Hint, Support
     from modellint.results.verification import Verification
 
@@ -53,6 +55,17 @@ class Fault(NamedTuple):
     def doubt(self, route: str) -> str:
         """Why a route that seems to agree is undecided."""
         return f"{self.code} at {self.place}: converted by {route}, the model computes something else, though no comparison here shows it"
+
+
+class StagePackage(NamedTuple):
+    """A package of a pipeline's stage, as it was made."""
+
+    example: Inputs
+    """What it was exported with."""
+    package: Path
+    """As it is written."""
+    single: Path
+    """The same conversion in float32, which is the package itself where that computes in float32."""
 
 
 class VerifyOptions(TypedDict, total=False):
@@ -231,6 +244,20 @@ class Destination(ABC):
         from modellint.destinations.export_options import OptionError
 
         raise OptionError("a language model is exported for Core ML alone")
+
+    def compare_chain(
+        self,
+        chain: Chain,
+        inputs: Inputs,
+        packages: Mapping[str, StagePackage],
+        calls: Sequence[Call],
+        returned: Sequence[Tensor],
+        precision: str,
+    ) -> ChainComparison:
+        """Run a chain with the packages of its stages, and compare what it returns. Another converter has none."""
+        from modellint.destinations.export_options import OptionError
+
+        raise OptionError("a pipeline is exported for Core ML alone")
 
     @abstractmethod
     def opened(self, package: Path, *, in_memory: bool) -> Any:

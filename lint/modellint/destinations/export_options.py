@@ -16,6 +16,9 @@ LAYOUTS = {"rgb": 3, "bgr": 3, "grayscale": 1}
 STATES_SINCE = 18
 """The iOS that has states first."""
 
+SINGLE = "in-float32.mlpackage"
+"""What the float32 package of a conversion is called that is kept beside the one that computes in float16."""
+
 _IMAGE = re.compile(r"(?P<name>[^\W\d]\w*)(?::(?P<layout>\w*))?(?:,(?P<rest>.*))?\Z", re.DOTALL)
 _NUMBER = re.compile(r"([+-]?[\d.]+(?:e[+-]?\d+)?)(?:/([\d.]+(?:e[+-]?\d+)?))?\Z", re.IGNORECASE)
 _PER_CHANNEL = (
@@ -68,6 +71,8 @@ class Options(NamedTuple):
     """Whether a package that does not agree is wanted too."""
     half_inputs: bool = False
     """Whether a package that computes in float16 takes float16 by either route; by default a trace alone, as coremltools has it."""
+    keeps_single: bool = False
+    """Whether the float32 package of the same conversion stays beside one that computes in float16, as ``SINGLE``."""
 
 
 class LanguageModel(NamedTuple):

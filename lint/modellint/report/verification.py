@@ -237,9 +237,18 @@ def source_line(place: Place | None, line: Line | None) -> str:
 
 def render_json(verification: Verification, target: str, version: str, entries: Sequence[Any] = ()) -> str:
     """The verification and the findings that belong to it as one object."""
-    fields = {field: _plain(getattr(verification, field)) for field in _FIELDS}
-    report = {"version": version, "target": target or None, **fields, "diagnostics": list(entries)}
+    report = {
+        "version": version,
+        "target": target or None,
+        **as_object(verification),
+        "diagnostics": list(entries),
+    }
     return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def as_object(verification: Verification) -> dict[str, Any]:
+    """What JSON has of a verification."""
+    return {field: plain(getattr(verification, field)) for field in _FIELDS}
 
 
 _FIELDS = (
@@ -249,7 +258,7 @@ _FIELDS = (
 """Of a verification what JSON has, in its order."""
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A part of a verification as JSON's own types; numbers that are not finite are the texts ``inf``, ``-inf`` and ``nan``."""
     match value:
         case Place(path=path, span=span):
@@ -259,9 +268,9 @@ def _plain(value: Any) -> Any:
                 "end_location": {"row": span.end_row, "column": span.end_column},
             }
         case tuple() if hasattr(value, "_asdict"):
-            return {name: _plain(field) for name, field in value._asdict().items()}
+            return {name: plain(field) for name, field in value._asdict().items()}
         case tuple():
-            return [_plain(item) for item in value]
+            return [plain(item) for item in value]
         case float() if not math.isfinite(value):
             return str(value)
     return value

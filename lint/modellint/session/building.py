@@ -12,6 +12,9 @@ from modellint.live.inputs import example as inputs
 from modellint.session import target, target_failure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
     from torch import nn
 
     from modellint.live.inputs.model_inputs import Inputs
@@ -55,11 +58,15 @@ def seed_generators(seed: int) -> None:
 class Builder:
     """The builder of what one request names, stage by stage."""
 
-    def __init__(self, session: Session, on_meta: bool) -> None:
+    def __init__(
+        self, session: Session, on_meta: bool, modules: dict[target.Location, ModuleType] | None = None
+    ) -> None:
         self._session = session
         self._request = session.request
-        self._on_meta = on_meta
+        self.on_meta = on_meta
         """Whether building may be tried on the meta device first."""
+        self.modules = {} if modules is None else modules
+        """Those of targets that are imported, so that several targets in a file have the same."""
         self.model: nn.Module | None = None
         """The model, once it is built."""
 
@@ -70,16 +77,17 @@ class Builder:
 
     def with_values(self, command: str) -> tuple[nn.Module, Inputs]:
         """The model as it is to be converted, and its inputs."""
-        built = self._with_values(command)
+        built = self.built_with_values(command)
         if built.inputs is None:
             raise self.without_inputs(built)
         return built.model, built.inputs
 
     def model_with_values(self, command: str) -> nn.Module:
         """The model as it is to be converted, where nobody asks for inputs."""
-        return self._with_values(command).model
+        return self.built_with_values(command).model
 
-    def _with_values(self, command: str) -> Built:
+    def built_with_values(self, command: str) -> Built:
+        """The model as it is to be converted, with the inputs that there are."""
         destination = destinations.named(self._request.destination.name)
         if not destination.is_installed:
             raise target.TargetError(f"{command} needs {destination.requirement}")
@@ -159,12 +167,30 @@ class Builder:
         target.replace_texts(self._request.texts)
         wanted = self._request.target
         try:
-            named = target.find(target.load(self._request.location), wanted)
+            location = self._request.location
+            if location not in self.modules:
+                self.modules[location] = target.load(location)
+            named = target.find(self.modules[location], wanted)
             return target.item(named, wanted) if wanted.item else named
         except target.TargetError:
             raise
         except BaseException as error:
             raise Failed from error
+
+    def function(self) -> Callable[..., Any]:
+        """The function that the target names. Raises ``TargetError`` for what is none."""
+        from torch import nn
+
+        named = self._named()
+        if isinstance(named, (nn.Module, type)) or not callable(named):
+            text = self._request.target.text
+            raise target.TargetError(f"{text}: not a function that takes stages and returns tensors")
+        function: Callable[..., Any] = named
+        return function
+
+    def inputs_alone(self) -> Inputs:
+        """The inputs that are asked for, of whatever takes them."""
+        return inputs.build(self.specs, self._request.seed)
 
     def collection(self) -> tuple[str, ...]:
         """The names of the models that the target yields; none for a target that is no collection."""
@@ -191,7 +217,7 @@ class Builder:
         try:
             lazy_parameters.shape(model, inputs)
         except BaseException as error:
-            if self._on_meta:
+            if self.on_meta:
                 # Only a run on real tensors tells whose fault it is.
                 raise Again from error
             raise Failed from error
@@ -219,13 +245,13 @@ class Builder:
         from modellint.session.resources.memory_limit import Budget, OverBudget
 
         trouble = None
-        if self._on_meta and needs_values:
+        if self.on_meta and needs_values:
             try:
                 with Budget(_AT_ONCE):
                     return self._called(named)
             except OverBudget:
                 seed_generators(self._request.seed)
-        if self._on_meta:
+        if self.on_meta:
             try:
                 with torch.device("meta"):
                     first = self._called(named)
@@ -246,7 +272,7 @@ class Builder:
             return self._called(named)
         except Exception as error:
             # Some code cannot run twice in one process: only a fresh one tells.
-            if self._on_meta and target_failure.described(error) != trouble:
+            if self.on_meta and target_failure.described(error) != trouble:
                 raise Again from error
             raise
 

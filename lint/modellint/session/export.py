@@ -75,7 +75,7 @@ def exported(
     with _folder(output) as folder, undisturbed():
         package = folder / (_IN_MEMORY if output is None else output.name)
         session = session_of(model, job, Export(options, package), seed=seed, entered=entered)
-        with _temporaries_in(folder), unchanged(model, inputs, values=False):
+        with temporaries_in(folder), unchanged(model, inputs, values=False):
             summary = session.export(model, inputs, options, package, job.rules, diagnostics)
         mlmodel = None
         if summary.writable or (summary.converts and force):
@@ -113,7 +113,7 @@ def exported_language_model(
     with _folder(output) as folder, undisturbed():
         package = folder / (_IN_MEMORY if output is None else output.name)
         session = session_of(model, job, ExportLanguageModel(wanted, package), seed=seed, entered=entered)
-        with _temporaries_in(folder), unchanged(model, values=False):
+        with temporaries_in(folder), unchanged(model, values=False):
             summary = session.export_language_model(model, wanted, package)
         mlmodel = None
         if summary.writable:
@@ -142,7 +142,7 @@ def _folder(output: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _temporaries_in(folder: Path) -> Iterator[None]:
+def temporaries_in(folder: Path) -> Iterator[None]:
     """Let coremltools put its temporary files where they are cleared up if this process is killed."""
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)

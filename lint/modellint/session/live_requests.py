@@ -20,6 +20,7 @@ from modellint.session.messages import (
     Check,
     Export,
     ExportLanguageModel,
+    ExportPipeline,
     Limits,
     Request,
     Shapes,
@@ -124,7 +125,7 @@ def answer(
     the check of the target's file gives. Raises ``UsageError`` for a target that names nothing or has no inputs, for options that do
     not fit it, or without what it needs.
     """
-    converts = isinstance(request.action, (Verify, VerifyRecorded, Export, ExportLanguageModel))
+    converts = isinstance(request.action, (Verify, VerifyRecorded, Export, ExportLanguageModel, ExportPipeline))
     expect_extras("coreml" if converts else "live")
     # It is psutil's, which the base installation lacks.
     from modellint.session.parent import check_target
@@ -139,7 +140,19 @@ def answer(
     )
     if isinstance(request.action, (Verify, Export)):
         return shown._replace(diagnostics=_with_source(job, request, shown.diagnostics))
+    if isinstance(request.action, ExportPipeline):
+        return shown._replace(diagnostics=tuple(_of_stages(job, request, request.action, shown.diagnostics)))
     return shown
+
+
+def _of_stages(
+    job: Job, request: Request, action: ExportPipeline, diagnostics: Sequence[Diagnostic]
+) -> Iterator[Diagnostic]:
+    """What was found of each stage, and then of the chain, as ``_with_source`` has it."""
+    stages = [request._replace(target=stage.target, location=stage.location) for stage in action.stages]
+    for each in {asked.target.text: asked for asked in (*stages, request)}.values():
+        own = tuple(finding for finding in diagnostics if finding.target == each.target.text)
+        yield from _with_source(job, each, own)
 
 
 def _kept(answers: AnswerCache, request: Request, limits: Limits, report: Callable[[str, float], None]) -> Answer:
@@ -179,7 +192,7 @@ def under_settings(job: Job, request: Request) -> Request:
             ignored = job.resolver.top.ignore
             needed = (code for code, rule in job.rules.items() if "execution" in rule.live_needs)
             rules += [code for code in needed if code not in ignored and job.rules[code].holds_for(goal.name)]
-        case Export(options):
+        case Export(options=options) | ExportPipeline(options=options):
             try:
                 export_options.check(options, goal)
             except OptionError as error:

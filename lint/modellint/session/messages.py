@@ -13,6 +13,7 @@ from modellint.results.conversion_verdict import Conversion
 from modellint.results.diagnostic import Diagnostic
 from modellint.results.exported import Exported
 from modellint.results.exported_language_model import ExportedLanguageModel
+from modellint.results.exported_pipeline import ExportedPipeline
 from modellint.results.shape_table import Table
 from modellint.results.target_facts import TargetFacts
 from modellint.results.verification import Verification
@@ -66,11 +67,29 @@ class ExportLanguageModel(NamedTuple):
     """Where it is made: the worker keeps all that it writes in the folder around it."""
 
 
+class StageTarget(NamedTuple):
+    """A stage of a pipeline."""
+
+    name: str
+    target: Target
+    location: Location
+
+
+class ExportPipeline(NamedTuple):
+    """Make a package of each stage; the target is the function that calls them, where there is one, else the first stage."""
+
+    stages: tuple[StageTarget, ...]
+    has_chain: bool
+    options: Options
+    folder: Path
+    """Where they are made, each in a folder of its own: the worker keeps all that it writes in it."""
+
+
 class Models(NamedTuple):
     """Tell which models a target stands for: those that a function yields, or itself."""
 
 
-Action: TypeAlias = Check | Shapes | Verify | VerifyRecorded | Export | ExportLanguageModel | Models
+Action: TypeAlias = Check | Shapes | Verify | VerifyRecorded | Export | ExportLanguageModel | ExportPipeline | Models
 
 
 class Request(NamedTuple):
@@ -131,6 +150,8 @@ class Answer(NamedTuple):
     """Where that was asked for, and the target runs."""
     language_model: ExportedLanguageModel | None = None
     """Where that was asked for."""
+    pipeline: ExportedPipeline | None = None
+    """Where that was asked for, and its stages were built."""
     undecided: Mapping[str, frozenset[str]] = {}
     """For each class that has an instance the attributes of which no instance shows whether a guess about them is right."""
     models: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ from modellint.session.messages import (
     Answer,
     Export,
     ExportLanguageModel,
+    ExportPipeline,
     InternalError,
     Limits,
     Message,
@@ -301,6 +302,8 @@ def _written_in(action: Action) -> str | None:
     match action:
         case Export(package=path) | ExportLanguageModel(package=path) | Verify(record=Path() as path):
             return str(path.parent)
+        case ExportPipeline(folder=folder):
+            return str(folder)
     return None
 
 

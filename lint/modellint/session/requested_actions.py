@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from modellint.results.exported import Exported
     from modellint.results.exported_language_model import ExportedLanguageModel
     from modellint.rule import Rule
+    from modellint.session.target import Location, Target
 
 
 class Session:
@@ -55,6 +56,11 @@ class Session:
         """Begin with a stage."""
         self.stage = stage
         self._entered(stage)
+
+    def of_target(self, target: Target, location: Location, prefix: str = "") -> Session:
+        """A session of another target of the same request, whose stages are told behind ``prefix``."""
+        request = self.request._replace(target=target, location=location, inputs=())
+        return Session(request, self._end, lambda stage: self._entered(prefix + stage))
 
     def subject(
         self,
@@ -202,6 +208,30 @@ class Session:
             faults=faults(subject, rules, known),
         )
 
+    def checked_export(
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        options: Options,
+        package: Path,
+        rules: Mapping[str, Rule],
+        specs: Sequence[InputSpec] = (),
+    ) -> Answer:
+        """The export of a model, and what the checks of the model as it is find; no export of one that does not run.
+
+        Raises ``OptionError``.
+        """
+        self.enter("checking")
+        subject = self.subject(model, inputs)
+        destination_of(subject).check_export(model, inputs, options, self.request.seed)
+        # What else converts it, the export itself tells.
+        answer = self.check(subject, rules, self.run(subject, rules), tries=False)
+        run = captured_run(subject)
+        if run is not None and run.failure is not None and run.failure.kind != "data":
+            return answer
+        exported = self.export(model, inputs, options, package, rules, answer.diagnostics, specs)
+        return answer._replace(exported=exported)
+
     def export_language_model(self, model: nn.Module, wanted: LanguageModel, package: Path) -> ExportedLanguageModel:
         """Make a package with prefill and decode, and compare how it generates. Raises ``OptionError``."""
         return destinations.named(self.request.destination.name).export_language_model(
@@ -236,6 +266,15 @@ class Session:
 
     def _failed_run(self, run: Failure) -> Diagnostic:
         return self.cannot_run(_raised(run), run.frames, run.place)
+
+    def raised(self, error: BaseException) -> Diagnostic:
+        """LNT003 for an exception of the user's code."""
+        frames = target_failure.user_frames(error, self.project)
+        advice: tuple[str, ...] = ()
+        if isinstance(error, TypeError) and not frames and self.stage == "building" and "argument" in str(error):
+            name = self.request.target.name.split(".")[-1]
+            advice = (f"write a function without arguments that returns `{name}(...)`, and name that as the target",)
+        return self.cannot_run(f"raised {target_failure.described(error)}", frames, advice=advice)
 
     def cannot_run(
         self,

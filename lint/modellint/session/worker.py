@@ -17,6 +17,7 @@ from modellint.destinations.destination import PackageError
 from modellint.destinations.export_options import OptionError
 from modellint.live.code import places
 from modellint.live.inputs import example
+from modellint.live.inputs.model_inputs import Inputs
 from modellint.session import target
 from modellint.session import target_failure as failed
 from modellint.session.building import Again, Builder, Failed, seed_generators
@@ -27,6 +28,7 @@ from modellint.session.messages import (
     Check,
     Export,
     ExportLanguageModel,
+    ExportPipeline,
     InternalError,
     Message,
     Models,
@@ -44,7 +46,6 @@ from modellint.session.resources import process_family
 if TYPE_CHECKING:
     from modellint.live.capture.line_coverage import Executed
     from modellint.live.subject import Subject
-    from modellint.results.diagnostic import Diagnostic
     from modellint.session.requested_actions import Session
 
 _SPARE = 0.5
@@ -169,7 +170,7 @@ def _worked(work: _Work, session: Session) -> Message:
     except lazy_parameters.Unshaped as error:
         return session.answer([session.cannot_run(str(error), advice=error.advice)], failed=True)
     except Failed as error:
-        return session.answer([_raised(session, error.__cause__ or error)], failed=True)
+        return session.answer([session.raised(error.__cause__ or error)], failed=True)
 
 
 class _Work:
@@ -200,6 +201,8 @@ class _Work:
                 model = self._build.model_with_values("export")
                 exported = self._session.export_language_model(model, action.wanted, action.package)
                 return self._session.answer([], language_model=exported)
+            case ExportPipeline():
+                return self._pipeline(action)
             case Models():
                 return self._session.answer([], models=self._build.collection())
 
@@ -250,34 +253,30 @@ class _Work:
 
     def _exported(self, action: Export) -> Answer:
         """The package, as a file, and what the checks of the model as it is find."""
-        from modellint.live.capture.fake_tensor_run import captured_run
-        from modellint.session.destination_verdicts import destination_of
-
-        session = self._session
         model, inputs = self._build.with_values("export")
-        session.enter("checking")
-        rules = self._build.rules()
-        subject = session.subject(model, inputs)
-        destination_of(subject).check_export(model, inputs, action.options, session.request.seed)
-        # What else converts it, the export itself tells.
-        answer = session.check(subject, rules, session.run(subject, rules), tries=False)
-        run = captured_run(subject)
-        if run is not None and run.failure is not None and run.failure.kind != "data":
-            return answer
-        exported = session.export(
-            model, inputs, action.options, action.package, rules, answer.diagnostics, self._build.specs
+        return self._session.checked_export(
+            model, inputs, action.options, action.package, self._build.rules(), self._build.specs
         )
-        return answer._replace(exported=exported)
 
+    def _pipeline(self, action: ExportPipeline) -> Answer:
+        """A package of each stage, and the chain of them; or why a stage cannot be built."""
+        from modellint.live.inputs import lazy_parameters
+        from modellint.session.pipelines.stages import BuiltStage, export_pipeline
 
-def _raised(session: Session, error: BaseException) -> Diagnostic:
-    """LNT003 for an exception of the user's code."""
-    frames = failed.user_frames(error, session.project)
-    advice: tuple[str, ...] = ()
-    if isinstance(error, TypeError) and not frames and session.stage == "building" and "argument" in str(error):
-        name = session.request.target.name.split(".")[-1]
-        advice = (f"write a function without arguments that returns `{name}(...)`, and name that as the target",)
-    return session.cannot_run(f"raised {failed.described(error)}", frames, advice=advice)
+        function = self._build.function() if action.has_chain else None
+        stages = []
+        for stage in action.stages:
+            session = self._session.of_target(stage.target, stage.location, f"{stage.name}: ")
+            build = Builder(session, self._build.on_meta, self._build.modules)
+            try:
+                built = build.built_with_values("export")
+            except lazy_parameters.Unshaped as error:
+                return session.answer([session.cannot_run(str(error), advice=error.advice)], failed=True)
+            except Failed as error:
+                return session.answer([session.raised(error.__cause__ or error)], failed=True)
+            stages.append(BuiltStage(stage.name, session, built.model, built.inputs, build.rules()))
+        inputs = self._build.inputs_alone() if action.has_chain else Inputs()
+        return export_pipeline(self._session, stages, function, inputs, action.options, action.folder)
 
 
 def _rows(executed: Executed, subject: Subject) -> dict[str, frozenset[int]]:

@@ -46,6 +46,11 @@ class InDouble(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run one operator on widened tensors."""
+        if torch.Tag.nondeterministic_seeded in func.tags and not any(
+            isinstance(leaf, Tensor) for leaf in pytree.tree_leaves((args, kwargs))
+        ):
+            # The same numbers: a generator draws others in double precision.
+            return pytree.tree_map(self.widened, func(*args, **(kwargs or {})))
         args, kwargs = pytree.tree_map(self.widened, (args, kwargs or {}))
         return func(*args, **kwargs)
 

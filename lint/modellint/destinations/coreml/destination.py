@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modellint.destinations.coreml import installed_versions, operator_support
 from modellint.destinations.coreml.package import file_layout
-from modellint.destinations.destination import Destination, Fault, VerifyOptions
+from modellint.destinations.destination import Destination, Fault, StagePackage, VerifyOptions
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
     from typing_extensions import Unpack
 
     from modellint import settings
+    from modellint.destinations.comparison.chain import Call, Chain
     from modellint.destinations.export_options import LanguageModel, Options
     from modellint.live.code.places import Project
     from modellint.live.inputs.example import InputSpec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from modellint.results.diagnostic import Diagnostic
     from modellint.results.exported import Exported
     from modellint.results.exported_language_model import ExportedLanguageModel
+    from modellint.results.exported_pipeline import ChainComparison
     from modellint.results.operator_support import Hint, Support
     from modellint.results.verification import Verification
 
@@ -167,6 +169,20 @@ class CoreML(Destination):
         from modellint.destinations.coreml.language_model.export import export
 
         return export(model, wanted, options, project, folder, name, seed=seed, progress=progress)
+
+    def compare_chain(
+        self,
+        chain: Chain,
+        inputs: Inputs,
+        packages: Mapping[str, StagePackage],
+        calls: Sequence[Call],
+        returned: Sequence[Tensor],
+        precision: str,
+    ) -> ChainComparison:
+        """Execute the packages in the place of the modules."""
+        from modellint.destinations.coreml.pipeline.chain_comparison import compare_chain
+
+        return compare_chain(chain, inputs, packages, calls, returned, precision)
 
     def opened(self, package: Path, *, in_memory: bool) -> Any:
         """coremltools' `MLModel`; in memory with a copy of the weights that coremltools removes at the end of the process."""

@@ -24,7 +24,7 @@ from modellint.destinations.coreml.verify.difference_location import first_line
 from modellint.destinations.coreml.verify.model import BUDGET
 from modellint.destinations.coreml.verify.package import verify_package
 from modellint.destinations.destination import PackageError
-from modellint.destinations.export_options import STATES_SINCE, OptionError
+from modellint.destinations.export_options import SINGLE, STATES_SINCE, OptionError
 from modellint.live.fix import fixed_copy
 from modellint.results.applied_fix import BIT_EQUAL
 from modellint.results.exported import SINGLE_PRECISION, Attempt, Change, Exported
@@ -130,6 +130,9 @@ def export(
         if exported.package:
             shutil.rmtree(folder / exported.package)
         (aside / single_export.package).rename(folder / single_export.package)
+        if (aside / SINGLE).is_dir():
+            shutil.rmtree(folder / SINGLE, ignore_errors=True)
+            (aside / SINGLE).rename(folder / SINGLE)
         return replace(
             single_export,
             changes=(Change("fixed", SINGLE_PRECISION, (), "", single.note, "NUM007"), *single_export.changes),
@@ -283,6 +286,9 @@ class _Export:
         # The one that is taken needs no excuse.
         others = tuple(attempt for attempt in self._attempts if attempt.route != best.exported.route)
         target = self._folder / self._name
+        single = best.path.with_name("fp32.mlpackage")
+        if self._options.keeps_single and single != best.path and single.is_dir():
+            single.rename(self._folder / SINGLE)
         best.path.rename(target)
         return replace(
             best.exported,

@@ -111,7 +111,7 @@ def _predictor(
     sizes: Mapping[str, Any] | None = None,
 ) -> Predictor:
     try:
-        return Predictor(program, dict(model.named_buffers()), _names(model, inputs), prepared, sizes=sizes)
+        return Predictor(program, dict(model.named_buffers()), argument_names(model, inputs), prepared, sizes=sizes)
     except UnknownOperations as error:
         raise Undecided(f"the program cannot be executed: {error}") from None
 
@@ -242,7 +242,7 @@ def _plain(shape: Sequence[int]) -> list[int]:
     return [size for size in shape if size != 1]
 
 
-def _names(model: nn.Module, inputs: Inputs) -> list[str]:
+def argument_names(model: nn.Module, inputs: Inputs) -> list[str]:
     """The arguments that the inputs are for, as far as each is one tensor."""
     names = list(inspect.signature(model.forward).parameters)
     used = [*names[: len(inputs.args)], *inputs.kwargs]

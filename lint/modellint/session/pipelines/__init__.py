@@ -1,0 +1,1 @@
+"""Sessions about pipelines: their stages exported one after another, and the chain of all compared."""
