@@ -42,6 +42,8 @@ def attended_by(k: Tensor, mask: Tensor) -> Tensor:
                 # The epsilon is added after a division by the largest number.
                 (nn.RMSNorm(3, eps=1e-5), X, X / 1000),
                 (nn.RMSNorm(3, eps=1e-5), X, X * torch.tensor([[0.0], [1.0]])),
+                # The largest float32 stands for the bound that is missing.
+                (Call(lambda x: (x.exp().clamp(min=0.0) > torch.finfo(torch.float32).max) + x.sigmoid()), X, X + 200),
             ],
             ["trace", "export"],
         )
@@ -49,7 +51,7 @@ def attended_by(k: Tensor, mask: Tensor) -> Tensor:
     ids=[
         f"{name}-{route}"
         for name, route in product(
-            ["softplus", "logcumsumexp_inf", "logcumsumexp_low", "rms_norm_small", "rms_norm_zeros"],
+            ["softplus", "logcumsumexp_inf", "logcumsumexp_low", "rms_norm_small", "rms_norm_zeros", "clamp_inf"],
             ["trace", "export"],
         )
     ],

@@ -96,6 +96,23 @@ def rsqrt(x: Tensor) -> Any:
     return mb.rsqrt(x=_as_float(x), epsilon=0.0)
 
 
+@expresses("clamp", "clip")
+def clamp(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> Any:  # noqa: A002
+    """Clamp by one bound; coremltools takes the largest float32 for the other, and so makes infinities finite."""
+    low, high = _bound(min, -math.inf), _bound(max, math.inf)
+    if not x.is_floating_point() or (low is None) == (high is None):
+        return NotImplemented
+    bound: Any = high if low is None else low
+    if isinstance(bound, torch.Tensor) and bound.dtype is x.dtype:
+        return torch.minimum(x, bound) if low is None else torch.maximum(x, bound)
+    return torch.clamp_max(x, float(bound)) if low is None else torch.clamp_min(x, float(bound))
+
+
+def _bound(bound: Operand | None, infinite: float) -> Operand | None:
+    """A bound; None where it bounds nothing."""
+    return bound if bound is None or isinstance(bound, torch.Tensor) or float(bound) != infinite else None
+
+
 @expresses("expm1", exactness=within(4))
 def expm1(x: Tensor) -> Any:
     """exp(x) - 1, exact near zero (W. Kahan's way); coremltools subtracts, which loses all digits there."""
