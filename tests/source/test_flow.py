@@ -577,3 +577,16 @@ def test_what_is_joined_is_no_tensor() -> None:
     text = "size = x.shape\nrows = [part * 2 for part in x]\n{}return torch.cat(x, 1), rows"
     assert codes(net(text.format("")), "FLW004") == []
     assert codes(net(text.format("x = [*rows]\n")), "FLW004") == ["FLW004"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        ("x * 2 if type(x) == torch.Tensor else np.moveaxis(x, 0, 1)", []),
+        ("np.moveaxis(x, 0, 1) if isinstance(x, np.ndarray) else x * 2", []),
+        ("np.moveaxis(x, 0, 1) if type(x) == torch.Tensor else x * 2", ["FLW003"]),
+        ("(x if isinstance(x, np.ndarray) else x * 2) + np.moveaxis(x, 0, 1)", ["FLW003"]),
+    ],
+)
+def test_a_conditional_expression_narrows_what_it_asks_for(choice: str, found: list[str]) -> None:
+    assert codes(net(f"x = x.relu()\nreturn {choice}"), "FLW003") == found
