@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.authoring import (
@@ -223,7 +223,7 @@ def _is_of_no_input(value: Value) -> bool:
 
 def _definitions(code: Code, function: ast.AST, names: set[str]) -> list[ast.expr]:
     """What a function binds variables to, but for training."""
-    bound: list[tuple[ast.AST, list[ast.expr], ast.expr]] = [
+    bound: list[tuple[ast.AST, Sequence[ast.expr], ast.expr]] = [
         *((part, part.targets, part.value) for part in of_kind(function, ast.Assign)),
         *((part, [part.target], part.value) for part in of_kind(function, ast.AugAssign)),
         *((part, [part.target], part.value) for part in of_kind(function, ast.NamedExpr)),

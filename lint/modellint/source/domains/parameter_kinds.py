@@ -77,9 +77,9 @@ def _find(function: ast.AST) -> frozenset[str]:
     for call in of_kind(function, ast.Call):
         match call:
             case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=space), attr=name), args=[ast.Name(id=given) as part, *_]
+                func=ast.Attribute(value=ast.Name(id=space), attr=name), args=[ast.Name(id=given) as asked, *_]
             ):
-                if space not in _SPACES or part in others:
+                if space not in _SPACES or asked in others:
                     continue
                 if name not in _TAKES_MANY and name[:1].islower():
                     shown.add(given)
@@ -106,8 +106,9 @@ def _find(function: ast.AST) -> frozenset[str]:
 def _bound_by_comprehensions(function: ast.AST) -> set[ast.AST]:
     """The names in comprehensions that stand for what these bind, and for no variable of the function: `[x.T for x in rows]`."""
     others: set[ast.AST] = set()
-    for kind in (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp):
-        for comprehension in of_kind(function, kind):
+    kinds = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    for comprehension in walk(function) if any(True for kind in kinds for _ in of_kind(function, kind)) else ():
+        if isinstance(comprehension, kinds):
             generators = comprehension.generators
             bound = {
                 part.id for generator in generators for part in walk(generator.target) if isinstance(part, ast.Name)
