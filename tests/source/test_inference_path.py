@@ -1146,3 +1146,29 @@ def test_an_argument_that_only_training_gives(
     assert severities(tmp_path, monkeypatch, "net.py") == [severity]
     project(tmp_path, net=net, main=main.format("trainer.fit(net)"))
     assert severities(tmp_path, monkeypatch, "net.py") == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("self.head([a, a * 2])", []),
+        ("self.head(x=[part * 2 for part in (a, a)])", []),
+        ("self.head(rows)", []),
+        ("self.head(a)", ["MUT007", "FLW004"]),
+        ("self.head([a]) + self.head(a)", ["MUT007", "FLW004"]),
+    ],
+)
+def test_a_list_that_all_callers_hand_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, found: list[str]
+) -> None:
+    head = "class Head(nn.Module):\n    def forward(self, x):\n        size = x.shape\n"
+    head += "        for i in range(2):\n            x[i] = x[i] * 2\n"
+    head += "        return torch.stack([part.sum(1) for part in x])\n"
+    user = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.head = Head()\n\n"
+    user += "    def forward(self, a):\n"
+    user += f"        rows = []\n        rows.append(a)\n        return {call}\n"
+    project(tmp_path, head=head, net="from head import Head\n\n\n" + user)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["check", "--output-format", "json", "--select", "FLW004,MUT007", "head.py"])
+    told = [(each["code"], each["severity"]) for each in json.loads(result.stdout)]
+    assert sorted(code for code, _ in told) == sorted(found)

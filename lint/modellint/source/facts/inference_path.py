@@ -20,7 +20,7 @@ from modellint.source.facts.comparisons import (
 )
 from modellint.source.facts.constructor_flags import is_switched_off
 from modellint.source.facts.dead_code import Uses
-from modellint.source.facts.left_out_arguments import is_left_out
+from modellint.source.facts.module_calls import is_left_out
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
 from modellint.source.facts.training_parts import (
     attributes_of_forward,

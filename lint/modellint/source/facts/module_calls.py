@@ -1,4 +1,4 @@
-"""Left-out arguments: branches of a `forward` that stand under an optional argument which no call of it in the project gives.
+"""Calls of modules: arguments of a `forward` that no call in the project gives, with the branches that stand under them, or that are lists.
 
 A class is followed to the attributes that modules keep its objects in, and from these to their calls; an argument that such a call hands
 on is followed to the calls around it. Nothing is told where an object goes elsewhere, or where nobody in the project calls it.
@@ -48,6 +48,39 @@ def is_left_out(project: Project, ref: ClassRef, function: _Function, row: int) 
                 and _Calls(project).is_none(ref, name, 0)
             ):
                 return True
+    return False
+
+
+def is_given_lists(project: Project, ref: ClassRef, function: _Function, name: str) -> bool:
+    """Whether all calls of a `forward` in the project give a list for an argument, as it is written there."""
+    placed = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    if function.name != "forward" or name not in placed[1:]:
+        return False
+    sites = _Calls(project).sites(ref)
+    return bool(sites) and all(_gives_a_list(site, name, placed.index(name) - 1) for site in sites or ())
+
+
+def _gives_a_list(site: _Site, name: str, place: int) -> bool:
+    call = site.call
+    if any(isinstance(part, ast.Starred) for part in call.args):
+        return False
+    value = next((word.value for word in call.keywords if word.arg == name), None)
+    if value is None and len(call.args) > place:
+        value = call.args[place]
+    if isinstance(value, ast.Name) and site.function is not None:
+        variable, function = value.id, site.function
+        stores = [
+            part for part in of_kind(function, ast.Name) if part.id == variable and isinstance(part.ctx, ast.Store)
+        ]
+        values = [part.value for part in of_kind(function, ast.Assign) for target in part.targets if target in stores]
+        return bool(values) and len(values) == len(stores) and all(map(_is_list, values))
+    return value is not None and _is_list(value)
+
+
+def _is_list(value: ast.expr) -> bool:
+    match value:
+        case ast.List() | ast.ListComp() | ast.Call(func=ast.Name(id="list")):
+            return True
     return False
 
 
@@ -129,7 +162,7 @@ class _Calls:
         place = _optional(forward).get(name, -1) if forward is not None else -1
         if place == -1 or depth > _DEEPEST or ref.within or ref.node.decorator_list:
             return False
-        sites = self._sites(ref)
+        sites = self.sites(ref)
         if not sites:
             return False
         is_called = False
@@ -158,7 +191,7 @@ class _Calls:
                 return not _is_bound_before(function, passed, call.lineno) and self.is_none(owner, passed, depth + 1)
         return False
 
-    def _sites(self, ref: ClassRef) -> list[_Site] | None:
+    def sites(self, ref: ClassRef) -> list[_Site] | None:
         """The calls of the objects of a class; None where not all are known."""
         self.project.touch_tree()
         mentions = self.project.mentions
