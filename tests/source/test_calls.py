@@ -291,3 +291,22 @@ def test_a_branch_on_chance(forward: str, severities: list[str]) -> None:
 )
 def test_a_dropout_that_forward_builds_is_always_on(body: str, count: int) -> None:
     assert len(nets.said(nets.net(body, "self.drop = nn.Dropout(0.3)"), "MOD002")) == count
+
+
+@pytest.mark.parametrize(
+    ("test", "first", "second", "found"),
+    [
+        ("torch.cuda.is_available()", "torch.load(p)", "torch.load(p, map_location='cpu')", False),
+        ("not torch.cuda.is_available()", "torch.load(p, 'cpu')", "torch.load(p)", False),
+        ("torch.cuda.is_available()", "torch.load(p)", "torch.load(q, map_location='cpu')", True),
+        ("torch.cuda.is_available()", "torch.load(p)", "None", True),
+        ("not torch.cuda.is_available()", "torch.load(p)", "torch.load(p, map_location='cpu')", True),
+        ("fast", "torch.load(p)", "torch.load(p, map_location='cpu')", True),
+    ],
+)
+def test_a_load_with_a_gpu_beside_one_without(test: str, first: str, second: str, found: bool) -> None:
+    head, end = "import torch\n\n\ndef restore(net, p, q, fast):\n", "    net.load_state_dict(state)\n"
+    branches = f"    if {test}:\n        state = {first}\n    else:\n        state = {second}\n"
+    choice = f"    state = {first} if {test} else {second}\n"
+    assert ("DEV002" in codes(head + branches + end)) is found
+    assert ("DEV002" in codes(head + choice + end)) is found

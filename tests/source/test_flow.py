@@ -332,6 +332,7 @@ def part(x):
     [
         ("", "@torch.jit.script"),
         ("", "@torch.jit.script_if_tracing"),
+        ("", "@torch.jit._script_if_tracing"),
         ("compiled = torch.jit.script_if_tracing", "@compiled"),
         ("from torch.jit import script as compiled", "@compiled"),
         (
@@ -543,3 +544,49 @@ def test_other_lengths_are_sizes(made: str) -> None:
 
 def test_numbers_that_a_loop_goes_through_are_taken_out() -> None:
     assert codes(net("for row in x.long().flatten().tolist():\n    x = x + row\nreturn x"), "FLW002") == ["FLW002"]
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("x[i] = self.rows[i](x[i])", []),
+        ("x[i] = torch.cat((self.rows[i](x[i]), self.others[i](x[i])), 1)", []),
+        ("x[i] = x[i] * 2", ["MUT007", "FLW004"]),
+        ("x[i] = self.rows[0](x[i])", ["MUT007", "FLW004"]),
+    ],
+)
+def test_an_argument_with_an_element_for_each_layer_is_a_list(body: str, found: list[str]) -> None:
+    init = "self.rows = nn.ModuleList(nn.Conv2d(c, 4, 1) for c in (2, 4))\nself.others = nn.ModuleList(nn.Conv2d(c, 4, 1) for c in (2, 4))"
+    text = net(
+        f"for i in range(2):\n    {body}\nsize = x.shape\nreturn torch.cat([part.flatten(2) for part in x], 2)",
+        init=init,
+    )
+    assert nets.codes(text, "MUT007", "FLW004") == found
+
+
+def test_a_comprehension_has_variables_of_its_own() -> None:
+    text = "rows = [part.flatten(2) for part in x]\n{}\nreturn torch.cat(rows, 2)"
+    assert codes(net(text.format("first, last = (x.transpose(0, 1) for x in self.make(rows))")), "FLW004") == []
+    assert (
+        codes(net(text.format("first, last = (y.transpose(0, 1) for y in x.transpose(0, 1))")), "FLW004")
+        == ["FLW004"] * 2
+    )
+
+
+def test_what_is_joined_is_no_tensor() -> None:
+    text = "size = x.shape\nrows = [part * 2 for part in x]\n{}return torch.cat(x, 1), rows"
+    assert codes(net(text.format("")), "FLW004") == []
+    assert codes(net(text.format("x = [*rows]\n")), "FLW004") == ["FLW004"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        ("x * 2 if type(x) == torch.Tensor else np.moveaxis(x, 0, 1)", []),
+        ("np.moveaxis(x, 0, 1) if isinstance(x, np.ndarray) else x * 2", []),
+        ("np.moveaxis(x, 0, 1) if type(x) == torch.Tensor else x * 2", ["FLW003"]),
+        ("(x if isinstance(x, np.ndarray) else x * 2) + np.moveaxis(x, 0, 1)", ["FLW003"]),
+    ],
+)
+def test_a_conditional_expression_narrows_what_it_asks_for(choice: str, found: list[str]) -> None:
+    assert codes(net(f"x = x.relu()\nreturn {choice}"), "FLW003") == found

@@ -1060,6 +1060,120 @@ def test_a_tensor_that_an_owner_moves_is_no_more_than_information(tmp_path: Path
         assert [finding["severity"] for finding in findings] == [severity]
 
 
+ATTENTION = """
+class Attention(nn.Module):
+    def forward(self, x, y, mask=None):
+        if {test}:
+            x = x * torch.cdist(mask, y)
+        return x
+
+
+def exists(value):
+    return value is not None
+
+
+"""
+BLOCK = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = {built}
+
+    def forward(self, x, {arguments}):
+        return {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("built", "arguments", "call", "severity"),
+    [
+        ("Attention()", "mask=None", "self.attend(x, x)", "info"),
+        ("Attention()", "mask=None", "self.attend(x, x, None) + self.attend(x, y=x, mask=None)", "info"),
+        ("Attention()", "mask=None", "self.attend(x, x, mask)", "error"),
+        ("Attention()", "mask=None", "self.attend(x, x) + self.attend(x, x, x)", "error"),
+        ("Attention()", "**kwargs", "self.attend(x, x, **kwargs)", "error"),
+        ("Attention()", "*rest", "self.attend(*rest)", "error"),
+        ("Attention()", "mask=None", "run(self.attend, x)", "error"),
+        ("nn.ModuleList([Attention()])", "mask=None", "self.attend[0](x, x)", "error"),
+    ],
+)
+def test_an_argument_that_no_call_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: str, arguments: str, call: str, severity: str
+) -> None:
+    block = BLOCK.format(built=built, arguments=arguments, call=call)
+    for test in ("mask is not None", "exists(mask)", "not (mask is None)"):
+        project(tmp_path, layers=ATTENTION.format(test=test), blocks="from layers import Attention\n" + block)
+        assert severities(tmp_path, monkeypatch, "layers.py") == [severity]
+
+
+@pytest.mark.parametrize("test", ["mask is None", "x is not None", "mask is not None or y is None"])
+def test_other_conditions_than_one_for_the_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str) -> None:
+    block = BLOCK.format(built="Attention()", arguments="y", call="self.attend(x, y)")
+    project(tmp_path, layers=ATTENTION.format(test=test), blocks="from layers import Attention\n" + block)
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("call", "severity"),
+    [("block(x)", "info"), ("block(x, mask=None)", "info"), ("block(x, m)", "error"), ("x", "error")],
+)
+def test_an_argument_that_is_handed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, severity: str
+) -> None:
+    block = BLOCK.format(built="Attention()", arguments="mask=None", call="self.attend(x, x, mask)")
+    main = f"def main(x, m):\n    block = Block()\n    block = block.to('cpu')\n    block.eval()\n    return {call}\n"
+    project(
+        tmp_path,
+        layers=ATTENTION.format(test="mask is not None"),
+        blocks="from layers import Attention\n" + block,
+        main="from blocks import Block\n\n\n" + main,
+    )
+    assert severities(tmp_path, monkeypatch, "layers.py") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("caller", "severity"), [("training_step", "info"), ("validation_step", "info"), ("predict", "error")]
+)
+def test_an_argument_that_only_training_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str, severity: str
+) -> None:
+    net = "import pytorch_lightning as pl\n\n\nclass Net(pl.LightningModule):\n    def __init__(self):\n        super().__init__()\n"
+    net += "        self.lin = nn.Linear(4, 4)\n\n    def forward(self, x, boxes=None):\n        x = self.lin(x)\n"
+    net += "        if boxes is not None:\n            x = torch.cdist(x, boxes)\n        return x\n\n"
+    net += f"    def {caller}(self, batch):\n        return self(batch[0], batch[1])\n"
+    main = "from net import Net\n\n\ndef main(path, x, trainer):\n    net = Net.load_from_checkpoint(path)\n    {}\n"
+    project(tmp_path, net=net, main=main.format("return net(x)"))
+    assert severities(tmp_path, monkeypatch, "net.py") == [severity]
+    project(tmp_path, net=net, main=main.format("trainer.fit(net)"))
+    assert severities(tmp_path, monkeypatch, "net.py") == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("self.head([a, a * 2])", []),
+        ("self.head(x=[part * 2 for part in (a, a)])", []),
+        ("self.head(rows)", []),
+        ("self.head(a)", ["MUT007", "FLW004"]),
+        ("self.head([a]) + self.head(a)", ["MUT007", "FLW004"]),
+    ],
+)
+def test_a_list_that_all_callers_hand_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, found: list[str]
+) -> None:
+    head = "class Head(nn.Module):\n    def forward(self, x):\n        size = x.shape\n"
+    head += "        for i in range(2):\n            x[i] = x[i] * 2\n"
+    head += "        return torch.stack([part.sum(1) for part in x])\n"
+    user = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.head = Head()\n\n"
+    user += "    def forward(self, a):\n"
+    user += f"        rows = []\n        rows.append(a)\n        return {call}\n"
+    project(tmp_path, head=head, net="from head import Head\n\n\n" + user)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["check", "--output-format", "json", "--select", "FLW004,MUT007", "head.py"])
+    told = [(each["code"], each["severity"]) for each in json.loads(result.stdout)]
+    assert sorted(code for code, _ in told) == sorted(found)
+
+
 ARRAYS = """
 class Cut(nn.Module):
     def forward(self, x, boxes: np.ndarray):

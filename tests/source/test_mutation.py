@@ -557,3 +557,21 @@ def test_what_may_be_no_tensor_is_not_copied(arguments: str, start: str) -> None
 def test_several_indices_show_a_tensor(body: str, found: list[str]) -> None:
     init = "self.layer = nn.Linear(4, 4)"
     assert codes(net(body, "x, y", init), "MUT001", "MUT002") == found
+
+
+@pytest.mark.parametrize(
+    ("mask", "severity"),
+    [
+        ("torch.ones(b, n, device=x.device).type_as(x).reshape(b, n, 1).repeat(1, 1, c)\nm[:, :start] = 0", "I"),
+        ("torch.arange(n) < n // 2", "I"),
+        ("torch.zeros(b, n, c) > 1\nm[:, 0] = torch.ones(c) > 0", "I"),
+        ("x > 0", "W"),
+        ("torch.rand(b, n, c) < 0.5", "W"),
+        ("torch.arange(n) < x.max().item()", "W"),
+        ("torch.ones(b, n, c) > 0\nm[:, 0] = x[:, 0] > 0", "W"),
+        ("torch.ones(b, n, c) > 0\nm &= x > 0", "W"),
+    ],
+)
+def test_a_mask_that_no_input_changes(mask: str, severity: str) -> None:
+    text = net(f"b, n, c = x.shape\nstart = 2\ny = x * 2\nm = {mask}\ny[m.bool()] = x[m.bool()] + 1\nreturn y")
+    assert severity in [said[0] for said in nets.said(text, "MUT003")]

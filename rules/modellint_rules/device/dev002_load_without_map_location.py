@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.authoring import (
@@ -14,6 +14,7 @@ from modellint.authoring import (
     Rule,
     Severity,
     of_kind,
+    parents_in,
     walk,
 )
 
@@ -61,7 +62,8 @@ class LoadWithoutMapLocation(Rule):
     ## Known limits
     A call with `**keywords` or a starred argument is left alone, and so is a file that nothing shows to be a checkpoint: data sets
     and caches are saved from the CPU. So are a file that the same function writes, a tensor of the CPU if it does so later, or
-    deletes, and loads that need a GPU anyway: the
+    deletes, and a load under `torch.cuda.is_available()` where the other branch loads the same file with `map_location` (a checkpoint
+    of the second GPU needs it there, too). So are loads that need a GPU anyway: the
     engine of a `TRTModule`, and what stands behind a test for a strategy of several devices. In tests, and in what only a trainer
     runs, the finding is information.
 
@@ -83,6 +85,8 @@ class LoadWithoutMapLocation(Rule):
             call = readings[0]
             if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
                 if _is_own_file(call) or _is_own_cache(call, code) or _needs_a_gpu(call, code):
+                    continue
+                if _has_another_without_a_gpu(call):
                     continue
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
                 yield code.finding(
@@ -138,6 +142,41 @@ def _is_made_on_the_cpu(value: Value) -> bool:
         and isinstance(node, ast.Call)
         and not any(word.arg in (None, "device") for word in node.keywords)
     )
+
+
+def _has_another_without_a_gpu(call: Call) -> bool:
+    """Whether a call is reached with a GPU only, and without one the same file is loaded onto the CPU: by the other branch of an `if`."""
+    loaded = ast.dump(call.node.args[0]) if call.node.args else ""
+    parents = parents_in(call.function) if call.function is not None else {}
+    child: ast.AST = call.node
+    while (parent := parents.get(child)) is not None:
+        if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
+            holds = child in parent.body if isinstance(parent, ast.If) else child is parent.body
+            branch = parent.orelse if holds else parent.body
+            other: Sequence[ast.AST] = branch if isinstance(branch, list) else [branch]
+            if _asks_for_a_gpu(parent.test) is holds and any(
+                isinstance(part, ast.Call)
+                and ast.unparse(part.func) == ast.unparse(call.node.func)
+                and bool(part.args)
+                and ast.dump(part.args[0]) == loaded
+                and (len(part.args) > 1 or any(word.arg == "map_location" for word in part.keywords))
+                for place in other
+                for part in walk(place)
+            ):
+                return True
+        child = parent
+    return False
+
+
+def _asks_for_a_gpu(test: ast.expr) -> bool | None:
+    """Whether a condition holds where there is a GPU, True, or where there is none, False."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _asks_for_a_gpu(operand)
+            return None if inner is None else not inner
+        case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="cuda"), attr="is_available"), args=[]):
+            return True
+    return None
 
 
 def _needs_a_gpu(call: Call, code: Code) -> bool:

@@ -71,8 +71,9 @@ class LoopOverTensorLength(Rule):
     There is no fix: operators on the whole tensor have to take the loop's place.
 
     ## Known limits
-    A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too) or a
-    configuration value, is left alone, and so are loops in training only, in losses, and in functions that TorchScript compiles, which
+    A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too, and an
+    argument that is one wherever the project calls the class) or a configuration value, is left alone, and so are loops in training
+    only, in losses, and in functions that TorchScript compiles, which
     a trace keeps (with `--frontend export` they are found). A loop over what is called sources,
     axes, channels, heads, states or features, or that calls `self.layers[i]` in each turn, is for information: as a rule
     every input has as many.
@@ -101,7 +102,7 @@ class LoopOverTensorLength(Rule):
                 loop = turns.statement
                 if isinstance(loop, ast.For) and turns.node is loop.iter and code.only_reports(loop.body):
                     continue
-                if _is_a_list(turns) or _is_kept(code, readings):
+                if _is_a_list(turns) or _is_kept(code, readings) or _is_given_as_a_list(code, turns):
                     continue
                 yield code.finding(
                     self,
@@ -150,6 +151,21 @@ def _is_a_list(turns: Loop) -> bool:
         ):
             return target == source
     return False
+
+
+def _is_given_as_a_list(code: Code, turns: Loop) -> bool:
+    """Whether a loop goes through an argument of `forward` that is a list wherever the project calls it: `for x in xs`, `enumerate(xs)`."""
+    node = turns.node
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+        node = node.args[0]
+    function = turns.function
+    return (
+        isinstance(node, ast.Name)
+        and isinstance(function, ast.FunctionDef)
+        and function.name == "forward"
+        and not any(part.id == node.id and isinstance(part.ctx, ast.Store) for part in of_kind(function, ast.Name))
+        and code.is_given_lists(node.id)
+    )
 
 
 def _is_of_the_architecture(turns: Loop) -> bool:

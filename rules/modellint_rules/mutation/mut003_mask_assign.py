@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.authoring import (
@@ -12,18 +13,21 @@ from modellint.authoring import (
     Const,
     Diagnostic,
     Fix,
+    Number,
     Rule,
     Severity,
     Tensor,
     Trigger,
     alternatives,
+    called_name,
+    of_kind,
     operators,
     walk,
 )
-from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes, told
+from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_of, item_writes, told
 
 if TYPE_CHECKING:
-    from modellint.authoring import Code, LiveModel, Write
+    from modellint.authoring import Code, LiveModel, Value, Write
 
 
 class MaskAssign(Rule):
@@ -32,7 +36,7 @@ class MaskAssign(Rule):
     ## What it does
     Finds `y[mask] = v`, where `mask` is the result of a comparison, of `isnan` and the like, or is called one. Next to
     another index, as in `y[:, mask] = v`, it is an error; where the mask also selected the value, as in `y[mask] += v` and
-    `y[mask] = x[mask] + 1`, a warning; else it is for information.
+    `y[mask] = x[mask] + 1`, a warning, unless the mask is made of sizes and numbers alone; else it is for information.
 
     ## Why
     The assignment becomes a search for the places where the mask holds (`non_zero`), whose number only the data says, and a
@@ -116,7 +120,8 @@ class MaskAssign(Rule):
         """Ask every assignment to an item for its indices."""
         for place, write, readings in item_writes(code, _is_masked):
             alone = _is_alone(place)
-            usual = Severity.ERROR if not alone else Severity.WARNING if _is_selected(write, place) else Severity.INFO
+            selected = alone and _is_selected(write, place) and not all(_is_constant(code, one) for one in readings)
+            usual = Severity.ERROR if not alone else Severity.WARNING if selected else Severity.INFO
             yield code.finding(
                 self,
                 write.statement,
@@ -170,6 +175,101 @@ def _is_selected(write: Write, place: ast.Subscript) -> bool:
         isinstance(part, ast.Call) and getattr(part.func, "attr", "") in operators.reductions for part in parts
     )
     return not reduces and any(isinstance(part, ast.Subscript) and ast.dump(part.slice) == wanted for part in parts)
+
+
+def _is_constant(code: Code, write: Write) -> bool:
+    """Whether a mask is the same for all inputs of a shape: it is made of sizes and numbers that are taken out of no tensor."""
+    parts = [part for value in write.index if value is not None for part in alternatives(value)]
+    place = item_of(write)
+    if place is None or write.function is None or not all(_is_of_no_input(part) for part in parts):
+        return False
+    names = {part.id for part in walk(place.slice) if isinstance(part, ast.Name)}
+    pending = [place.slice, *_definitions(code, write.function, names)]
+    while pending:
+        expression = pending.pop()
+        for part in walk(expression):
+            if isinstance(part, ast.Call) and _may_vary(part):
+                return False
+        more = {part.id for part in _read(expression)} - names
+        names |= more
+        pending += _definitions(code, write.function, more)
+    return all(
+        _is_of_no_input(part)
+        for readings in code.writes
+        for other in readings
+        if other.function is write.function and other.how != "attribute" and _written_name(other) in names
+        for part in (
+            *alternatives(other.value),
+            *(part for value in other.index if value for part in alternatives(value)),
+        )
+    )
+
+
+def _may_vary(call: ast.Call) -> bool:
+    """Whether a call may draw numbers, or take them out of a tensor."""
+    if isinstance(call.func, ast.Name) and call.func.id in ("int", "float", "bool"):
+        return True
+    return re.search(_VARIES, called_name(call) or "") is not None
+
+
+_VARIES = r"^(?:item|tolist|numpy)$|rand|bernoulli|normal|multinomial|uniform|dropout"
+
+
+def _is_of_no_input(value: Value) -> bool:
+    if isinstance(value, Tensor):
+        return value.is_tensor and value.batch is None and value.origin in ("constant", "computed")
+    return isinstance(value, Const) or (isinstance(value, Number) and not hasattr(value, "tensor"))
+
+
+def _definitions(code: Code, function: ast.AST, names: set[str]) -> list[ast.expr]:
+    """What a function binds variables to, but for training."""
+    bound: list[tuple[ast.AST, Sequence[ast.expr], ast.expr]] = [
+        *((part, part.targets, part.value) for part in of_kind(function, ast.Assign)),
+        *((part, [part.target], part.value) for part in of_kind(function, ast.AugAssign)),
+        *((part, [part.target], part.value) for part in of_kind(function, ast.NamedExpr)),
+        *((part, [part.target], part.iter) for part in of_kind(function, ast.For)),
+        *((part, [part.target], part.iter) for part in of_kind(function, ast.comprehension)),
+    ]
+    return [
+        value
+        for node, targets, value in bound
+        if any(isinstance(part, ast.Name) and part.id in names for target in targets for part in walk(target))
+        and not any(_is_for_training(test) for test in code.conditions(node, function))
+    ]
+
+
+def _is_for_training(test: ast.expr) -> bool:
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return any(isinstance(part, ast.Attribute) and part.attr == "training" for part in parts)
+
+
+def _read(expression: ast.expr) -> Iterator[ast.Name]:
+    """The variables of an expression, but for those of which only the shape, the type or the device counts."""
+    pending: list[ast.AST] = [expression]
+    while pending:
+        node = pending.pop()
+        match node:
+            case ast.Attribute(attr="shape" | "dtype" | "device" | "ndim"):
+                continue
+            case ast.Call(func=ast.Attribute(attr="size" | "dim" | "numel"), args=arguments):
+                pending += arguments
+                continue
+            case ast.Call(func=ast.Attribute(attr="type_as", value=owner)):
+                pending.append(owner)
+                continue
+            case ast.Name():
+                yield node
+            case _:
+                pass
+        pending += ast.iter_child_nodes(node)
+
+
+def _written_name(write: Write) -> str:
+    """The variable that a write is to, or to a part of."""
+    node: ast.AST = write.node.target if isinstance(write.node, ast.AugAssign) else write.node
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_masked(write: Write, place: ast.Subscript) -> bool:

@@ -114,6 +114,8 @@ class InputMutated(Rule):
             if name is None or name in reported or re.fullmatch(_OUTPUTS, name) or _is_on_demand(write):
                 continue
             reported.add(name)
+            if _stores_items(write, name) and code.is_given_lists(name):
+                continue
             yield code.finding(
                 self,
                 write.statement,
@@ -157,6 +159,14 @@ def _is_on_demand(write: Write) -> bool:
 def _on_demand(function: ast.AST) -> frozenset[ast.AST]:
     choices: list[ast.If | ast.IfExp] = [*of_kind(function, ast.If), *of_kind(function, ast.IfExp)]
     return frozenset(part for node in choices if "inplace" in ast.unparse(node.test) for part in walk(node))
+
+
+def _stores_items(write: Write, name: str) -> bool:
+    """Whether a write is to an item of an argument: `x[i] = v` changes no tensor where `x` is a list."""
+    match write.node:
+        case ast.Subscript(value=ast.Name(id=owner)):
+            return write.how == "item" and owner == name
+    return False
 
 
 def _is_called_on_tensors(code: Code, write: Write) -> bool:

@@ -48,6 +48,8 @@ _TAKES_MANY = FACTORIES | frozenset(
     | {"device", "Size", "save", "block_diag", "cartesian_prod", "manual_seed", "no_grad", "sqrt", "sin", "cos", "tan"}
 )
 """Functions of torch that also take what is no tensor."""
+_JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
+"""Functions of torch that take a sequence of tensors, and refuse a tensor."""
 _SPACES = frozenset({"torch", "F", "functional", "th"})
 
 
@@ -65,17 +67,24 @@ def _find(function: ast.AST) -> frozenset[str]:
     names = parameters_of(function)
     shown: set[str] = set()
     denied: set[str] = set()
+    others = _bound_by_comprehensions(function)
     for node in of_kind(function, ast.Attribute):
-        if isinstance(node.value, ast.Name) and node.value.id in names:
+        if isinstance(node.value, ast.Name) and node.value.id in names and node.value not in others:
             if node.attr in _OF_TENSORS:
                 shown.add(node.value.id)
             elif node.attr in _OF_OTHERS:
                 denied.add(node.value.id)
     for call in of_kind(function, ast.Call):
         match call:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=space), attr=name), args=[ast.Name(id=given), *_]):
-                if space in _SPACES and name not in _TAKES_MANY and name[:1].islower():
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=space), attr=name), args=[ast.Name(id=given) as asked, *_]
+            ):
+                if space not in _SPACES or asked in others:
+                    continue
+                if name not in _TAKES_MANY and name[:1].islower():
                     shown.add(given)
+                elif name in _JOINS and given in names and not _is_rebound(function, given):
+                    denied.add(given)
             case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=given), kinds]):
                 spelled = {getattr(part, "id", getattr(part, "attr", "")) for part in walk(kinds)}
                 if spelled & _CONTAINERS:
@@ -84,9 +93,58 @@ def _find(function: ast.AST) -> frozenset[str]:
                 pass
     for part in of_kind(function, ast.Subscript):
         indices = part.slice.elts if isinstance(part.slice, ast.Tuple) else []
-        if isinstance(part.value, ast.Name) and any(isinstance(one, ast.Slice) or _is_filler(one) for one in indices):
+        if (
+            isinstance(part.value, ast.Name)
+            and part.value not in others
+            and any(isinstance(one, ast.Slice) or _is_filler(one) for one in indices)
+        ):
             shown.add(part.value.id)
-    return frozenset(shown & names - denied)
+    shown &= names - denied
+    return frozenset(name for name in shown if not _is_one_for_each_layer(function, name))
+
+
+def _bound_by_comprehensions(function: ast.AST) -> set[ast.AST]:
+    """The names in comprehensions that stand for what these bind, and for no variable of the function: `[x.T for x in rows]`."""
+    others: set[ast.AST] = set()
+    kinds = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    for comprehension in walk(function) if any(True for kind in kinds for _ in of_kind(function, kind)) else ():
+        if isinstance(comprehension, kinds):
+            generators = comprehension.generators
+            bound = {
+                part.id for generator in generators for part in walk(generator.target) if isinstance(part, ast.Name)
+            }
+            # What the first goes through is read outside.
+            outside = {*walk(generators[0].iter)}
+            others.update(
+                part
+                for part in walk(comprehension)
+                if isinstance(part, ast.Name) and part.id in bound and part not in outside
+            )
+    return others
+
+
+def _is_rebound(function: ast.AST, name: str) -> bool:
+    return any(part.id == name and not isinstance(part.ctx, ast.Load) for part in of_kind(function, ast.Name))
+
+
+def _is_one_for_each_layer(function: ast.AST, name: str) -> bool:
+    """Whether a parameter holds one tensor for each layer of a row, by what is done: `x[i] = self.layers[i](x[i])`."""
+    for statement in of_kind(function, ast.Assign):
+        match statement.targets:
+            case [ast.Subscript(value=ast.Name(id=written), slice=ast.Name(id=index))] if written == name:
+                if any(_runs_layer(part, name, index) for part in walk(statement.value)):
+                    return True
+    return False
+
+
+def _runs_layer(node: ast.AST, name: str, index: str) -> bool:
+    match node:
+        case ast.Call(
+            func=ast.Subscript(value=ast.Attribute(value=ast.Name(id="self")), slice=ast.Name(id=layer)),
+            args=[ast.Subscript(value=ast.Name(id=given), slice=ast.Name(id=at)), *_],
+        ):
+            return given == name and layer == at == index
+    return False
 
 
 def tensor_argument(function: ast.AST) -> str | None:

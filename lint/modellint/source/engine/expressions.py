@@ -41,7 +41,7 @@ from modellint.source.engine.class_state import (
 from modellint.source.engine.layered_map import LARGE, copied, layered
 from modellint.source.engine.mode_conditions import Modes
 from modellint.source.project.symbols import ClassRef, External, FileRef, FunctionRef, ValueRef
-from modellint.source.syntax.ast_walk import is_property
+from modellint.source.syntax.ast_walk import is_property, of_kind
 
 if TYPE_CHECKING:
     from modellint.source.engine.domain import Domain, Observer
@@ -387,11 +387,22 @@ class Evaluator(ABC):
         self.ask(node, node.test, frame)
         condition = self.modes.condition(node.test, frame, self.value, statement=False)
         self.modes.enter(condition)
-        body = self.value(node.body, frame)
+        body = self._narrowed(node.body, node.test, True, frame)
         self.modes.turn(condition)
-        other = self.value(node.orelse, frame)
+        other = self._narrowed(node.orelse, node.test, False, frame)
         self.modes.leave(condition)
         return union((body, other))
+
+    def _narrowed(self, node: ast.expr, test: ast.expr, held: bool, frame: Frame) -> Value:
+        """The value of an expression where a condition holds, or does not."""
+        before = {part.id: frame.locals[part.id] for part in of_kind(test, ast.Name) if part.id in frame.locals}
+        self.modes.narrow(test, held, frame)
+        narrowed = {name: frame.locals[name] for name, value in before.items() if frame.locals[name] is not value}
+        value = self.value(node, frame)
+        for name, inside in narrowed.items():
+            if frame.locals.get(name) is inside:
+                frame.locals[name] = before[name]
+        return value
 
     def _boolean(self, node: ast.BoolOp, frame: Frame, site: ast.AST | None = None) -> Value:
         values: list[Value] = []

@@ -150,6 +150,15 @@ class Code:
 
         return one_by_one(call, self.loops)
 
+    def is_given_lists(self, name: str) -> bool:
+        """Whether all that call the class's `forward` in the project give it a list for an argument."""
+        from modellint.source.facts.module_calls import is_given_lists
+
+        forward = next((method.node for method in self.methods if _name(method) == "forward"), None)
+        if self.ref is None or not isinstance(forward, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        return is_given_lists(self.project, self.ref, forward, name)
+
     def opaque_call(self, ref: ClassRef, method: str) -> str | None:
         """A call of a method of a class that is neither PyTorch's nor Python of the project, as it is written; None where there is none."""
         from modellint.source.facts.opaque_calls import opaque_call

@@ -193,7 +193,9 @@ BUFFER_CLASSES = frozenset({"torch.nn.Buffer", "torch.nn.parameter.Buffer"})
 RETURNS_FIRST = ("torch.nn.init.", "torch.nn.utils.", "torch.jit.script", "torch.compile", "torch.jit.export")
 """Functions that give back their first argument, or a module that stands for it."""
 
-COMPILERS = frozenset({"torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.script_method"})
+COMPILERS = frozenset(
+    {"torch.jit.script", "torch.jit.script_if_tracing", "torch.jit._script_if_tracing", "torch.jit.script_method"}
+)
 """Functions that give back what TorchScript compiles of a function, which a trace keeps as it is."""
 
 SAME_MODULE_METHODS = frozenset(

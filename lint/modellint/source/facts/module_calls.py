@@ -1,0 +1,359 @@
+"""Calls of modules: arguments of a `forward` that no call in the project gives, with the branches that stand under them, or that are lists.
+
+A class is followed to the attributes that modules keep its objects in, and from these to their calls; an argument that such a call hands
+on is followed to the calls around it. Nothing is told where an object goes elsewhere, or where nobody in the project calls it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from modellint.source.facts.constructor_flags import conditions_at
+from modellint.source.facts.roles import is_in_tests
+from modellint.source.facts.training_parts import is_training_hook
+from modellint.source.project.mentions import mentions_in
+from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
+from modellint.source.syntax.ast_walk import functions_in, of_kind, once, parents_in
+
+if TYPE_CHECKING:
+    from modellint.source.project.index import Project
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_DEEPEST = 4
+"""How many calls hand an argument on to each other."""
+_MOST_FILES = 24
+"""What more files than these name is not followed."""
+
+
+class _Site(NamedTuple):
+    """A call of a `forward`, and what is around it."""
+
+    call: ast.Call
+    function: _Function | None
+    owner: ClassRef | None
+
+
+def is_left_out(project: Project, ref: ClassRef, function: _Function, row: int) -> bool:
+    """Whether a row of a `forward` is reached with an argument only that is None by default, and that no call in the project gives."""
+    if function.name != "forward":
+        return False
+    optional = _optional(function)
+    for test, holds in conditions_at(function.body, row):
+        for name in _given(ref.file, test, holds):
+            if (
+                name in optional
+                and not _is_bound_before(function, name, test.lineno)
+                and _Calls(project).is_none(ref, name, 0)
+            ):
+                return True
+    return False
+
+
+def is_given_lists(project: Project, ref: ClassRef, function: _Function, name: str) -> bool:
+    """Whether all calls of a `forward` in the project give a list for an argument, as it is written there."""
+    placed = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    if function.name != "forward" or name not in placed[1:]:
+        return False
+    sites = _Calls(project).sites(ref)
+    return bool(sites) and all(_gives_a_list(site, name, placed.index(name) - 1) for site in sites or ())
+
+
+def _gives_a_list(site: _Site, name: str, place: int) -> bool:
+    call = site.call
+    if any(isinstance(part, ast.Starred) for part in call.args):
+        return False
+    value = next((word.value for word in call.keywords if word.arg == name), None)
+    if value is None and len(call.args) > place:
+        value = call.args[place]
+    if isinstance(value, ast.Name) and site.function is not None:
+        variable, function = value.id, site.function
+        stores = [
+            part for part in of_kind(function, ast.Name) if part.id == variable and isinstance(part.ctx, ast.Store)
+        ]
+        values = [part.value for part in of_kind(function, ast.Assign) for target in part.targets if target in stores]
+        return bool(values) and len(values) == len(stores) and all(map(_is_list, values))
+    return value is not None and _is_list(value)
+
+
+def _is_list(value: ast.expr) -> bool:
+    match value:
+        case ast.List() | ast.ListComp() | ast.Call(func=ast.Name(id="list")):
+            return True
+    return False
+
+
+def _optional(function: _Function) -> dict[str, int | None]:
+    """The arguments that are None by default, with their places behind `self`."""
+    arguments = function.args
+    placed = [*arguments.posonlyargs, *arguments.args]
+    first = len(placed) - len(arguments.defaults)
+    optional: dict[str, int | None] = {
+        placed[first + at].arg: first + at - 1
+        for at, default in enumerate(arguments.defaults)
+        if isinstance(default, ast.Constant) and default.value is None
+    }
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if isinstance(default, ast.Constant) and default.value is None:
+            optional[argument.arg] = None
+    return optional
+
+
+def _given(file: IndexedFile, test: ast.expr, holds: bool) -> Iterator[str]:
+    """The variables that are not None where a condition holds, or does not."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _given(file, operand, not holds)
+        case ast.BoolOp(op=op, values=values) if isinstance(op, ast.And) is holds:
+            for value in values:
+                yield from _given(file, value, holds)
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
+        ):
+            if isinstance(op, ast.IsNot) is holds:
+                yield name
+        case ast.Call(func=ast.Name(id=asks), args=[ast.Name(id=name)], keywords=[]) if holds:
+            if (function := file.functions.get(asks)) is not None and _asks_for_some(function):
+                yield name
+
+
+def _asks_for_some(function: _Function) -> bool:
+    """Whether a function only says whether what it is given is not None."""
+    match function:
+        case ast.FunctionDef(
+            args=ast.arguments(args=[ast.arg(arg=name)]),
+            body=[
+                ast.Return(
+                    value=ast.Compare(
+                        left=ast.Name(id=asked), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
+                    )
+                )
+            ],
+        ):
+            return name == asked
+    return False
+
+
+def _is_bound_before(function: _Function, name: str, row: int) -> bool:
+    return any(
+        part.id == name and not isinstance(part.ctx, ast.Load) and part.lineno <= row
+        for part in of_kind(function, ast.Name)
+    )
+
+
+class _Calls:
+    """The calls of modules in a project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def is_none(self, ref: ClassRef, name: str, depth: int) -> bool:
+        """Whether all calls of the `forward` of a class that are not for training leave an argument out, and some do."""
+        known: dict[str, bool] = once(ref.node, "_none_arguments", lambda _: {})
+        if name not in known:
+            known[name] = False
+            known[name] = self._look_up(ref, name, depth)
+        self.project.touch_tree()
+        return known[name]
+
+    def _look_up(self, ref: ClassRef, name: str, depth: int) -> bool:
+        forward = next((part for part in functions_in([ref.node]) if part.name == "forward"), None)
+        place = _optional(forward).get(name, -1) if forward is not None else -1
+        if place == -1 or depth > _DEEPEST or ref.within or ref.node.decorator_list:
+            return False
+        sites = self.sites(ref)
+        if not sites:
+            return False
+        is_called = False
+        for site in sites:
+            if site.function is not None and is_training_hook(site.function):
+                continue
+            if not self._leaves_out(site, name, place, depth):
+                return False
+            is_called = True
+        return is_called
+
+    def _leaves_out(self, site: _Site, name: str, place: int | None, depth: int) -> bool:
+        call = site.call
+        if any(isinstance(part, ast.Starred) for part in call.args) or any(word.arg is None for word in call.keywords):
+            return False
+        value = next((word.value for word in call.keywords if word.arg == name), None)
+        if value is None and place is not None and len(call.args) > place:
+            value = call.args[place]
+        match value:
+            case None | ast.Constant(value=None):
+                return True
+            case ast.Name(id=passed):
+                function, owner = site.function, site.owner
+                if function is None or function.name != "forward" or owner is None:
+                    return False
+                return not _is_bound_before(function, passed, call.lineno) and self.is_none(owner, passed, depth + 1)
+        return False
+
+    def sites(self, ref: ClassRef) -> list[_Site] | None:
+        """The calls of the objects of a class; None where not all are known."""
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        paths = dict.fromkeys((ref.file.path, *mentions.naming(ref.node.name)))
+        if not mentions.is_whole or len(paths) > _MOST_FILES or mentions.is_in_configuration(ref.node.name):
+            return None
+        own = [_own_calls(ref, function) for function in functions_in([ref.node])]
+        sites = [site for calls in own if calls is not None for site in calls]
+        if None in own:
+            return None
+        for path in paths:
+            file = ref.file if path == ref.file.path else None if path.endswith(".ipynb") else self.project.file(path)
+            if file is None or any(
+                alias.name == ref.node.name and alias.asname not in (None, alias.name)
+                for alias in of_kind(file.tree, ast.alias)
+            ):
+                return None
+            if is_in_tests(self.project, file):
+                continue
+            for mention in mentions_in(file, ref.node.name):
+                if mention.is_in_test or mention.is_demonstration or self._is_of_another(mention.node, file, ref):
+                    continue
+                match mention.statement:
+                    case ast.Assign(
+                        targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)],
+                        value=ast.Call(func=maker),
+                    ) if maker is mention.node and mention.cls is not None and mention.cls in file.tree.body:
+                        calls = self._calls_of(ClassRef(file, mention.cls), attribute)
+                        if calls is None:
+                            return None
+                        sites += calls
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=maker)) if _makes(
+                        maker, mention.node
+                    ):
+                        scope = mention.function or file.tree
+                        local = _calls_of_variable(scope, name, mention.statement) if mention.cls is None else None
+                        if local is None:
+                            return None
+                        sites += local
+                    case _ if _is_name_for_super(mention.node, mention.statement):
+                        pass
+                    case _:
+                        return None
+        return sites
+
+    def _calls_of(self, owner: ClassRef, attribute: str) -> list[_Site] | None:
+        """The calls of what an attribute of a class holds; None where it is used in another way, or outside of the class."""
+        paths = self.project.mentions.naming(attribute)
+        if len(paths) > _MOST_FILES:
+            return None
+        sites: list[_Site] = []
+        for path in paths:
+            file = (
+                owner.file if path == owner.file.path else None if path.endswith(".ipynb") else self.project.file(path)
+            )
+            if file is None:
+                return None
+            for cls in file.tree.body:
+                if not isinstance(cls, ast.ClassDef) or cls is owner.node:
+                    continue
+                if owner.key in {part.key for part in self.project.lineage(ClassRef(file, cls))} and any(
+                    part.attr == attribute for part in of_kind(cls, ast.Attribute)
+                ):
+                    return None
+            inside = {id(part) for part in of_kind(owner.node, ast.Attribute)} if file is owner.file else set()
+            if any(
+                part.attr == attribute and id(part) not in inside and not _is_of_self(part)
+                for part in of_kind(file.tree, ast.Attribute)
+            ):
+                return None
+        for function in functions_in([owner.node]):
+            parents = parents_in(function)
+            for part in of_kind(function, ast.Attribute):
+                if part.attr != attribute or not isinstance(part.ctx, ast.Load):
+                    continue
+                around = parents.get(part)
+                if not (_is_of_self(part) and isinstance(around, ast.Call) and around.func is part):
+                    return None
+                sites.append(_Site(around, function, owner))
+        return sites
+
+    def _is_of_another(self, node: ast.AST, place: IndexedFile, ref: ClassRef) -> bool:
+        dotted = dotted_name(node) if isinstance(node, ast.expr) else None
+        symbol = self.project.resolve(place, dotted) if dotted is not None else None
+        if not isinstance(symbol, (ClassRef, FunctionRef)):
+            return False
+        return (symbol.file.path, symbol.node.lineno) != (ref.file.path, ref.node.lineno)
+
+
+def _own_calls(ref: ClassRef, function: _Function) -> list[_Site] | None:
+    """The calls by which an object calls itself; None where its `forward` is used in another way."""
+    parents = parents_in(function)
+    sites = [
+        _Site(call, function, ref)
+        for call in of_kind(function, ast.Call)
+        if isinstance(call.func, ast.Name) and call.func.id == "self"
+    ]
+    for part in of_kind(function, ast.Attribute):
+        if part.attr == "forward" and _is_of_self(part):
+            around = parents.get(part)
+            if not (isinstance(around, ast.Call) and around.func is part):
+                return None
+            sites.append(_Site(around, function, ref))
+    return sites
+
+
+def _makes(maker: ast.expr, node: ast.AST) -> bool:
+    """Whether what is called makes an object of the class that is named: `Net(…)`, `Net.load_from_checkpoint(…)`."""
+    if isinstance(maker, ast.Attribute) and maker.attr in ("load_from_checkpoint", "from_pretrained"):
+        return maker.value is node
+    return maker is node
+
+
+def _calls_of_variable(scope: _Function | ast.Module, name: str, statement: ast.stmt) -> list[_Site] | None:
+    """The calls of the module that a variable holds; None where it goes elsewhere than to a trainer, which calls the hooks for training."""
+    function = scope if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+    parents = parents_in(scope)
+    sites: list[_Site] = []
+    for part in of_kind(scope, ast.Name):
+        if part.id != name:
+            continue
+        around = parents.get(part)
+        match around:
+            case ast.Assign() if part in around.targets:
+                if around is not statement and not _is_method_of(around.value, name):
+                    return None
+            case ast.Call(func=called) if called is part:
+                sites.append(_Site(around, function, None))
+            case ast.Call() if part in around.args and _is_trained(around):
+                pass
+            case ast.keyword(arg="model") if _is_trained(parents.get(around)):
+                pass
+            case ast.Attribute(attr=attribute) if attribute not in ("forward", "__call__"):
+                pass
+            case _:
+                return None
+    return sites
+
+
+def _is_trained(node: ast.AST | None) -> bool:
+    """Whether a node is a call of a trainer: `trainer.fit(model=net)`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("fit", "validate", "test")
+    )
+
+
+def _is_method_of(value: ast.expr, name: str) -> bool:
+    """Whether a value is what a method of a variable gives: `model.to(device)`."""
+    match value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=owner))):
+            return owner == name
+    return False
+
+
+def _is_name_for_super(node: ast.AST, statement: ast.stmt) -> bool:
+    return any(
+        isinstance(part.func, ast.Name) and part.func.id == "super" and node in part.args
+        for part in of_kind(statement, ast.Call)
+    )
+
+
+def _is_of_self(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
