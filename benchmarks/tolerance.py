@@ -29,8 +29,10 @@ SCALE = 1e-5
 TINY = 2e-38
 """Below this, numbers may be flushed to zero."""
 RUNS = 5
+MANY = 40
+"""Where an element is too far: a few runs may be lucky ones, all of which are close."""
 NUDGED = 2
-"""Of those, the runs in which inputs and weights are moved."""
+"""Of `RUNS`, those in which inputs and weights are moved; of more runs the same share."""
 LEAP = 1e-3
 """Of the scale: what moving exact inputs by a rounding changes by more is a choice, and none of rounding's doing."""
 
@@ -158,8 +160,8 @@ class Reference:
         """What one starts with."""
         return self._single.get_buffer(name).numpy().copy()
 
-    def __call__(self, further: Further) -> list[Expected]:
-        """One for each prediction. Raises ``Raises``."""
+    def __call__(self, further: Further, several: int = RUNS) -> list[Expected]:
+        """One for each prediction, with so many runs that round at random. Raises ``Raises``."""
         try:
             outputs = self._run(self._single, further)
         except Exception as error:
@@ -171,9 +173,9 @@ class Reference:
             except Exception:
                 exact = None
         runs, moved, notes = [], [], set()
-        for at in range(RUNS):
+        for at in range(several):
             mode = Rounding(self._model.seed * 31 + at)
-            is_moved = at >= RUNS - NUDGED
+            is_moved = at >= several - several * NUDGED // RUNS
             model = _nudged_model(self._single, at) if is_moved else self._single
             given = _nudged(further, at) if is_moved else further
             try:
