@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
@@ -22,6 +21,25 @@ from modellint.source.facts.constructor_flags import is_switched_off
 from modellint.source.facts.dead_code import Uses
 from modellint.source.facts.module_calls import is_left_out
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
+from modellint.source.facts.training_evidence import (
+    UnreadClass,
+    asks_for_answers,
+    counts_up,
+    imports_a_runtime,
+    infers_elsewhere,
+    is_about_a_loss,
+    is_for_training,
+    is_loss_function,
+    is_told_answers,
+    is_training_script,
+    only_raises,
+    optimizes_by_hand,
+    serves,
+    takes_arrays,
+    takes_module,
+    takes_samples,
+    trains,
+)
 from modellint.source.facts.training_parts import (
     attributes_of_forward,
     attributes_of_training,
@@ -31,8 +49,8 @@ from modellint.source.facts.training_parts import (
     runs_without_gradients,
 )
 from modellint.source.project.mentions import Mention, mentions_in
-from modellint.source.project.symbols import ClassRef, External, FunctionRef, Imported, IndexedFile, dotted_name
-from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once, parents_in
+from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
+from modellint.source.syntax.ast_walk import called_name, given_to, of_kind, once
 
 if TYPE_CHECKING:
     from modellint.rule import Rule
@@ -43,45 +61,10 @@ _DEEPEST = 40
 """How many users of users are looked at: more than there are, so that the answer does not depend on who is asked first."""
 _MOST_FILES = 24
 """What more files than these name is taken for a part of models."""
-_ANSWERS = re.compile(r"(?:\w+_)?(?:labels?|targets?|gts?|ground_truths?)|gt_\w+|targets?_\w+s")
-"""Names of what a model should answer."""
-_LOSS_OPERATORS = re.compile(r"(?:\w+_)?loss(?:_\w+)?|cross_entropy\w*|binary_cross_entropy\w*|kl_div")
-_LOSS_CALLS = re.compile(r"\b(?:F|functional|nn|torch)\.(?:\w+_loss|\w*cross_entropy\w*|kl_div|\w+Loss)\b")
-_LOSS_FUNCTIONS = re.compile(r"(?:^|_)(?:loss(?:es)?|(?:ms_?s)?ssim|psnr|lpips)(?:_|$)")
 _NO_WEIGHTS = re.compile(
     r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|functional\..*)"
 )
 _DICT = re.compile(r"(?:\w+\.)*(?:[Dd]ict|Mapping|MutableMapping)\b")
-_MODULE = re.compile(r"\bModule\b")
-_RUNTIMES = frozenset(
-    {
-        "coremltools",
-        "ncnn",
-        "onnxruntime",
-        "openvino",
-        "paddle",
-        "tensorflow",
-        "tensorrt",
-        "tflite_runtime",
-        "triton_python_backend_utils",
-        "tritonclient",
-    }
-)
-"""Packages that run models themselves."""
-_ARRAY = re.compile(r"(?:np|numpy)\.ndarray|ndarray")
-_OF_MODELS = frozenset(
-    {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict", "load_state_dict", "named_modules"}
-)
-"""Methods that modules have and tensors do not."""
-_SAMPLES = re.compile(r"(?:batch_)?data_samples")
-_WITH_NUMBERS = re.compile(r"(?:batch_)?(?:img_metas|data_samples)")
-"""Arguments that hold what is known of an image besides its tensor: what a framework asks for, and no exported program is given."""
-_EXPORTS = re.compile(r"\bonnx\.export\b|\bjit\.(?:trace|script)\b|\bexport\.export\b|\bct\.convert\b|coremltools")
-_FORCED = re.compile(r"(?:use_)?teacher_forc\w*|tfr?|tf_ratio")
-_DECODES = re.compile(r"forward_test|inference|infer|generate|sample|greedy\w*|decode_step|predict")
-"""Methods by which a model answers that `forward` trains."""
-_INFERS = frozenset({"infer", "inference"})
-_TRAINING_SCRIPT = re.compile(r"(?:^|[/_])train(?:er|ing)?(?:_\w*)?\.py$")
 _PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
 """What spreads the training of a model over devices."""
 
@@ -105,7 +88,7 @@ def weighed(
 def is_off_path(project: Project, ref: ClassRef) -> bool:
     """Whether the `forward` of a class is known to be none that an exported model runs."""
     paths = _Paths(project)
-    return is_in_tests(project, ref.file) or paths._place_is_off(ref, _Class(project, ref).method("forward"), 0)
+    return is_in_tests(project, ref.file) or paths._place_is_off(ref, UnreadClass(project, ref).method("forward"), 0)
 
 
 def _may_weigh_less(finding: Diagnostic) -> bool:
@@ -123,45 +106,8 @@ def _as_information(finding: Diagnostic, rule: Rule) -> Diagnostic:
     return finding._replace(severity=Severity.INFO)
 
 
-class _Class:
-    """A class as its role is told: a `Code` that is not read."""
-
-    def __init__(self, project: Project, ref: ClassRef) -> None:
-        self.project = project
-        self.file = ref.file
-        self.ref = ref
-
-    @property
-    def methods(self) -> list[_Method]:
-        """Its own methods, and those of its bases."""
-        return [_Method(node) for ref in self.lineage for node in functions_in([ref.node])]
-
-    @cached_property
-    def lineage(self) -> list[ClassRef]:
-        """The class and its bases in the project."""
-        return self.project.lineage(self.ref)
-
-    def conditions(self, node: ast.AST, function: ast.AST | None) -> Iterator[ast.expr]:
-        """The conditions around a node."""
-        parents = parents_in(function) if function is not None else {}
-        child = node
-        while (parent := parents.get(child)) is not None:
-            if isinstance(parent, ast.If) and child is not parent.test:
-                yield parent.test
-            child = parent
-
-    def method(self, name: str) -> _Function | None:
-        """The first method of a name, in the order in which Python asks."""
-        return next((method.node for method in self.methods if method.node.name == name), None)
-
-
 def _attributes_in(node: ast.AST) -> set[str]:
     return {part.attr for part in of_kind(node, ast.Attribute)}
-
-
-class _Method:
-    def __init__(self, node: _Function) -> None:
-        self.node = node
 
 
 class _Paths:
@@ -188,17 +134,17 @@ class _Paths:
                 return True
             if ref is None:
                 return False
-            return _optimizes_by_hand(ref.node) or (rule.code == "REG006" and self._is_part_of_training(ref))
-        if is_in_tests(self.project, file) or _is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
+            return optimizes_by_hand(ref.node) or (rule.code == "REG006" and self._is_part_of_training(ref))
+        if is_in_tests(self.project, file) or is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
             return True
-        if rule.code.startswith("DEV") and _is_training_script(file):
+        if rule.code.startswith("DEV") and is_training_script(file):
             return True
         around = _around(file.tree, finding.span.row) if finding.span is not None else []
         functions = [part for part in around if not isinstance(part, ast.ClassDef)]
         if any(
             is_training_hook(part)
-            or _LOSS_FUNCTIONS.search(part.name)
-            or _takes_samples(part, rule.code)
+            or is_loss_function(part)
+            or takes_samples(part, rule.code)
             or compares_with_truth(part)
             for part in functions
         ):
@@ -219,7 +165,7 @@ class _Paths:
             ):
                 return True
             # Its parts may be exported all the same.
-            forward = _Class(self.project, owner).method("forward")
+            forward = UnreadClass(self.project, owner).method("forward")
             if forward is not None and gives_nothing_in_evaluation(forward):
                 return True
         # What a class runs may stand elsewhere.
@@ -236,7 +182,7 @@ class _Paths:
             return self._place_is_off(ClassRef(file, around[0]), functions[0] if functions else None, 0)
         # A script that loads a checkpoint is run wherever it is called from, unless it trains.
         if rule.code.startswith("DEV"):
-            return any(map(_trains, functions))
+            return any(map(trains, functions))
         return self._function_is_off(file, around[0], 0)
 
     def _is_unused(self, finding: Diagnostic, file: IndexedFile, ref: ClassRef | None) -> bool:
@@ -248,23 +194,23 @@ class _Paths:
 
     def _place_is_off(self, ref: ClassRef, function: _Function | None, depth: int) -> bool:
         """Whether a place in a class is: the `forward` of some gives a loss, and another method, without gradients, what they are for."""
-        cls = _Class(self.project, ref)
+        cls = UnreadClass(self.project, ref)
         if once(ref.node, "_gives_a_loss", lambda _: gives_a_loss(cls)):
             return function is None or function.name not in runs_without_gradients(cls.methods)
         if function is not None and self._method_is_off(cls, function):
             return True
         return self._class_is_off(ref, depth)
 
-    def _method_is_off(self, cls: _Class, function: _Function) -> bool:
+    def _method_is_off(self, cls: UnreadClass, function: _Function) -> bool:
         """Whether what runs a method of a class is for training alone, as far as the class tells."""
-        trains = gives_losses(cls) or _is_told_answers(cls) or _infers_elsewhere(cls)
+        trains = gives_losses(cls) or is_told_answers(cls) or infers_elsewhere(cls)
         own = methods_of_forward(cls.methods) if trains else ()
         if function.name in own:
             return True
         if function.name in ("__init__", "forward"):
             return False
         is_module = self.project.is_module(cls.ref) is not False
-        if function.name not in methods_of_training(cls.methods, _is_loss_function if is_module else _is_for_training):
+        if function.name not in methods_of_training(cls.methods, is_loss_function if is_module else is_for_training):
             return False
         if function.name.startswith("_"):
             return True
@@ -277,7 +223,7 @@ class _Paths:
         known: bool | None = vars(ref.node).get("_off_path")
         if known is None:
             vars(ref.node)["_off_path"] = False
-            cls = _Class(self.project, ref)
+            cls = UnreadClass(self.project, ref)
             known = self._says_so(cls) or self._is_used_off(cls, depth)
             vars(ref.node)["_off_path"] = known
         else:
@@ -319,20 +265,18 @@ class _Paths:
         if vars(node).get("_by_users"):
             self.project.touch_tree()
 
-    def _says_so(self, cls: _Class) -> bool:
+    def _says_so(self, cls: UnreadClass) -> bool:
         """Whether a class itself tells that it is not exported."""
-        if is_never_exported(cls) or _counts_up(cls):
+        if is_never_exported(cls) or counts_up(cls):
             return True
         forward = cls.method("forward")
         if forward is not None and (
-            _takes_module(forward) or (_takes_arrays(forward) and self._is_named_by_tests_only(cls.ref))
+            takes_module(forward) or (takes_arrays(forward) and self._is_named_by_tests_only(cls.ref))
         ):
             return True
-        if any(
-            _imports_a_runtime(method.node) for method in cls.methods if method.node.name in ("__init__", "forward")
-        ):
+        if any(imports_a_runtime(method.node) for method in cls.methods if method.node.name in ("__init__", "forward")):
             return True
-        if (forward is None or _only_raises(forward)) and any(_trains(method.node) for method in cls.methods):
+        if (forward is None or only_raises(forward)) and any(trains(method.node) for method in cls.methods):
             return cls.project.is_module(cls.ref) is True
         if any(
             isinstance(base, External) and _PARALLEL.fullmatch(base.name)
@@ -340,7 +284,7 @@ class _Paths:
             for base in self.project.bases(ref)
         ):
             return True
-        return forward is not None and _asks_for_answers(forward) and self._has_no_weights(cls)
+        return forward is not None and asks_for_answers(forward) and self._has_no_weights(cls)
 
     def _is_named_by_tests_only(self, ref: ClassRef) -> bool:
         """Whether nothing but itself and tests names a class, so that no module computes what it is given."""
@@ -357,7 +301,7 @@ class _Paths:
         others = [self.project.file(path) for path in mentions.naming(ref.node.name) if path != ref.file.path]
         return all(other is not None and is_in_tests(self.project, other) for other in others)
 
-    def _has_no_weights(self, cls: _Class, depth: int = 0) -> bool:
+    def _has_no_weights(self, cls: UnreadClass, depth: int = 0) -> bool:
         """Whether a module holds nothing that is trained, as far as its code tells."""
         if any(
             not isinstance(base, (ClassRef, External))
@@ -392,12 +336,12 @@ class _Paths:
                 elif (
                     isinstance(symbol, ClassRef)
                     and self.project.is_module(symbol) is not False
-                    and (depth > _DEEPEST or not self._has_no_weights(_Class(self.project, symbol), depth + 1))
+                    and (depth > _DEEPEST or not self._has_no_weights(UnreadClass(self.project, symbol), depth + 1))
                 ):
                     return False
         return True
 
-    def _is_used_off(self, cls: _Class, depth: int) -> bool:
+    def _is_used_off(self, cls: UnreadClass, depth: int) -> bool:
         """Whether all that names a class in the project is off the path of inference, and something does."""
         if cls.ref.within or cls.ref.node.decorator_list:
             return False
@@ -411,7 +355,7 @@ class _Paths:
                     return False
                 user = ClassRef(file, owner)
                 held = _attribute_that_holds(mention)
-                other = _Class(self.project, user)
+                other = UnreadClass(self.project, user)
                 if held is not None and (
                     held in attributes_of_training(other.methods)
                     or (gives_losses(other) and held in attributes_of_forward(other.methods))
@@ -422,11 +366,11 @@ class _Paths:
                 if self.project.is_module(user) is not False:
                     return False
             function = mention.function
-            if _serves(file):
+            if serves(file):
                 return True
             if function is None:
                 return False
-            if (is_quiet or _trains(function)) and not isinstance(mention.statement, ast.ClassDef):
+            if (is_quiet or trains(function)) and not isinstance(mention.statement, ast.ClassDef):
                 return self._has_no_weights(cls)
             return owner is None and self._function_is_off(file, function, depth + 1)
 
@@ -449,9 +393,9 @@ class _Paths:
             function = mention.function
             if function is None:
                 return False
-            return _trains(function) or self._function_is_off(other, function, depth + 1)
+            return trains(function) or self._function_is_off(other, function, depth + 1)
 
-        answer = bool(_LOSS_FUNCTIONS.search(node.name)) or (
+        answer = is_loss_function(node) or (
             node in file.tree.body and not node.decorator_list and self._all(node, file, depth, off)
         )
         vars(node)["_off_path"] = answer
@@ -459,7 +403,7 @@ class _Paths:
 
     def _takes_a_dict(self, ref: ClassRef) -> bool:
         """Whether a `forward` is given a dict: inputs of Core ML are tensors, so that another module stands around it anyway."""
-        forward = _Class(self.project, ref).method("forward")
+        forward = UnreadClass(self.project, ref).method("forward")
         required = forward.args.args[1 : len(forward.args.args) - len(forward.args.defaults)] if forward else ()
         return any(one.annotation is not None and _DICT.match(ast.unparse(one.annotation)) for one in required)
 
@@ -487,7 +431,7 @@ class _Paths:
                 owner is not None
                 and owner in file.tree.body
                 and attribute is not None
-                and attribute in attributes_of_training(_Class(self.project, ClassRef(file, owner)).methods)
+                and attribute in attributes_of_training(UnreadClass(self.project, ClassRef(file, owner)).methods)
             )
 
         return not ref.within and not ref.node.decorator_list and self._all(ref.node, ref.file, 0, trains)
@@ -503,7 +447,7 @@ class _Paths:
             if owner is None:
                 return user.is_demonstration or self._makes_only_parts(user, other, depth + 1)
             held = _attribute_that_holds(user)
-            cls = _Class(self.project, ClassRef(other, owner))
+            cls = UnreadClass(self.project, ClassRef(other, owner))
             return (
                 held is not None
                 and owner in other.tree.body
@@ -578,178 +522,6 @@ def _named(body: list[ast.stmt]) -> Iterator[ast.ClassDef | _Function]:
             yield statement
         elif isinstance(statement, (ast.If, ast.Try, ast.With, ast.For)):
             yield from _named([*statement.body, *getattr(statement, "orelse", ())])
-
-
-def _is_about_a_loss(finding: Diagnostic, file: IndexedFile) -> bool:
-    """Whether a finding is about one of PyTorch's losses: these compare with what a model should answer, which no exported one is told."""
-    if not finding.code.startswith("OPS"):
-        return False
-    if finding.operator is not None and _LOSS_OPERATORS.fullmatch(finding.operator.rpartition("::")[2]):
-        return True
-    return (
-        re.match(r"`(?:F|nn|torch)\.", finding.message) is not None and _LOSS_CALLS.search(finding.message) is not None
-    )
-
-
-def _takes_samples(function: _Function, code: str) -> bool:
-    """Whether a function, not `forward` itself, packs what a model gives into the samples of a framework."""
-    names = _WITH_NUMBERS if code in ("FLW002", "FLW003") else _SAMPLES
-    arguments = (*function.args.args, *function.args.kwonlyargs) if function.name != "forward" else ()
-    return any(names.fullmatch(argument.arg) for argument in arguments)
-
-
-def _serves(file: IndexedFile) -> bool:
-    """Whether a file runs models that were exported before, and exports none: what it computes besides is no part of one."""
-    imported = [name for bindings in file.names.values() for name in bindings if isinstance(name, Imported)]
-    return any(one.module.partition(".")[0] in _RUNTIMES for one in imported) and not _EXPORTS.search(file.source.text)
-
-
-def _is_told_answers(cls: _Class) -> bool:
-    """Whether `forward` is told the answers step by step, to be trained, and another method has to do without them."""
-    forward = cls.method("forward")
-    if forward is None or not _asks_for_answers(forward):
-        return False
-    if any(_FORCED.fullmatch(argument.arg) for argument in (*forward.args.args, *forward.args.kwonlyargs)):
-        return True
-    return any(
-        _DECODES.fullmatch(method.node.name)
-        and not {"forward"} & {part.attr for part in of_kind(method.node, ast.Attribute)}
-        for method in cls.methods
-    )
-
-
-def _infers_elsewhere(cls: _Class) -> bool:
-    """Whether a class answers by a method called `infer`, which has nothing of `forward` run, nor is run by it: `forward` trains."""
-    infers = [method.node for method in cls.methods if method.node.name in _INFERS]
-    read = {
-        part.attr
-        for method in cls.methods
-        if method.node not in infers
-        for part in of_kind(method.node, ast.Attribute)
-        if isinstance(part.value, ast.Name) and part.value.id == "self"
-    }
-    return cls.method("forward") is not None and any(
-        method.name not in read
-        and not any(_is_own_forward(part) for part in of_kind(method, ast.Call))
-        and any(_is_own_part(part) for part in of_kind(method, ast.Call))
-        for method in infers
-    )
-
-
-def _is_own_forward(call: ast.Call) -> bool:
-    match call.func:
-        case ast.Name(id="self") | ast.Attribute(attr="forward"):
-            return True
-        case ast.Call(func=ast.Name(id="super")):
-            return True
-    return False
-
-
-def _is_own_part(call: ast.Call) -> bool:
-    """Whether a call runs what `self` holds: `self.net(x)`, `self.nets[0](x)`."""
-    called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self"
-
-
-def _is_loss_function(function: _Function) -> bool:
-    return _LOSS_FUNCTIONS.search(function.name) is not None
-
-
-def _is_for_training(function: _Function) -> bool:
-    return _is_loss_function(function) or _trains(function)
-
-
-def _takes_module(forward: _Function) -> bool:
-    """Whether a `forward` is given a model that it runs, which no exported program can be given."""
-    arguments = [*forward.args.posonlyargs, *forward.args.args][1:]
-    annotated = any(one.annotation is not None and _MODULE.search(ast.unparse(one.annotation)) for one in arguments)
-    if annotated:
-        return True
-    names = {argument.arg for argument in arguments}
-    calls = [call.func for call in of_kind(forward, ast.Call)]
-    return any(isinstance(called, ast.Name) and called.id in names & {"model", "network"} for called in calls) or any(
-        isinstance(called, ast.Attribute)
-        and called.attr in _OF_MODELS
-        and isinstance(called.value, ast.Name)
-        and called.value.id in names
-        for called in calls
-    )
-
-
-def _takes_arrays(forward: _Function) -> bool:
-    """Whether a `forward` has to be given an array of NumPy, which no exported program is."""
-    arguments = [*forward.args.posonlyargs, *forward.args.args]
-    required = arguments[1 : len(arguments) - len(forward.args.defaults)]
-    notes = [argument.annotation for argument in required if argument.annotation is not None]
-    return any(_ARRAY.fullmatch(ast.unparse(note)) for note in notes)
-
-
-def _counts_up(cls: _Class) -> bool:
-    """Whether a class is a metric: a buffer that `forward` adds to is set to zero by a method that is called `clear` or `reset`."""
-    methods = {method.node.name: method.node for method in reversed(cls.methods)}
-    forward = methods.get("forward")
-    cleared = {
-        call.func.value.attr
-        for name in ("clear", "reset")
-        for call in (of_kind(methods[name], ast.Call) if name in methods else ())
-        if isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("zero_", "fill_")
-        and isinstance(call.func.value, ast.Attribute)
-    }
-    return forward is not None and any(
-        isinstance(part.op, ast.Add) and isinstance(part.target, ast.Attribute) and part.target.attr in cleared
-        for part in of_kind(forward, ast.AugAssign)
-    )
-
-
-def _imports_a_runtime(function: _Function) -> bool:
-    """Whether a method imports what runs models that were exported before: its class is a wrapper around them."""
-    imported = [alias.name for part in of_kind(function, ast.Import) for alias in part.names]
-    imported += [part.module or "" for part in of_kind(function, ast.ImportFrom) if not part.level]
-    return any(name.partition(".")[0] in _RUNTIMES for name in imported)
-
-
-def _only_raises(function: _Function) -> bool:
-    body = [part for part in function.body if not isinstance(part, (ast.Expr, ast.Pass))]
-    return len(body) == 1 and isinstance(body[0], ast.Raise)
-
-
-def _asks_for_answers(forward: _Function) -> bool:
-    arguments = [*forward.args.posonlyargs, *forward.args.args]
-    required = arguments[1 : len(arguments) - len(forward.args.defaults)]
-    return len(required) > 1 and any(_ANSWERS.fullmatch(one.arg) for one in required)
-
-
-def _trains(function: _Function) -> bool:
-    """Whether a function goes back through what was computed, or makes an optimizer."""
-    return once(function, "_trains", _goes_back)
-
-
-def _is_training_script(file: IndexedFile) -> bool:
-    """Whether a file is a script that trains, by its name and by what it does: what it loads is gone on with."""
-    return (
-        _TRAINING_SCRIPT.search(file.path) is not None
-        and re.search(r"\.(?:manual_)?backward\(|\boptim\.", file.source.text) is not None
-    )
-
-
-def _goes_back(function: _Function) -> bool:
-    return any(
-        (isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "manual_backward"))
-        or re.match(r"(?:torch\.)?optim\.[A-Z]", dotted_name(call.func) or "") is not None
-        for call in of_kind(function, ast.Call)
-    ) and not any(one.arg == "ctx" for one in function.args.args)
-
-
-def _optimizes_by_hand(node: ast.ClassDef) -> bool:
-    """Whether a class itself goes back through a loss and steps an optimizer that it gives tensors of its own, as a search does."""
-    calls = of_kind(node, ast.Call)
-    makers = [call for call in calls if re.match(r"(?:torch\.)?optim\.[A-Z]", dotted_name(call.func) or "")]
-    return (
-        bool(makers)
-        and all("parameters()" not in ast.unparse(given) for call in makers for given in given_to(call))
-        and any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
-    )
 
 
 def _gives_back(mention: Mention) -> bool:

@@ -1,0 +1,269 @@
+"""Evidence of training, evaluation or serving: what one function, class or file tells by its own syntax of who runs it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from modellint.source.project.symbols import ClassRef, Imported, dotted_name
+from modellint.source.syntax.ast_walk import functions_in, given_to, of_kind, once, parents_in
+
+if TYPE_CHECKING:
+    from modellint.results.diagnostic import Diagnostic
+    from modellint.source.project.index import Project
+    from modellint.source.project.symbols import IndexedFile
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_ANSWERS = re.compile(r"(?:\w+_)?(?:labels?|targets?|gts?|ground_truths?)|gt_\w+|targets?_\w+s")
+"""Names of what a model should answer."""
+_LOSS_OPERATORS = re.compile(r"(?:\w+_)?loss(?:_\w+)?|cross_entropy\w*|binary_cross_entropy\w*|kl_div")
+_LOSS_FUNCTIONS = re.compile(r"(?:^|_)(?:loss(?:es)?|(?:ms_?s)?ssim|psnr|lpips)(?:_|$)")
+_LOSS_CALLS = re.compile(r"\b(?:F|functional|nn|torch)\.(?:\w+_loss|\w*cross_entropy\w*|kl_div|\w+Loss)\b")
+_MODULE = re.compile(r"\bModule\b")
+_RUNTIMES = frozenset(
+    {
+        "coremltools",
+        "ncnn",
+        "onnxruntime",
+        "openvino",
+        "paddle",
+        "tensorflow",
+        "tensorrt",
+        "tflite_runtime",
+        "triton_python_backend_utils",
+        "tritonclient",
+    }
+)
+"""Packages that run models themselves."""
+_ARRAY = re.compile(r"(?:np|numpy)\.ndarray|ndarray")
+_OF_MODELS = frozenset(
+    {"parameters", "named_parameters", "buffers", "named_buffers", "state_dict", "load_state_dict", "named_modules"}
+)
+"""Methods that modules have and tensors do not."""
+_SAMPLES = re.compile(r"(?:batch_)?data_samples")
+_WITH_NUMBERS = re.compile(r"(?:batch_)?(?:img_metas|data_samples)")
+"""Arguments that hold what is known of an image besides its tensor: what a framework asks for, and no exported program is given."""
+_EXPORTS = re.compile(r"\bonnx\.export\b|\bjit\.(?:trace|script)\b|\bexport\.export\b|\bct\.convert\b|coremltools")
+_FORCED = re.compile(r"(?:use_)?teacher_forc\w*|tfr?|tf_ratio")
+_DECODES = re.compile(r"forward_test|inference|infer|generate|sample|greedy\w*|decode_step|predict")
+"""Methods by which a model answers that `forward` trains."""
+_INFERS = frozenset({"infer", "inference"})
+_TRAINING_SCRIPT = re.compile(r"(?:^|[/_])train(?:er|ing)?(?:_\w*)?\.py$")
+
+
+class UnreadClass:
+    """A class as its role is told: a `Code` that is not read."""
+
+    def __init__(self, project: Project, ref: ClassRef) -> None:
+        self.project = project
+        self.file = ref.file
+        self.ref = ref
+
+    @property
+    def methods(self) -> list[UnreadMethod]:
+        """Its own methods, and those of its bases."""
+        return [UnreadMethod(node) for ref in self.lineage for node in functions_in([ref.node])]
+
+    @cached_property
+    def lineage(self) -> list[ClassRef]:
+        """The class and its bases in the project."""
+        return self.project.lineage(self.ref)
+
+    def conditions(self, node: ast.AST, function: ast.AST | None) -> Iterator[ast.expr]:
+        """The conditions around a node."""
+        parents = parents_in(function) if function is not None else {}
+        child = node
+        while (parent := parents.get(child)) is not None:
+            if isinstance(parent, ast.If) and child is not parent.test:
+                yield parent.test
+            child = parent
+
+    def method(self, name: str) -> _Function | None:
+        """The first method of a name, in the order in which Python asks."""
+        return next((method.node for method in self.methods if method.node.name == name), None)
+
+
+class UnreadMethod:
+    """A method of such a class."""
+
+    def __init__(self, node: _Function) -> None:
+        self.node = node
+
+
+def is_about_a_loss(finding: Diagnostic, file: IndexedFile) -> bool:
+    """Whether a finding is about one of PyTorch's losses: these compare with what a model should answer, which no exported one is told."""
+    if not finding.code.startswith("OPS"):
+        return False
+    if finding.operator is not None and _LOSS_OPERATORS.fullmatch(finding.operator.rpartition("::")[2]):
+        return True
+    return (
+        re.match(r"`(?:F|nn|torch)\.", finding.message) is not None and _LOSS_CALLS.search(finding.message) is not None
+    )
+
+
+def takes_samples(function: _Function, code: str) -> bool:
+    """Whether a function, not `forward` itself, packs what a model gives into the samples of a framework."""
+    names = _WITH_NUMBERS if code in ("FLW002", "FLW003") else _SAMPLES
+    arguments = (*function.args.args, *function.args.kwonlyargs) if function.name != "forward" else ()
+    return any(names.fullmatch(argument.arg) for argument in arguments)
+
+
+def serves(file: IndexedFile) -> bool:
+    """Whether a file runs models that were exported before, and exports none: what it computes besides is no part of one."""
+    imported = [name for bindings in file.names.values() for name in bindings if isinstance(name, Imported)]
+    return any(one.module.partition(".")[0] in _RUNTIMES for one in imported) and not _EXPORTS.search(file.source.text)
+
+
+def is_told_answers(cls: UnreadClass) -> bool:
+    """Whether `forward` is told the answers step by step, to be trained, and another method has to do without them."""
+    forward = cls.method("forward")
+    if forward is None or not asks_for_answers(forward):
+        return False
+    if any(_FORCED.fullmatch(argument.arg) for argument in (*forward.args.args, *forward.args.kwonlyargs)):
+        return True
+    return any(
+        _DECODES.fullmatch(method.node.name)
+        and not {"forward"} & {part.attr for part in of_kind(method.node, ast.Attribute)}
+        for method in cls.methods
+    )
+
+
+def infers_elsewhere(cls: UnreadClass) -> bool:
+    """Whether a class answers by a method called `infer`, which has nothing of `forward` run, nor is run by it: `forward` trains."""
+    infers = [method.node for method in cls.methods if method.node.name in _INFERS]
+    read = {
+        part.attr
+        for method in cls.methods
+        if method.node not in infers
+        for part in of_kind(method.node, ast.Attribute)
+        if isinstance(part.value, ast.Name) and part.value.id == "self"
+    }
+    return cls.method("forward") is not None and any(
+        method.name not in read
+        and not any(_is_own_forward(part) for part in of_kind(method, ast.Call))
+        and any(_is_own_part(part) for part in of_kind(method, ast.Call))
+        for method in infers
+    )
+
+
+def _is_own_forward(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Name(id="self") | ast.Attribute(attr="forward"):
+            return True
+        case ast.Call(func=ast.Name(id="super")):
+            return True
+    return False
+
+
+def _is_own_part(call: ast.Call) -> bool:
+    """Whether a call runs what `self` holds: `self.net(x)`, `self.nets[0](x)`."""
+    called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self"
+
+
+def is_loss_function(function: _Function) -> bool:
+    """Whether a function computes a loss or a measure of quality, by its name."""
+    return _LOSS_FUNCTIONS.search(function.name) is not None
+
+
+def is_for_training(function: _Function) -> bool:
+    """Whether a function computes a loss, or trains."""
+    return is_loss_function(function) or trains(function)
+
+
+def takes_module(forward: _Function) -> bool:
+    """Whether a `forward` is given a model that it runs, which no exported program can be given."""
+    arguments = [*forward.args.posonlyargs, *forward.args.args][1:]
+    annotated = any(one.annotation is not None and _MODULE.search(ast.unparse(one.annotation)) for one in arguments)
+    if annotated:
+        return True
+    names = {argument.arg for argument in arguments}
+    calls = [call.func for call in of_kind(forward, ast.Call)]
+    return any(isinstance(called, ast.Name) and called.id in names & {"model", "network"} for called in calls) or any(
+        isinstance(called, ast.Attribute)
+        and called.attr in _OF_MODELS
+        and isinstance(called.value, ast.Name)
+        and called.value.id in names
+        for called in calls
+    )
+
+
+def takes_arrays(forward: _Function) -> bool:
+    """Whether a `forward` has to be given an array of NumPy, which no exported program is."""
+    arguments = [*forward.args.posonlyargs, *forward.args.args]
+    required = arguments[1 : len(arguments) - len(forward.args.defaults)]
+    notes = [argument.annotation for argument in required if argument.annotation is not None]
+    return any(_ARRAY.fullmatch(ast.unparse(note)) for note in notes)
+
+
+def counts_up(cls: UnreadClass) -> bool:
+    """Whether a class is a metric: a buffer that `forward` adds to is set to zero by a method that is called `clear` or `reset`."""
+    methods = {method.node.name: method.node for method in reversed(cls.methods)}
+    forward = methods.get("forward")
+    cleared = {
+        call.func.value.attr
+        for name in ("clear", "reset")
+        for call in (of_kind(methods[name], ast.Call) if name in methods else ())
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("zero_", "fill_")
+        and isinstance(call.func.value, ast.Attribute)
+    }
+    return forward is not None and any(
+        isinstance(part.op, ast.Add) and isinstance(part.target, ast.Attribute) and part.target.attr in cleared
+        for part in of_kind(forward, ast.AugAssign)
+    )
+
+
+def imports_a_runtime(function: _Function) -> bool:
+    """Whether a method imports what runs models that were exported before: its class is a wrapper around them."""
+    imported = [alias.name for part in of_kind(function, ast.Import) for alias in part.names]
+    imported += [part.module or "" for part in of_kind(function, ast.ImportFrom) if not part.level]
+    return any(name.partition(".")[0] in _RUNTIMES for name in imported)
+
+
+def only_raises(function: _Function) -> bool:
+    """Whether a function does nothing but raise."""
+    body = [part for part in function.body if not isinstance(part, (ast.Expr, ast.Pass))]
+    return len(body) == 1 and isinstance(body[0], ast.Raise)
+
+
+def asks_for_answers(forward: _Function) -> bool:
+    """Whether a `forward` has to be given what the model should answer."""
+    arguments = [*forward.args.posonlyargs, *forward.args.args]
+    required = arguments[1 : len(arguments) - len(forward.args.defaults)]
+    return len(required) > 1 and any(_ANSWERS.fullmatch(one.arg) for one in required)
+
+
+def trains(function: _Function) -> bool:
+    """Whether a function goes back through what was computed, or makes an optimizer."""
+    return once(function, "trains", _goes_back)
+
+
+def is_training_script(file: IndexedFile) -> bool:
+    """Whether a file is a script that trains, by its name and by what it does: what it loads is gone on with."""
+    return (
+        _TRAINING_SCRIPT.search(file.path) is not None
+        and re.search(r"\.(?:manual_)?backward\(|\boptim\.", file.source.text) is not None
+    )
+
+
+def _goes_back(function: _Function) -> bool:
+    return any(
+        (isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "manual_backward"))
+        or re.match(r"(?:torch\.)?optim\.[A-Z]", dotted_name(call.func) or "") is not None
+        for call in of_kind(function, ast.Call)
+    ) and not any(one.arg == "ctx" for one in function.args.args)
+
+
+def optimizes_by_hand(node: ast.ClassDef) -> bool:
+    """Whether a class itself goes back through a loss and steps an optimizer that it gives tensors of its own, as a search does."""
+    calls = of_kind(node, ast.Call)
+    makers = [call for call in calls if re.match(r"(?:torch\.)?optim\.[A-Z]", dotted_name(call.func) or "")]
+    return (
+        bool(makers)
+        and all("parameters()" not in ast.unparse(given) for call in makers for given in given_to(call))
+        and any(isinstance(call.func, ast.Attribute) and call.func.attr == "backward" for call in calls)
+    )
