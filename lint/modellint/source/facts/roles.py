@@ -282,14 +282,20 @@ def _is_aside(code: Code, node: ast.AST, function: ast.AST | None) -> bool:
 
 def _is_behind_deployment(node: ast.AST, function: ast.AST) -> bool:
     """Whether a flag for deployment ends the function before a place: `if self.deploy: return x`."""
-    row = getattr(node, "lineno", 0)
-    return any(
-        (part.end_lineno or 0) < row
-        and _DEPLOYED.fullmatch(ast.unparse(part.test)) is not None
-        and isinstance(part.body[-1], ast.Return)
+    last = once(function, "_deployed", _end_of_deployment)
+    return last is not None and last < getattr(node, "lineno", 0)
+
+
+def _end_of_deployment(function: ast.AST) -> int | None:
+    """The row of the first end of a function that a flag for deployment asks for."""
+    rows = [
+        part.end_lineno or 0
         for part in getattr(function, "body", ())
         if isinstance(part, ast.If)
-    )
+        and isinstance(part.body[-1], ast.Return)
+        and _DEPLOYED.fullmatch(ast.unparse(part.test)) is not None
+    ]
+    return min(rows, default=None)
 
 
 def _is_about_saying(test: ast.expr) -> bool:
