@@ -184,7 +184,7 @@ class Judge:
             ratios += [] if math.isnan(ratio) else [ratio]
             return
         departed = departures(outputs, wanted, case.is_exact)
-        if any(one.why == "too far" for one in departed):
+        if departed:
             departed = departures(outputs, self._reference(case, MANY)[step], case.is_exact)
         for one in departed:
             told = {"kind": case.kind, "step": step, **one._asdict()}

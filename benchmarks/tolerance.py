@@ -30,7 +30,7 @@ TINY = 2e-38
 """Below this, numbers may be flushed to zero."""
 RUNS = 5
 MANY = 40
-"""Where an element is too far: a few runs may be lucky ones, all of which are close."""
+"""Where an element departs: a few runs may be lucky ones, all of which are close."""
 NUDGED = 2
 """Of `RUNS`, those in which inputs and weights are moved; of more runs the same share."""
 LEAP = 1e-3

@@ -245,7 +245,9 @@ def fmod(x: Operand, other: Operand) -> Any:
     size, divisor = torch.abs(x), torch.abs(other)
     remainder = torch.remainder(size, divisor)
     if x.is_floating_point():
-        # Core ML subtracts a multiple of the divisor, which an infinite number is not, nor a quotient beyond all numbers.
+        # Core ML subtracts a multiple of the divisor, which an infinite number is not, nor a quotient beyond all numbers. That of a
+        # large one is rounded, and leaves more than the divisor.
+        remainder = torch.where(torch.abs(remainder) >= divisor, torch.remainder(remainder, divisor), remainder)
         tiny = torch.logical_and(divisor > 0, isfinite(size))
         remainder = torch.where(torch.logical_and(tiny, isinf(size / divisor)), 0.0, remainder)
         remainder = torch.where(torch.logical_and(tiny, isinf(divisor)), size, remainder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def unique_consecutive(
         raise NotImplementedError("along an axis")
     shape = list(x.shape)
     if shape == [1]:
-        return x, np.zeros(1, np.int32), np.ones(1, np.int32)
+        return x, mb.const(val=np.zeros(1, np.int32)), mb.const(val=np.ones(1, np.int32))
     flat = mb.reshape(x=x, shape=[-1])
     later = mb.slice_by_index(x=flat, begin=[1], end=[0], end_mask=[True])
     earlier = mb.slice_by_index(x=flat, begin=[0], end=[-1])
@@ -120,6 +121,23 @@ def unique_consecutive(
     ends = mb.slice_by_index(x=places, begin=[1], end=[0], end_mask=[True])
     ends = mb.concat(values=[ends, [int(flat.shape[0])]], axis=0)
     return mb.gather(x=flat, indices=places, axis=0), mb.reshape(x=inverse, shape=shape), mb.sub(x=ends, y=places)
+
+
+@builds("_unique2")
+def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:  # noqa: A002
+    """Unique elements in ascending order, the inverse indices, and the counts.
+
+    coremltools makes a scalar of a single one, casts floats to integers before it counts, and wants all arguments.
+    """
+    sizes = [size if isinstance(size, int) else 0 for size in x.shape]
+    if not math.prod(sizes):
+        return NotImplemented
+    flat = mb.reshape(x=x, shape=[-1])
+    order = mb.argsort(x=flat, axis=0, ascending=True)
+    unique, inverse, counts = unique_consecutive(mb.gather_along_axis(x=flat, indices=order, axis=0))
+    nowhere = np.zeros(math.prod(sizes), np.int32)
+    inverse = mb.scatter(data=nowhere, indices=order, updates=inverse, axis=0, mode="update")
+    return unique, mb.reshape(x=inverse, shape=sizes), counts
 
 
 def _in_order(x: Any) -> tuple[Any, ...]:
