@@ -1281,3 +1281,76 @@ class Net(nn.Module):
         return first
 """
     assert of_text(text, "FLW001") == [severity]
+
+
+OWN_MOVES = """
+class Grid(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.grid = torch.ones(4)
+
+    def {name}(self, device):
+        super().{name}(device)
+        self.{attribute} = self.grid.to(device)
+
+    def forward(self, x):
+        return x + self.grid
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "severity"),
+    [("to", "grid", "info"), ("cuda", "grid", "info"), ("to", "other", "warning"), ("place", "grid", "warning")],
+)
+def test_what_a_class_moves_itself(name: str, attribute: str, severity: str) -> None:
+    assert of_text(OWN_MOVES.format(name=name, attribute=attribute), "REG006") == [severity]
+
+
+STATISTIC = """
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        return x - {value}
+"""
+
+
+@pytest.mark.parametrize(("value", "severity"), [("self.mean", "warning"), ("x.mean(0)", "info")])
+def test_a_statistic_that_nothing_reads(value: str, severity: str) -> None:
+    assert of_text(STATISTIC.format(value=value), "MUT008") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("taker", "severity"), [("optimizer", "info"), ("self.G.optim", "info"), ("self.net", "warning")]
+)
+def test_states_of_optimizers_are_loaded_for_training(taker: str, severity: str) -> None:
+    text = f"def resume(self, optimizer, path):\n    {taker}.load_state_dict(torch.load(path))\n"
+    assert of_text(text, "DEV002") == [severity]
+
+
+GUARDED = """
+from kinds import {guard}
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        y = torch.relu(x)
+        if {guard}(x):
+            for part in x:
+                y = y + part
+        return y
+"""
+
+
+def test_type_guards_of_other_files(tmp_path: Path) -> None:
+    (tmp_path / "kinds.py").write_text(
+        "def is_list(data):\n    return isinstance(data, (list, tuple))\n\n\ndef is_long(data):\n    return len(data) > 3\n",
+        "utf-8",
+    )
+    for guard, codes in (("is_list", set()), ("is_long", {"FLW004"})):
+        (tmp_path / "model.py").write_text(f"import torch\nfrom torch import nn\n{GUARDED.format(guard=guard)}", "utf-8")
+        done = CliRunner().invoke(cli, ["check", "--no-cache", "--output-format", "json", str(tmp_path)])
+        assert {finding["code"] for finding in json.loads(done.stdout)} & {"FLW004"} == codes

@@ -211,6 +211,8 @@ def test_a_view_of_what_was_permuted(body: str, rows: list[str]) -> None:
         ("_, n, h, w = x.unsqueeze(0).shape\nreturn x.transpose(1, 2).view(-1, w, h)", []),
         ("b, n, h, w = x.shape\nreturn x.transpose(1, 2).view(-1, 3, 4)", ["W2"]),
         ("b, h, w = x.shape\nreturn x.transpose(1, 2).view(b, h, w)", ["W2"]),
+        ("b, c, h, w = x.shape\nreturn x.permute(0, 2, 3, 1).view(b, -1, 3)", []),
+        ("b, h, n, d = x.shape\nreturn x.transpose(1, 2).view(b, -1, 64)", ["W2"]),
     ],
 )
 def test_a_view_that_may_only_name_the_sizes(body: str, rows: list[str]) -> None:

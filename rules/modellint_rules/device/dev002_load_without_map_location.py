@@ -88,14 +88,33 @@ class LoadWithoutMapLocation(Rule):
                     continue
                 if _has_another_without_a_gpu(call):
                     continue
+                of_training = _OF_TRAINING.search(_taker(call)) is not None
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
                 yield code.finding(
                     self,
                     call.node,
                     "`torch.load` without `map_location` fails on a machine without the device that the checkpoint was saved from",
+                    severity=Severity.INFO if of_training else self.severity,
                     fix=Fix("Load onto the CPU", (edit,), Applicability.UNSAFE),
                     statement=call.statement,
                 )
+
+
+_OF_TRAINING = re.compile(r"(?:^|[._])(?:optim\w*|lr_scheduler|scheduler|(?:grad_)?scaler)$", re.IGNORECASE)
+"""Names of what only training goes on with."""
+
+
+def _taker(call: Call) -> str:
+    """Whose `load_state_dict` a statement hands the checkpoint to: ``G.optim``."""
+    takers = [
+        ast.unparse(part.func.value)
+        for part in walk(call.statement)
+        if isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and part.func.attr == "load_state_dict"
+        and any(inner is call.node for given in part.args for inner in walk(given))
+    ]
+    return takers[0] if len(takers) == 1 else ""
 
 
 def _is_own_file(call: Call) -> bool:

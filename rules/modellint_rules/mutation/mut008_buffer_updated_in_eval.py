@@ -99,12 +99,15 @@ class BufferUpdatedInEval(Rule):
         for update in updates(code):
             if any(reading.training or reading.switched for reading in update.readings):
                 continue
+            is_read = _is_read(code, update.attribute)
+            severity = code.severity_at(self.severity, update.write.node, update.write.function)
+            effect = "outputs depend on the calls before" if is_read else "nothing in the class reads it"
             yield code.finding(
                 self,
                 update.write.statement,
-                f"`self.{update.attribute}` is a running statistic and moves in evaluation too: outputs depend on the calls before",
+                f"`self.{update.attribute}` is a running statistic and moves in evaluation too: {effect}",
                 attribute=update.attribute,
-                severity=code.severity_at(self.severity, update.write.node, update.write.function),
+                severity=severity if is_read else Severity.INFO,
                 fix=_fix(code, update.write),
             )
 
@@ -120,6 +123,24 @@ class BufferUpdatedInEval(Rule):
                     class_name=subject.class_of(change.module, change.attribute),
                     attribute=change.attribute,
                 )
+
+
+def _is_read(code: Code, attribute: str) -> bool:
+    """Whether anything in the class reads a buffer, but for the statements that update it or set it anew (`self.x.zero_()`)."""
+    updating = [update.write.statement for update in updates(code) if update.attribute == attribute]
+    own = {part for statement in updating for part in walk(statement)}
+    for method in code.methods:
+        module = code.self_name(method.node)
+        for part in walk(method.node):
+            match part:
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=name))) if name.endswith("_"):
+                    own.add(target)
+                case ast.Attribute(value=ast.Name(id=owner), attr=read, ctx=ast.Load()) if part not in own:
+                    if read == attribute and owner == module:
+                        return True
+                case _:
+                    pass
+    return False
 
 
 def _fix(code: Code, write: Write) -> Fix | None:

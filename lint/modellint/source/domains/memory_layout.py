@@ -393,6 +393,8 @@ class Layout:
         runs = inner.runs()
         if runs is None or len(runs) < 2:
             return False
+        if _may_keep_last(axes, targets) and not Layout(axes[:-1])._refuses(targets[:-1]):
+            return False
         return len(targets) < len(runs) or inner._misaligned(runs, targets)
 
     def _misaligned(self, runs: list[list[Axis]], targets: Sequence[Dim | None]) -> bool:
@@ -425,6 +427,12 @@ def _may_change_nothing(axes: Sequence[Axis], targets: Sequence[Dim | None]) -> 
         target is None or axis.size == target or (target.value is not None and axis.size.value is None)
         for axis, target in zip(axes, targets, strict=True)
     )
+
+
+def _may_keep_last(axes: Sequence[Axis], targets: Sequence[Dim | None]) -> bool:
+    """Whether a number that is written down may stand for the last size, which is not known, and a -1 for what is before."""
+    last = targets[-1] if targets else None
+    return last is not None and last.value is not None and axes[-1].size.value is None and None in targets[:-1]
 
 
 def _understood(size: Dim, own: Set[object]) -> bool:

@@ -127,7 +127,7 @@ class Evaluator(ABC):
     def __init__(self, project: Project, cls: ClassRef | None, domain: Domain, recorder: Observer) -> None:
         self.domain = domain
         self.recorder = recorder
-        self.modes = Modes(domain.tensor, domain.opaque)
+        self.modes = Modes(domain.tensor, domain.opaque, project)
         self.project = project
         self.cls = cls
         self.attributes: Attributes = {}

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.source.engine.abstract_values import Argument, Const, Method, Number, Value, alternatives, union
+from modellint.source.project.symbols import FunctionRef
 from modellint.source.syntax.ast_walk import of_kind, once
 
 if TYPE_CHECKING:
     from modellint.source.engine.abstract_values import Function
     from modellint.source.engine.class_state import Frame
+    from modellint.source.project.index import Project
 
     Reads = Callable[[ast.expr, Frame], Value]
 
@@ -60,8 +62,9 @@ class Condition(NamedTuple):
 class Modes:
     """In which mode, and behind which flags, a reading stands."""
 
-    def __init__(self, tensor: type[Value], opaque: Callable[[], Value]) -> None:
+    def __init__(self, tensor: type[Value], opaque: Callable[[], Value], project: Project) -> None:
         self._tensor = tensor
+        self._project = project
         self._opaque = opaque
         """What makes a value that nothing is known of."""
         self.decides_flags = False
@@ -178,11 +181,24 @@ class Modes:
                 if is_of_kind is not _is_tensor_class(kind):
                     self._forget_tensor(name, frame)
             case ast.Call(func=ast.Name(id=guard), args=[ast.Name(id=name)], keywords=[]) if held:
-                function = frame.file.functions.get(guard)
-                if function is not None and guard not in frame.locals and _denies_tensors(function):
+                function = self._guard_function(guard, name, frame)
+                if function is not None and _denies_tensors(function):
                     self._forget_tensor(name, frame)
             case _:
                 pass
+
+    def _guard_function(self, guard: str, name: str, frame: Frame) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The function, of this file or another, that is asked about a local variable that may hold a tensor."""
+        if guard in frame.locals:
+            return None
+        if (function := frame.file.functions.get(guard)) is not None:
+            return function
+        if not guard.startswith("is") or name not in frame.locals:
+            return None
+        if not any(isinstance(part, self._tensor) for part in alternatives(frame.locals[name])):
+            return None
+        symbol = self._project.resolve(frame.file, guard, frame.within)
+        return symbol.node if isinstance(symbol, FunctionRef) else None
 
     def _forget_tensor(self, name: str, frame: Frame) -> None:
         """Nothing is known of a local variable any more but that it is no tensor."""

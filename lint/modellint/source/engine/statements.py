@@ -105,7 +105,7 @@ class Interpreter(Caller):
         other = copy(self)
         other._start()
         other.domain, other.recorder = domain, recorder
-        other.modes = Modes(domain.tensor, domain.opaque)
+        other.modes = Modes(domain.tensor, domain.opaque, self.project)
         other.attributes = copied(self.attributes)
         other.bindings, other.fills = [*self.bindings], [*self.fills]
         other.bound_as = {key: {*names} for key, names in self.bound_as.items()}

@@ -134,6 +134,8 @@ class _Paths:
                 return True
             if ref is None:
                 return False
+            if rule.code == "REG006" and finding.attribute is not None and self._moves_itself(ref, finding.attribute):
+                return True
             return optimizes_by_hand(ref.node) or (rule.code == "REG006" and self._is_part_of_training(ref))
         if is_in_tests(self.project, file) or is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
             return True
@@ -259,6 +261,17 @@ class _Paths:
             if function.name == "_apply"
             for part in of_kind(function, ast.Assign)
             for target in part.targets
+        )
+
+    def _moves_itself(self, ref: ClassRef, attribute: str) -> bool:
+        """Whether a method of a class in the place of PyTorch's own moves an attribute: ``def to(self, device): self.x = …``."""
+        return any(
+            method.node.name in ("to", "cuda", "_apply")
+            and any(
+                isinstance(part, ast.Attribute) and part.attr == attribute and isinstance(part.ctx, ast.Store)
+                for part in ast.walk(method.node)
+            )
+            for method in UnreadClass(self.project, ref).methods
         )
 
     def _touch(self, node: ast.AST) -> None:
