@@ -1283,29 +1283,6 @@ class Net(nn.Module):
     assert of_text(text, "FLW001") == [severity]
 
 
-OWN_MOVES = """
-class Grid(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.grid = torch.ones(4)
-
-    def {name}(self, device):
-        super().{name}(device)
-        self.{attribute} = self.grid.to(device)
-
-    def forward(self, x):
-        return x + self.grid
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "attribute", "severity"),
-    [("to", "grid", "info"), ("cuda", "grid", "info"), ("to", "other", "warning"), ("place", "grid", "warning")],
-)
-def test_what_a_class_moves_itself(name: str, attribute: str, severity: str) -> None:
-    assert of_text(OWN_MOVES.format(name=name, attribute=attribute), "REG006") == [severity]
-
-
 STATISTIC = """
 class Norm(nn.Module):
     def __init__(self):
@@ -1351,6 +1328,8 @@ def test_type_guards_of_other_files(tmp_path: Path) -> None:
         "utf-8",
     )
     for guard, codes in (("is_list", set()), ("is_long", {"FLW004"})):
-        (tmp_path / "model.py").write_text(f"import torch\nfrom torch import nn\n{GUARDED.format(guard=guard)}", "utf-8")
+        (tmp_path / "model.py").write_text(
+            f"import torch\nfrom torch import nn\n{GUARDED.format(guard=guard)}", "utf-8"
+        )
         done = CliRunner().invoke(cli, ["check", "--no-cache", "--output-format", "json", str(tmp_path)])
         assert {finding["code"] for finding in json.loads(done.stdout)} & {"FLW004"} == codes

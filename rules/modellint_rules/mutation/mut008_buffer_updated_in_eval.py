@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Diagnostic, Fix, Rule, Severity, walk
-from modellint_rules.mutation.running_statistics import updates
+from modellint_rules.mutation.running_statistics import Update, updates
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write
@@ -96,10 +96,12 @@ class BufferUpdatedInEval(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every update of a running statistic whether it is for training only."""
-        for update in updates(code):
+        statistics = [*updates(code)]
+        read = _read_buffers(code, statistics) if statistics else frozenset()
+        for update in statistics:
             if any(reading.training or reading.switched for reading in update.readings):
                 continue
-            is_read = _is_read(code, update.attribute)
+            is_read = update.attribute in read
             severity = code.severity_at(self.severity, update.write.node, update.write.function)
             effect = "outputs depend on the calls before" if is_read else "nothing in the class reads it"
             yield code.finding(
@@ -125,22 +127,28 @@ class BufferUpdatedInEval(Rule):
                 )
 
 
-def _is_read(code: Code, attribute: str) -> bool:
-    """Whether anything in the class reads a buffer, but for the statements that update it or set it anew (`self.x.zero_()`)."""
-    updating = [update.write.statement for update in updates(code) if update.attribute == attribute]
-    own = {part for statement in updating for part in walk(statement)}
+def _read_buffers(code: Code, own: Sequence[Update]) -> frozenset[str]:
+    """The attributes that the class reads, but for statements that update a buffer or set it anew (`self.x.zero_()`)."""
+    updating = {update.write.statement: update.attribute for update in own}
+    aside: set[ast.AST] = {
+        part
+        for statement, attribute in updating.items()
+        for part in walk(statement)
+        if isinstance(part, ast.Attribute) and part.attr == attribute
+    }
+    read: set[str] = set()
     for method in code.methods:
         module = code.self_name(method.node)
         for part in walk(method.node):
             match part:
                 case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=name))) if name.endswith("_"):
-                    own.add(target)
-                case ast.Attribute(value=ast.Name(id=owner), attr=read, ctx=ast.Load()) if part not in own:
-                    if read == attribute and owner == module:
-                        return True
+                    aside.add(target)
+                case ast.Attribute(value=ast.Name(id=owner), attr=name, ctx=ast.Load()) if owner == module:
+                    if part not in aside:
+                        read.add(name)
                 case _:
                     pass
-    return False
+    return frozenset(read)
 
 
 def _fix(code: Code, write: Write) -> Fix | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -57,16 +58,29 @@ def is_switched_off(project: Project, ref: ClassRef, function: ast.AST | None, r
     return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
 
 
+def _ends(body: Sequence[ast.stmt]) -> list[tuple[int, ast.expr, bool]]:
+    """The branches that end before what follows: their last row, what they ask, and whether that holds behind them."""
+    ends: list[tuple[int, ast.expr, bool]] = []
+    for statement in body:
+        if isinstance(statement, ast.If):
+            leaves = [bool(block) and isinstance(block[-1], _EXITS) for block in (statement.body, statement.orelse)]
+            if leaves[0] is not leaves[1]:
+                ends.append((statement.end_lineno or 0, statement.test, leaves[1]))
+    return ends
+
+
 def conditions_at(body: Sequence[ast.stmt], row: int) -> Iterator[tuple[ast.expr, bool]]:
     """The conditions that hold, or do not, where a row of statements is reached; those of branches that end before it too."""
-    for statement in body:
-        if statement.lineno > row:
-            return
+    if not body:
+        return
+    for end, test, holds in once(body[0], "_ends_before", lambda _: _ends(body)):
+        if end >= row:
+            break
+        yield test, holds
+    # Only one statement holds the row: a long body is not gone through for each.
+    at = bisect_right(body, row, key=lambda statement: statement.lineno)
+    for statement in body[max(at - 1, 0) : at]:
         if (statement.end_lineno or 0) < row:
-            if isinstance(statement, ast.If):
-                ends = [bool(block) and isinstance(block[-1], _EXITS) for block in (statement.body, statement.orelse)]
-                if ends[0] is not ends[1]:
-                    yield statement.test, ends[1]
             continue
         if isinstance(statement, ast.If):
             if (statement.test.end_lineno or 0) < row:

@@ -134,8 +134,6 @@ class _Paths:
                 return True
             if ref is None:
                 return False
-            if rule.code == "REG006" and finding.attribute is not None and self._moves_itself(ref, finding.attribute):
-                return True
             return optimizes_by_hand(ref.node) or (rule.code == "REG006" and self._is_part_of_training(ref))
         if is_in_tests(self.project, file) or is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
             return True
@@ -168,7 +166,7 @@ class _Paths:
                 return True
             # Its parts may be exported all the same.
             forward = UnreadClass(self.project, owner).method("forward")
-            if forward is not None and gives_nothing_in_evaluation(forward):
+            if forward is not None and once(forward, "_gives_nothing", gives_nothing_in_evaluation):
                 return True
         # What a class runs may stand elsewhere.
         if ref is not None and (not around or ref.node in around):
@@ -205,7 +203,11 @@ class _Paths:
 
     def _method_is_off(self, cls: UnreadClass, function: _Function) -> bool:
         """Whether what runs a method of a class is for training alone, as far as the class tells."""
-        trains = gives_losses(cls) or is_told_answers(cls) or infers_elsewhere(cls)
+        trains = once(
+            cls.ref.node,
+            "_forward_trains",
+            lambda _: gives_losses(cls) or is_told_answers(cls) or infers_elsewhere(cls),
+        )
         own = methods_of_forward(cls.methods) if trains else ()
         if function.name in own:
             return True
@@ -236,8 +238,8 @@ class _Paths:
         """Whether the project names an attribute to a class of the converter's: ``ct.StateType(…, name="model.cache")``."""
         self.project.touch_tree()
         mentions = self.project.mentions
-        both = set(mentions.naming(converter)) & set(mentions.naming(attribute))
-        files = (self.project.file(path) for path in sorted(both) if not path.endswith(".ipynb"))
+        both = [path for path in mentions.naming(converter) if mentions.holds(path, attribute)]
+        files = (self.project.file(path) for path in both if not path.endswith(".ipynb"))
         return any(
             isinstance(part, ast.Constant) and str(part.value).rpartition(".")[2] == attribute
             for file in files
@@ -261,17 +263,6 @@ class _Paths:
             if function.name == "_apply"
             for part in of_kind(function, ast.Assign)
             for target in part.targets
-        )
-
-    def _moves_itself(self, ref: ClassRef, attribute: str) -> bool:
-        """Whether a method of a class in the place of PyTorch's own moves an attribute: ``def to(self, device): self.x = …``."""
-        return any(
-            method.node.name in ("to", "cuda", "_apply")
-            and any(
-                isinstance(part, ast.Attribute) and part.attr == attribute and isinstance(part.ctx, ast.Store)
-                for part in ast.walk(method.node)
-            )
-            for method in UnreadClass(self.project, ref).methods
         )
 
     def _touch(self, node: ast.AST) -> None:
@@ -519,14 +510,15 @@ class _Paths:
 
 def _around(tree: ast.Module, row: int) -> list[ast.ClassDef | _Function]:
     """The classes and functions around a line, outermost first."""
-    found: list[ast.ClassDef | _Function] = []
-    body: list[ast.stmt] = tree.body
+    around: list[ast.ClassDef | _Function] = []
+    node: ast.Module | ast.ClassDef | _Function = tree
     while True:
-        inner = next((part for part in _named(body) if part.lineno <= row <= (part.end_lineno or 0)), None)
+        named = once(node, "_named", lambda holder: [*_named(holder.body)])
+        inner = next((part for part in named if part.lineno <= row <= (part.end_lineno or 0)), None)
         if inner is None:
-            return found
-        found.append(inner)
-        body = inner.body
+            return around
+        around.append(inner)
+        node = inner
 
 
 def _named(body: list[ast.stmt]) -> Iterator[ast.ClassDef | _Function]:

@@ -93,6 +93,12 @@ class Mentions:
             self._naming[name] = [path for path, text in texts if word in text and pattern.search(text)]
         return self._naming[name]
 
+    def holds(self, path: str, name: str) -> bool:
+        """Whether a file holds a name."""
+        word = _encoded(name)
+        text = self._text(path)
+        return word in text and _alone(word).search(text) is not None
+
     def importers(self, path: str, name: str) -> list[str]:
         """The files that may import a function of a file and have it run behind a `forward`, directly or through another file."""
         stem, parent = _import_name(path), os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
