@@ -134,7 +134,9 @@ class _Paths:
                 return True
             if ref is None:
                 return False
-            return optimizes_by_hand(ref.node) or (rule.code == "REG006" and self._is_part_of_training(ref))
+            return once(ref.node, "_optimizes_by_hand", optimizes_by_hand) or (
+                rule.code == "REG006" and self._is_part_of_training(ref)
+            )
         if is_in_tests(self.project, file) or is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
             return True
         if rule.code.startswith("DEV") and is_training_script(file):

@@ -35,7 +35,7 @@ def _i1_near(size: Any) -> Any:
 
 
 def _modified(size: Any, far: Callable[[Any], Any], near: Any) -> Any:
-    large = torch.clamp(size, min=_SPLIT)
+    large = torch.clamp_min(size, _SPLIT)
     return torch.where(size < _SPLIT, near, fitted(_SPLIT / large, far, 0.0, 1.0, 10) / torch.sqrt(large))
 
 
@@ -113,7 +113,7 @@ _PARTS = {order: _parts(order) for order in (0, 1)}
 
 def _far(x: Any, order: int) -> tuple[Any, Any]:
     """Asymptotic expansion, from ``_SPLIT`` on, of the functions of the first and the second kind."""
-    x = torch.clamp(x, min=_SPLIT)
+    x = torch.clamp_min(x, _SPLIT)
     inside, outside = (fitted(_SPLIT / x, part, 1e-3, 1.0, 10) / torch.sqrt(x) for part in _PARTS[order])
     phase = _phase(x, order)
     cosine, sine = torch.cos(phase), torch.sin(phase)
@@ -186,11 +186,11 @@ def _terms(count: int) -> list[float]:
 @expresses("special_airy_ai", exactness=within(64))
 def airy_ai(x: Tensor) -> Any:
     """Airy function Ai."""
-    up = torch.clamp(x, min=_STEEP)
+    up = torch.clamp_min(x, _STEEP)
     exponent = 2 / 3 * up * torch.sqrt(up)
     least = 2 / 3 * _STEEP**1.5
     falling = fitted(1 / exponent, _decay, 1e-2, 1 / least, 16) * torch.exp(-exponent) / torch.sqrt(torch.sqrt(up))
-    down = torch.clamp(-x, min=-_DEEP)
+    down = torch.clamp_min(-x, -_DEEP)
     phase = 2 / 3 * down * torch.sqrt(down)
     even = odd = torch.zeros_like(phase)
     terms = _terms(8)

@@ -377,7 +377,7 @@ def asinh(x: Tensor) -> Any:
     size = torch.abs(x)
     near = size + size * size / (1 + torch.sqrt(size * size + 1))
     result = torch.where(
-        size > 1e4, torch.log(torch.where(size > 1, size, 1.0)) + 0.6931471805599453, _log1p(torch.clamp(near, max=1e8))
+        size > 1e4, torch.log(torch.where(size > 1, size, 1.0)) + 0.6931471805599453, _log1p(torch.clamp_max(near, 1e8))
     )
     # Zero keeps its sign, by which `atan2` and a division decide.
     return torch.where(x == 0, x, torch.where(x < 0, -result, result))
@@ -438,4 +438,4 @@ def lcm(x: Tensor, other: Tensor) -> Any:
 @expresses("log_sigmoid", exactness=within(8))
 def log_sigmoid(x: Tensor) -> Any:
     """Logarithm of the sigmoid, without overflow."""
-    return torch.clamp(x, max=0) - _log1p(torch.exp(-torch.abs(x)))
+    return torch.clamp_max(x, 0.0) - _log1p(torch.exp(-torch.abs(x)))

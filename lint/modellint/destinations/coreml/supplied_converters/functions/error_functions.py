@@ -70,7 +70,7 @@ def _far(root: Any) -> Any:
 def _inverse(left: Any, x: Any) -> Any:
     """Inverse error function, erfinv(x), from x and left = -log(1 - x²)."""
     near = fitted(left, _central, 0.0, 6.25, 16)
-    far = fitted(torch.sqrt(torch.clamp(left, min=6.25)), _far, 2.5, 9.5, 22)
+    far = fitted(torch.sqrt(torch.clamp_min(left, 6.25)), _far, 2.5, 9.5, 22)
     return torch.where(left < 6.25, near, far) * x
 
 

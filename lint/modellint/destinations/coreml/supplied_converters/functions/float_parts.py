@@ -53,7 +53,7 @@ def nextafter(x: Tensor, other: Tensor) -> Any:
     size = x.abs()
     fraction, scale, _ = _parts(torch.where(_is_plain(x), size, 1.0))
     # Below the smallest of these all distances are the same.
-    apart = torch.clamp(scale, min=2.0**-125) * 2.0**-24
+    apart = torch.clamp_min(scale, 2.0**-125) * 2.0**-24
     back = torch.where(torch.logical_and(fraction == 0.5, scale > 2.0**-125), apart * 0.5, apart)
     outward = torch.where(x > 0, other > x, other < x)
     neighbour = torch.where(outward, torch.where(size == _LARGEST, torch.inf, size + apart), size - back)

@@ -41,7 +41,7 @@ def _log_gamma(x: Any) -> Any:
     small = torch.where(x < 1, x, x - 1)
     near = small * (small - 1) * fitted(small, _between_zeros, 0.0, 2.0, 18)
     near = torch.where(x < 1, near - torch.log(x), near)
-    large = torch.clamp(x, min=3.0)
+    large = torch.clamp_min(x, 3.0)
     return torch.where(x < 3, near, _stirling(large) + _rest(large))
 
 
@@ -71,7 +71,7 @@ def digamma(x: Tensor) -> Any:
     up = torch.where(x < 0, 1 - x, x)
     near = fitted(torch.where(up < 1, up + 1, up), torch.special.digamma, 1.0, 3.0, 20)
     near = torch.where(up < 1, near - 1 / up, near)
-    large = torch.clamp(up, min=3.0)
+    large = torch.clamp_min(up, 3.0)
     result = torch.where(up < 3, near, torch.log(large) + fitted(1 / large, _beyond_log, 0.0, 1 / 3, 10) / large)
     off = math.pi * (x - torch.round(x))
     result = torch.where(x < 0, result - math.pi * torch.cos(off) / torch.sin(off), result)
@@ -103,7 +103,7 @@ def zeta(x: Operand, other: Operand) -> Any:
     like = x if isinstance(x, torch.Tensor) else other
     x = x if isinstance(x, torch.Tensor) else torch.full_like(like, x)
     other = other if isinstance(other, torch.Tensor) else torch.full_like(like, other)
-    result = _zeta(torch.clamp(x, min=1 + 1e-6), other)
+    result = _zeta(torch.clamp_min(x, 1 + 1e-6), other)
     result = torch.where(other > 0, result, torch.inf)
     return torch.where(x > 1, result, torch.where(x == 1, torch.inf, x * torch.nan))
 
@@ -128,7 +128,7 @@ def _weight(a: Any, x: Any) -> Any:
     """Leading factor of the incomplete gamma functions, x^a·exp(-x) / Γ(a + 1); from a = 3 on without cancellation."""
     off = (x - a) / a
     bent = torch.where(off.abs() < 0.4, off * off * fitted(off, _bent, -0.4, 0.4, 14), torch.log(x / a) - off)
-    large = torch.clamp(a, min=3.0)
+    large = torch.clamp_min(a, 3.0)
     many = torch.exp(a * bent - _rest(large)) / torch.sqrt(2 * math.pi * a)
     return torch.where(a < 3, torch.exp(a * torch.log(x) - x - _log_gamma(a + 1)), many)
 

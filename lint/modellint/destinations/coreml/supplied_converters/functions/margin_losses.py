@@ -29,7 +29,7 @@ def _reduced(losses: Any, reduction: int) -> Any:
 def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Any:
     """Hinge embedding loss."""
     near = torch.where(target == -1, 0.0, x)
-    far = torch.where(target == 1, 0.0, torch.clamp(margin - x, min=0.0))
+    far = torch.where(target == 1, 0.0, torch.clamp_min(margin - x, 0.0))
     return _reduced(near + far, reduction)
 
 
@@ -42,14 +42,14 @@ def cosine_embedding_loss(
     lengths = [(rows * rows).sum(axis) + _EPSILON for rows in (input1, input2)]
     cosine = (input1 * input2).sum(axis) / torch.sqrt(lengths[0] * lengths[1])
     near = torch.where(target == 1, 1 - cosine, 0.0)
-    far = torch.where(target == -1, torch.clamp(cosine - margin, min=0.0), 0.0)
+    far = torch.where(target == -1, torch.clamp_min(cosine - margin, 0.0), 0.0)
     return _reduced(near + far, reduction)
 
 
 @expresses("margin_ranking_loss", exactness=within(8))
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Any:
     """Margin ranking loss."""
-    return _reduced(torch.clamp(-target * (input1 - input2) + margin, min=0.0), reduction)
+    return _reduced(torch.clamp_min(-target * (input1 - input2) + margin, 0.0), reduction)
 
 
 @expresses("triplet_margin_loss", exactness=within(16))
@@ -68,4 +68,4 @@ def triplet_margin_loss(
     far = torch.nn.functional.pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = torch.minimum(far, torch.nn.functional.pairwise_distance(positive, negative, p, eps))
-    return _reduced(torch.clamp(margin + near - far, min=0.0), reduction)
+    return _reduced(torch.clamp_min(margin + near - far, 0.0), reduction)

@@ -65,7 +65,7 @@ def _decomposed(x: Any, vectors: bool) -> tuple[Any, Any, Any]:
     """Singular value decomposition of a matrix with no more columns than rows; right vectors are columns, values fall."""
     size, high = size_of(x), int(x.shape[-2])
     # Fourth powers of the elements are computed with.
-    largest = torch.clamp(x.abs().amax((-2, -1), keepdim=True), min=1e-30)
+    largest = torch.clamp_min(x.abs().amax((-2, -1), keepdim=True), 1e-30)
     x = x / largest
     if vectors:
         x = torch.cat([x, torch.eye(size).expand(*x.shape[:-2], size, size)], -2)
@@ -78,7 +78,7 @@ def _decomposed(x: Any, vectors: bool) -> tuple[Any, Any, Any]:
         return None, values, None
     # Taken by a product with ones and zeros, each matrix of many in its own order.
     places = (torch.arange(size).unsqueeze(-1) == order.unsqueeze(-2)).to(x.dtype)
-    left = columns / torch.clamp(lengths, min=1e-30).unsqueeze(-2)
+    left = columns / torch.clamp_min(lengths, 1e-30).unsqueeze(-2)
     return torch.matmul(left, places), values, torch.matmul(x[..., high:, :], places)
 
 
@@ -146,7 +146,7 @@ def _least(x: Any, values: Any, atol: float | None, rtol: float | None) -> Any:
     """Tolerance below which a singular value counts as zero."""
     if rtol is None:
         rtol = 0.0 if atol else max(x.shape[-2:]) * torch.finfo(torch.float32).eps
-    return torch.clamp(values[..., :1] * rtol, min=atol or 0.0)
+    return torch.clamp_min(values[..., :1] * rtol, atol or 0.0)
 
 
 def _inverse(x: Any, atol: float | None, rtol: float | None) -> Any:

@@ -19,9 +19,8 @@ def _variance(x: Any, dim: list[int] | None, correction: Any, keepdim: bool) -> 
     off = x - mean
     # Counted, where sizes are not known before a run.
     count = torch.ones_like(x).sum(dims, keepdim=keepdim)
-    variance = (off * off).sum(dims, keepdim=keepdim) / torch.clamp(
-        count - (1 if correction is None else correction), min=0
-    )
+    free = torch.clamp_min(count - (1 if correction is None else correction), 0.0)
+    variance = (off * off).sum(dims, keepdim=keepdim) / free
     return variance, mean if keepdim else mean.squeeze(dims)
 
 
