@@ -255,8 +255,8 @@ class _Paths:
         """Whether an `_apply` of the project, by which PyTorch moves modules, moves an attribute: ``head.stride = fn(head.stride)``."""
         self.project.touch_tree()
         mentions = self.project.mentions
-        both = set(mentions.naming("_apply")) & set(mentions.naming(attribute))
-        files = (self.project.file(path) for path in sorted(both) if not path.endswith(".ipynb"))
+        both = [path for path in mentions.naming("_apply") if mentions.holds(path, attribute)]
+        files = (self.project.file(path) for path in both if not path.endswith(".ipynb"))
         return any(
             isinstance(target, ast.Attribute) and target.attr == attribute and attribute in _attributes_in(part.value)
             for file in files
