@@ -329,10 +329,14 @@ class Code:
     def _readers_of(self, attribute: str) -> list[ast.AST]:
         """The functions that read an attribute, by its name or by one that numbers are put into."""
         readers = [*self._reads.get(attribute, ())]
-        for name in self._reads:
+        for name in self._reads if HOLE in attribute else self._reads_with_holes:
             if (HOLE in name and is_numbered(attribute, name)) or (HOLE in attribute and is_numbered(name, attribute)):
                 readers += self._reads[name]
         return readers
+
+    @cached_property
+    def _reads_with_holes(self) -> list[str]:
+        return [name for name in self._reads if HOLE in name]
 
     @cached_property
     def _reached(self) -> set[ast.AST]:
