@@ -133,6 +133,9 @@ def _read_buffers(code: Code, own: Sequence[Update]) -> frozenset[str]:
     aside: set[ast.AST] = {
         part
         for statement, attribute in updating.items()
+        # `self.x = y = …` gives the new value on.
+        if not isinstance(statement, ast.Assign)
+        or all(isinstance(target, ast.Attribute) and target.attr == attribute for target in statement.targets)
         for part in walk(statement)
         if isinstance(part, ast.Attribute) and part.attr == attribute
     }

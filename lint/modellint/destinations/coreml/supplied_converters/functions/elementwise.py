@@ -103,7 +103,9 @@ def clamp(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> 
     if not x.is_floating_point() or (low is None) == (high is None):
         return NotImplemented
     bound: Any = high if low is None else low
-    if isinstance(bound, torch.Tensor) and bound.dtype is x.dtype:
+    if isinstance(bound, torch.Tensor):
+        if bound.dtype is not x.dtype:
+            return NotImplemented
         return torch.minimum(x, bound) if low is None else torch.maximum(x, bound)
     return torch.clamp_max(x, float(bound)) if low is None else torch.clamp_min(x, float(bound))
 
