@@ -195,44 +195,49 @@ def _argument(write: Write, arguments: Collection[ast.AST | None]) -> str | None
 
 def _is_tensor_alone(forward: ast.FunctionDef, name: str) -> bool:
     """Whether nothing says that an argument may be something else than a tensor, such as a tuple or None."""
+    return name in once(forward, "_tensors_alone", _tensors_alone)
+
+
+def _tensors_alone(forward: ast.AST) -> frozenset[str]:
+    """The arguments of a function of which nothing says that they may be something else than a tensor."""
+    if not isinstance(forward, ast.FunctionDef):
+        return frozenset()
     parameters = [*forward.args.posonlyargs, *forward.args.args]
-    defaults = dict(zip(parameters[::-1], forward.args.defaults[::-1], strict=False))
-    defaults |= {
-        part: default
-        for part, default in zip(forward.args.kwonlyargs, forward.args.kw_defaults, strict=True)
-        if default
-    }
-    parameter = next(part for part in (*parameters, *forward.args.kwonlyargs) if part.arg == name)
-    if parameter in defaults:
-        return False
-    if parameter.annotation is not None:
-        return re.fullmatch(r"'?(?:\w+\.)*\w*Tensor'?", ast.unparse(parameter.annotation)) is not None
-    return not any(_takes_apart(node, name) for node in walk(forward))
+    defaults = parameters[len(parameters) - len(forward.args.defaults) :]
+    defaults += [
+        part for part, default in zip(forward.args.kwonlyargs, forward.args.kw_defaults, strict=True) if default
+    ]
+    optional = {part.arg for part in defaults}
+    apart = {name for node in walk(forward) if (name := _taken_apart(node)) is not None}
+    return frozenset(
+        part.arg
+        for part in (*parameters, *forward.args.kwonlyargs)
+        if part.arg not in optional
+        and (
+            part.arg not in apart
+            if part.annotation is None
+            else re.fullmatch(r"'?(?:\w+\.)*\w*Tensor'?", ast.unparse(part.annotation)) is not None
+        )
+    )
 
 
-def _takes_apart(node: ast.AST, name: str) -> bool:
-    """Whether a node asks what a variable is, takes parts of it by a number, unpacks it or asks for its length: a tuple has those."""
+def _taken_apart(node: ast.AST) -> str | None:
+    """The variable of which a node asks what it is or how long it is, takes parts by a number, or that it unpacks."""
     match node:
-        case ast.Call(
-            func=ast.Name(id="isinstance" | "len" | "type" | "list" | "tuple"), args=[ast.Name(id=asked), *_]
-        ):
-            return asked == name
-        case ast.Call(func=ast.Attribute(attr="is_tensor"), args=[ast.Name(id=asked)]):
-            return asked == name
-        case ast.Compare(left=ast.Name(id=asked), ops=[ast.Is() | ast.IsNot()]):
-            return asked == name
-        case ast.Assign(targets=[ast.Tuple() | ast.List()], value=ast.Name(id=asked)):
-            return asked == name
         case (
-            ast.For(iter=ast.Name(id=asked))
-            | ast.comprehension(iter=ast.Name(id=asked))
-            | ast.Starred(value=ast.Name(id=asked))
+            ast.Call(func=ast.Name(id="isinstance" | "len" | "type" | "list" | "tuple"), args=[ast.Name(id=name), *_])
+            | ast.Call(func=ast.Attribute(attr="is_tensor"), args=[ast.Name(id=name)])
+            | ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot()])
+            | ast.Assign(targets=[ast.Tuple() | ast.List()], value=ast.Name(id=name))
+            | ast.For(iter=ast.Name(id=name))
+            | ast.comprehension(iter=ast.Name(id=name))
+            | ast.Starred(value=ast.Name(id=name))
         ):
-            return asked == name
-        case ast.Subscript(value=ast.Name(id=asked), slice=index):
+            return name
+        case ast.Subscript(value=ast.Name(id=name), slice=index):
             index = index.operand if isinstance(index, ast.UnaryOp) else index
-            return asked == name and isinstance(index, ast.Constant) and isinstance(index.value, (int, str))
-    return False
+            return name if isinstance(index, ast.Constant) and isinstance(index.value, (int, str)) else None
+    return None
 
 
 def _fix(code: Code, forward: ast.FunctionDef, name: str, write: Write) -> Fix | None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 COUNTED = "counted"
 """Under this is told of a tensor that it is one."""
-
+_FORGOTTEN = "not counted"
+"""Under this is told that a tensor, and what it is a view of, was changed in place."""
 _FLOATS = frozenset(f"torch.{name}" for name in ("float", "float16", "float32", "float64", "half", "double"))
 KEEPING = frozenset({"repeat", "flip", "clone", "contiguous", "cumsum", "neg", "square"})
 """Operators whose result coremltools gives the type of what they are given."""
@@ -58,8 +59,11 @@ def forget(tensor: Tensor) -> None:
     """Note that a tensor is changed in place, with whatever."""
     part: Tensor | None = tensor
     while part is not None:
-        if part.told is not None:
-            part.told.pop(COUNTED, None)
+        told = part.told = part.told if part.told is not None else {}
+        if told.pop(COUNTED, None) is None and _FORGOTTEN in told:
+            # So are those behind it: the views of a long chain are each written to.
+            return
+        told[_FORGOTTEN] = True
         part = part.base
 
 

@@ -25,6 +25,10 @@ _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 def compares_with_truth(function: _Function) -> bool:
     """Whether a function has to be given a prediction and the truth of the same thing: `pred_boxes, true_boxes`."""
+    return once(function, "_compares_with_truth", _compares_with_truth)
+
+
+def _compares_with_truth(function: _Function) -> bool:
     arguments = [*function.args.posonlyargs, *function.args.args]
     required = [part.arg for part in arguments[: len(arguments) - len(function.args.defaults)]]
     predicted, true = (

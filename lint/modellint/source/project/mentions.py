@@ -7,7 +7,8 @@ import os
 import re
 import stat
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 TREE = os.sep + "\0tree"
 """What stands behind a folder's path where an answer rests on all the files in it."""
+_FEW = 32
+"""Names that a text is searched for one by one, before its words are kept."""
 _MOST_FILES = 20_000
 _MOST_BYTES = 64_000_000
 """Of text that is kept between questions."""
@@ -83,6 +86,8 @@ class Mentions:
         self._texts: dict[str, bytes] = {}
         self._left = _MOST_BYTES
         self._naming: dict[str, list[str]] = {}
+        self._asked: Counter[str] = Counter()
+        self._words: dict[str, frozenset[bytes]] = {}
 
     def naming(self, name: str) -> list[str]:
         """The files that hold a name, in code or elsewhere."""
@@ -97,6 +102,11 @@ class Mentions:
         """Whether a file holds a name."""
         word = _encoded(name)
         text = self._text(path)
+        self._asked[path] += 1
+        if self._asked[path] > _FEW and name.isidentifier() and name.isascii():
+            if path not in self._words:
+                self._words[path] = frozenset(re.findall(rb"\w+", text))
+            return word in self._words[path]
         return word in text and _alone(word).search(text) is not None
 
     def importers(self, path: str, name: str) -> list[str]:
@@ -224,7 +234,7 @@ class Mention(NamedTuple):
 def mentions_in(file: IndexedFile, name: str) -> list[Mention]:
     """The mentions of a name in a file."""
     text = file.source.text
-    starts = [*_places(name, text)]
+    starts = once(file.tree, "_words", lambda _: _Words(text)).places(name)
     if not starts:
         return []
     lines = once(file.tree, "_line_starts", lambda _: [0, *(match.end() for match in re.finditer("\n", text))])
@@ -232,6 +242,26 @@ def mentions_in(file: IndexedFile, name: str) -> list[Mention]:
     for row in dict.fromkeys(bisect_right(lines, start) for start in starts):
         found += _in_row(file.tree.body, row, name)
     return found
+
+
+class _Words:
+    """Where a text has a word of its own. A text that is asked often is read once for all words."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._asked = 0
+        self._starts: dict[str, list[int]] | None = None
+
+    def places(self, name: str) -> Sequence[int]:
+        """The places of a name."""
+        self._asked += 1
+        if self._asked <= _FEW or not name.isidentifier():
+            return [*_places(name, self._text)]
+        if self._starts is None:
+            self._starts = {}
+            for match in re.finditer(r"\w+", self._text):
+                self._starts.setdefault(match[0], []).append(match.start())
+        return self._starts.get(name, ())
 
 
 def _places(name: str, text: str) -> Iterator[int]:
