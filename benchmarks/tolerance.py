@@ -293,8 +293,9 @@ def departures(got: Sequence[Any], expected: Expected, is_exact: bool) -> list[D
         bad, allowed, why = judge(value, wanted, exact, runs, moved, is_exact)
         if bad.any():
             first = np.argmax(bad)
-            # Of equal numbers only the order is open, which shows in where they were.
-            apart = ", ".join(sorted(expected.notes - ({EQUAL} if why != "not equal" else set())))
+            # Of equal numbers only the order is open, which shows in where they were, and from run to run.
+            is_open = why == "not equal" and any((run != wanted).any() for run in runs)
+            apart = ", ".join(sorted(expected.notes - (set() if is_open else {EQUAL})))
             values = (float(np.ravel(part)[first]) for part in (value, wanted, allowed))
             found.append(Departure(at, why, *values, int(bad.sum()), apart))
     return found
