@@ -136,6 +136,12 @@ def test_what_many_methods_bind_and_many_lists_hold() -> None:
     assert [finding.attribute for finding in found] == ["a19", *(f"b{row}" for row in range(20))]
 
 
+def test_a_list_that_is_added_to_many_times_holds_what_was_added_first_and_last() -> None:
+    for at in (0, 1499, None):
+        lines = ["a = a + [nn.Linear(2, 2)]" if row == at else "a = a + [str(flag)]" for row in range(1500)]
+        assert built("a = []", *lines, "self.a = a") == ([] if at is None else ["a"])
+
+
 MANY = 300
 """More names than are copied at a branch."""
 

@@ -418,8 +418,7 @@ def _folded(op: ast.operator, left: Value, right: Value) -> Value | None:
 def _appended(node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
     if not isinstance(left, Container) or not isinstance(right, Container):
         return UNKNOWN
-    exact = left.exact and right.exact and left.kind == right.kind
-    return Container(left.kind, node, [*left.items, *right.items], exact)
+    return left.joined(right, node)
 
 
 def _is_number(index: ast.expr) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.source.project.annotations import says_tensor
@@ -149,6 +150,9 @@ class Instance(Value):
 _MANY = 16
 """A container of so many items is not gone through for each that is added."""
 
+_LONG = 1024
+"""One of so many is not copied for each that ``+`` adds."""
+
 
 class Container(Value):
     """A plain Python container made at one place.
@@ -187,6 +191,18 @@ class Container(Value):
             items.append(value)
             self._known.add(id(value))
         self._counted = len(items)
+
+    def joined(self, other: Container, node: ast.AST) -> Container:
+        """What ``+`` gives. Of a long list one set of items stands for all that it is part of: each may hold what the others do."""
+        if len(self.items) < _LONG:
+            exact = self.exact and other.exact and self.kind == other.kind
+            return Container(self.kind, node, chain(self.items, other.items), exact)
+        for item in other.items if other is not self else ():
+            self.add(item)
+        self.exact = False
+        total = Container(self.kind, node)
+        total.items, total._known, total._counted = self.items, self._known, self._counted
+        return total
 
     def element(self) -> Value:
         """What iterating or indexing may give."""
