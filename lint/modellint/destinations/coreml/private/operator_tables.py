@@ -223,6 +223,12 @@ def rank_of(variable: Any) -> int:
     return rank if isinstance(rank, int) else 0
 
 
+def symbols_of(variable: Any) -> set[Any]:
+    """The sizes in a variable's shape that are not known."""
+    shape = variable.shape if rank_of(variable) else ()
+    return {symbol for size in shape if is_symbolic(size) for symbol in size.free_symbols}
+
+
 def inputs_of(operation: Any) -> dict[str, Any]:
     """Arguments of a MIL operation, by name."""
     return {name: value for name, value in operation.inputs.items() if value is not None}
@@ -245,9 +251,10 @@ def in_block(block: Any, change: Callable[[Any], bool]) -> bool:
     return bool(changed(block))
 
 
-def pipeline_with(name: str, after: str, then: Sequence[str]) -> Any:
-    """coremltools' own passes, with one behind another, and some again behind that one."""
+def pipeline_with(name: str, after: str, then: Sequence[str], first: str) -> Any:
+    """coremltools' own passes, with one behind another, and some again behind that one, and one before all."""
     pipeline = PassPipeline()
+    pipeline.insert_pass(0, first)
     at = list(pipeline.passes).index(after)
     for offset, added in enumerate((name, *then), start=1):
         pipeline.insert_pass(at + offset, added)

@@ -16,7 +16,7 @@ from modellint.destinations.comparison.process_lock import TURN
 from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.version_limits import facts
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit, bound
-from modellint.destinations.coreml.supplied_converters.shapes import high_rank_pass
+from modellint.destinations.coreml.supplied_converters.shapes import empty_broadcast_pass, high_rank_pass
 
 if TYPE_CHECKING:
     from modellint.settings import Destination
@@ -180,7 +180,10 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
                 continue
             operator_tables.register(name, _as_registered(name, converters, parts))
         operator_tables.narrow_integers_as_signed()
-        parts.pipeline = high_rank_pass.pipeline(lambda: parts.note("more than five axes", "supplied", BIT_EQUAL, ""))
+        empty_broadcast_pass.register(lambda: parts.note("broadcast of nothing", "mended", BIT_EQUAL, ""))
+        parts.pipeline = high_rank_pass.pipeline(
+            lambda: parts.note("more than five axes", "supplied", BIT_EQUAL, ""), empty_broadcast_pass.NAME
+        )
         yield parts
 
 

@@ -231,7 +231,12 @@ def trunc(x: Tensor) -> Any:
 
 @builds("round", ".decimals", "special_round", exactness=within(1))
 def rounded(x: Tensor, decimals: int | None = None) -> Any:
-    """Rounding to decimals; not to tens or hundreds, where coremltools' product in the place of a quotient may miss a tie."""
+    """Rounding to decimals; not to tens or hundreds, where coremltools' product in the place of a quotient may miss a tie.
+
+    Integers stay as they are: coremltools refuses them.
+    """
+    if is_integral(x) and not decimals:
+        return mb.identity(x=x)
     if decimals is None or decimals < 0 or is_integral(x):
         return NotImplemented
     if not decimals:

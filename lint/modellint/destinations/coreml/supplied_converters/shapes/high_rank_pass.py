@@ -192,8 +192,8 @@ OPERATIONS: dict[str, Callable[[Any, Narrow], Any]] = {
 """What is done instead of an operation on wide tensors, by its kind."""
 
 
-def pipeline(note: Callable[[], None]) -> Any:
-    """Register our pass, and give coremltools' passes with it; ``note`` is called where it replaces something."""
+def pipeline(note: Callable[[], None], first: str) -> Any:
+    """Register our pass, and give coremltools' passes with it and another, the first; ``note`` is called where it replaces something."""
 
     class NarrowWideTensors(operator_tables.AbstractGraphPass):  # type: ignore[misc]
         def apply(self, program: Any) -> None:
@@ -210,5 +210,5 @@ def pipeline(note: Callable[[], None]) -> Any:
     namespace, _, name = NAME.partition("::")
     operator_tables.register_pass(namespace=namespace, name=name)(NarrowWideTensors)
     return operator_tables.pipeline_with(
-        NAME, AFTER, ("common::merge_consecutive_reshapes", "common::dead_code_elimination")
+        NAME, AFTER, ("common::merge_consecutive_reshapes", "common::dead_code_elimination"), first
     )
