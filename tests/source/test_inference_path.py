@@ -1333,3 +1333,158 @@ def test_type_guards_of_other_files(tmp_path: Path) -> None:
         )
         done = CliRunner().invoke(cli, ["check", "--no-cache", "--output-format", "json", str(tmp_path)])
         assert {finding["code"] for finding in json.loads(done.stdout)} & {"FLW004"} == codes
+
+
+VERIFIED = """
+class Wrapper(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net{layer}
+
+    def forward(self, x):
+        return torch.cdist(self.net(x), x)
+
+
+def answers(net, x):
+    return net.generate(x)
+
+
+def check(first, second, x):
+    answers(first, x)
+    left, right = first(x), second.forward(x)
+    {compared}
+
+
+def main(net, x):
+    {used}
+"""
+
+
+@pytest.mark.parametrize(
+    ("used", "compared", "layer", "severity"),
+    [
+        ("check(Wrapper(net), net, x)", "assert torch.allclose(left, right)", "", "info"),
+        ("check(x=x, first=Wrapper(net).eval(), second=net)", "assert torch.allclose(left, right)", "", "error"),
+        ("wrapper = Wrapper(net)\n    check(wrapper, net, x)", "torch.testing.assert_close(left, right)", "", "info"),
+        ("check(Wrapper(net), net, x)", "print(left, right)", "", "error"),
+        ("check(Wrapper(net), net, x)", "torch.allclose(left, right)\n    return first", "", "error"),
+        (
+            "wrapper = Wrapper(net)\n    check(wrapper, net, x)\n    return wrapper",
+            "torch.allclose(left, right)",
+            "",
+            "error",
+        ),
+        ("check(Wrapper(net), net, x)", "torch.allclose(left, right)", "\n        self.lin = nn.Linear(4, 4)", "error"),
+        ("torch.jit.trace(Wrapper(net), x)", "torch.allclose(left, right)", "", "error"),
+    ],
+)
+def test_a_wrapper_that_is_only_compared(used: str, compared: str, layer: str, severity: str) -> None:
+    assert of_text(VERIFIED.format(used=used, compared=compared, layer=layer)) == [severity]
+
+
+DERIVED = """
+class Far(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(self.start(x), y)
+
+
+class {first}(Far):
+    def start(self, x):
+        return x
+
+
+class {second}(Far):
+    def start(self, x):
+        return x + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "severity"), [("NearLoss", "FarLoss", "info"), ("NearLoss", "FarLayer", "error")]
+)
+def test_a_base_is_what_derives_from_it(first: str, second: str, severity: str) -> None:
+    assert of_text(DERIVED.format(first=first, second=second)) == [severity]
+
+
+CONSTANT = """
+class {name}(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        self.scale = torch.tensor([1.0, 2.0, 4.0])
+        self.pools = [nn.AvgPool2d(2), nn.AvgPool2d(4)]
+        {layer}
+
+    def forward(self, x, target):
+        {body}
+        return (self.scale * (self.pools[0](x) - self.net(target))).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "body", "severity"),
+    [
+        ("ScaleLoss", "pass", "pass", "info"),
+        ("Scale", "pass", "pass", "warning"),
+        ("ScaleLoss", "self.lin = nn.Linear(4, 4)", "pass", "warning"),
+        ("ScaleLoss", "pass", "self.scale = self.scale * 2", "warning"),
+        ("ScaleLoss", "pass", "self.scale[0] += 1", "warning"),
+        ("ScaleLoss", "pass", "self.scale.mul_(2)", "warning"),
+    ],
+)
+def test_a_tensor_of_a_loss_without_state(name: str, layer: str, body: str, severity: str) -> None:
+    assert of_text(CONSTANT.format(name=name, layer=layer, body=body), "REG006") == [severity]
+
+
+@pytest.mark.parametrize(("layer", "severity"), [("pass", "info"), ("self.lin = nn.Linear(4, 4)", "warning")])
+def test_layers_that_a_loss_without_state_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layer: str, severity: str
+) -> None:
+    project(tmp_path, losses=CONSTANT.format(name="Scale", layer=layer, body="pass"))
+    assert severities(tmp_path, monkeypatch, "losses.py", "REG001") == [severity]
+
+
+def test_a_tensor_of_a_module_in_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CONSTANT.format(name="Scale", layer="pass", body="pass")
+    project(tmp_path, tests__util=text, net=text)
+    assert severities(tmp_path, monkeypatch, "tests/util.py", "REG006") == ["info"]
+    assert severities(tmp_path, monkeypatch, "net.py", "REG006") == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("held", "returned", "severity"),
+    [
+        ("nn.L1Loss()", "return first, {}", "info"),
+        ("nn.L1Loss()", "return first", "info"),
+        ("nn.Identity()", "return first, {}", "error"),
+        ("nn.L1Loss()", "return x, first", "error"),
+        ("nn.L1Loss()", "if x.dim() > 2:\n            return x\n        return first", "error"),
+    ],
+)
+def test_a_forward_that_gives_what_a_criterion_gives(held: str, returned: str, severity: str) -> None:
+    text = f"""
+    class Objective(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fn = {held}
+
+        def forward(self, x, mask):
+            first = self.fn(x.masked_select(mask), x)
+            {returned.replace(chr(10), chr(10) + "    ")}
+    """
+    assert of_text(text)[-1] == severity
+
+
+def test_forward_by_name_of_what_gives_a_loss() -> None:
+    text = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        {name} = self.lin.forward(x)
+        return {name}
+"""
+    assert of_text(text.format(name="loss"), "FLW007") == ["info"]
+    assert of_text(text.format(name="y"), "FLW007") == ["warning"]

@@ -32,6 +32,7 @@ from modellint.source.facts.training_evidence import (
     is_loss_function,
     is_told_answers,
     is_training_script,
+    keeps_nothing,
     only_raises,
     optimizes_by_hand,
     serves,
@@ -48,6 +49,7 @@ from modellint.source.facts.training_parts import (
     methods_of_training,
     runs_without_gradients,
 )
+from modellint.source.facts.verification import is_only_compared
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import called_name, given_to, of_kind, once
@@ -62,7 +64,7 @@ _DEEPEST = 40
 _MOST_FILES = 24
 """What more files than these name is taken for a part of models."""
 _NO_WEIGHTS = re.compile(
-    r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|functional\..*)"
+    r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|\w*Pool[123]d|functional\..*)"
 )
 _DICT = re.compile(r"(?:\w+\.)*(?:[Dd]ict|Mapping|MutableMapping)\b")
 _PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
@@ -130,10 +132,15 @@ class _Paths:
         if not rule.only_inference:
             if not rule.code.startswith("REG"):
                 return False
-            if rule.code == "REG006" and finding.attribute is not None and self._is_moved(finding.attribute):
-                return True
+            if rule.code == "REG006":
+                if finding.attribute is not None and self._is_moved(finding.attribute):
+                    return True
+                if is_in_tests(self.project, file):
+                    return True
             if ref is None:
                 return False
+            if rule.code in ("REG001", "REG006") and self._is_constant_criterion(ref):
+                return True
             return once(ref.node, "_optimizes_by_hand", optimizes_by_hand) or (
                 rule.code == "REG006" and self._is_part_of_training(ref)
             )
@@ -307,8 +314,8 @@ class _Paths:
         others = [self.project.file(path) for path in mentions.naming(ref.node.name) if path != ref.file.path]
         return all(other is not None and is_in_tests(self.project, other) for other in others)
 
-    def _has_no_weights(self, cls: UnreadClass, depth: int = 0) -> bool:
-        """Whether a module holds nothing that is trained, as far as its code tells."""
+    def _has_no_weights(self, cls: UnreadClass, depth: int = 0, *, wraps: bool = False) -> bool:
+        """Whether a module holds nothing that is trained, as far as its code tells; what it is given may be, if it ``wraps`` that."""
         if any(
             not isinstance(base, (ClassRef, External))
             or (isinstance(base, External) and base.name != "torch.nn.Module")
@@ -329,7 +336,12 @@ class _Paths:
             given = {one.arg for one in (*method.node.args.args, *method.node.args.kwonlyargs)} - {"self"}
             for assignment in of_kind(method.node, ast.Assign):
                 names = {target.attr for target in assignment.targets if isinstance(target, ast.Attribute)}
-                if names & called and isinstance(assignment.value, ast.Name) and assignment.value.id in given:
+                if (
+                    not wraps
+                    and names & called
+                    and isinstance(assignment.value, ast.Name)
+                    and assignment.value.id in given
+                ):
                     return False
             for call in of_kind(method.node, ast.Call):
                 if called_name(call) == "register_parameter":
@@ -374,10 +386,16 @@ class _Paths:
             function = mention.function
             if serves(file):
                 return True
+            statement = mention.statement
+            if isinstance(statement, ast.ClassDef) and mention.node in statement.bases and statement in file.tree.body:
+                # What nothing else uses is there for what derives from it.
+                return self._class_is_off(ClassRef(file, statement), depth + 1)
             if function is None:
                 return False
             if (is_quiet or trains(function)) and not isinstance(mention.statement, ast.ClassDef):
                 return self._has_no_weights(cls)
+            if is_only_compared(self.project, mention, file) and self._has_no_weights(cls, wraps=True):
+                return True
             return owner is None and self._function_is_off(file, function, depth + 1)
 
         return self._all(cls.ref.node, cls.file, depth, off)
@@ -426,6 +444,13 @@ class _Paths:
             return not mention.is_demonstration
 
         return not ref.within and self._all(ref.node, ref.file, 0, builds, counts)
+
+    def _is_constant_criterion(self, ref: ClassRef) -> bool:
+        """Whether a class is off the path of inference and has no state: what it hides is worked out anew by each constructor."""
+        cls = UnreadClass(self.project, ref)
+        if cls.method("forward") is None or not all(once(part.node, "_keeps", keeps_nothing) for part in cls.methods):
+            return False
+        return is_off_path(self.project, ref) and self._has_no_weights(cls, wraps=True)
 
     def _is_part_of_training(self, ref: ClassRef) -> bool:
         """Whether all that builds a class are modules that hold it for training: `forward` runs it under `if self.training:`."""

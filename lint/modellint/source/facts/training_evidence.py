@@ -51,6 +51,8 @@ _FORCED = re.compile(r"(?:use_)?teacher_forc\w*|tfr?|tf_ratio")
 _DECODES = re.compile(r"forward_test|inference|infer|generate|sample|greedy\w*|decode_step|predict")
 """Methods by which a model answers that `forward` trains."""
 _INFERS = frozenset({"infer", "inference"})
+_CHANGES = re.compile(r"[a-z]\w*[a-z]_|append|extend|insert|pop|update|clear")
+"""Methods that change what they are called on."""
 _TRAINING_SCRIPT = re.compile(r"(?:^|[/_])train(?:er|ing)?(?:_\w*)?\.py$")
 
 
@@ -235,6 +237,30 @@ def asks_for_answers(forward: _Function) -> bool:
     arguments = [*forward.args.posonlyargs, *forward.args.args]
     required = arguments[1 : len(arguments) - len(forward.args.defaults)]
     return len(required) > 1 and any(_ANSWERS.fullmatch(one.arg) for one in required)
+
+
+def keeps_nothing(method: _Function) -> bool:
+    """Whether a method is the constructor, or writes nothing to `self`, to a part of it, or in place to what that holds."""
+    if method.name == "__init__":
+        return True
+    return (
+        not any(
+            _is_of_self(part.value) for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load)
+        )
+        and not any(
+            _is_of_self(part.value) for part in of_kind(method, ast.Subscript) if not isinstance(part.ctx, ast.Load)
+        )
+        and not any(
+            isinstance(call.func, ast.Attribute) and _CHANGES.fullmatch(call.func.attr) and _is_of_self(call.func.value)
+            for call in of_kind(method, ast.Call)
+        )
+    )
+
+
+def _is_of_self(node: ast.expr) -> bool:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def trains(function: _Function) -> bool:
