@@ -1488,3 +1488,103 @@ class Net(nn.Module):
 """
     assert of_text(text.format(name="loss"), "FLW007") == ["info"]
     assert of_text(text.format(name="y"), "FLW007") == ["warning"]
+
+
+HELPER = """
+class Net(nn.Module):
+    def forward(self, x, y, far=False):
+        return {call}
+
+    def run(self, x, y, far=False{more}):
+        x = x * 2
+        if far:
+            x[..., 0] = y[..., 0] - x[..., 0]
+        return x
+
+
+{outside}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "more", "outside", "severity"),
+    [
+        ("self.run(x, y)", "", "", "info"),
+        ("self.run(x, y, False)", "", "", "info"),
+        ("self.run(x, y, far=False)", ", near=None", "", "info"),
+        ("self.run(x, y) + self.run(x, y, True)", "", "", "error"),
+        ("self.run(x, y, far=far)", "", "", "error"),
+        ("self.run(x, y, **far)", "", "", "error"),
+        ("self.run(x, y) + apply(self.run, x, y)", "", "", "error"),
+        ("self.run(x, y)", "", "def main(net, x):\n    return net.run(x, x, x)", "error"),
+        ("self.run(x, y)", "", "def main(net, x):\n    return getattr(net, 'run')(x, x, True)", "error"),
+    ],
+)
+def test_an_argument_of_a_method_that_no_call_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, more: str, outside: str, severity: str
+) -> None:
+    project(tmp_path, net=HELPER.format(call=call, more=more, outside=outside))
+    assert severities(tmp_path, monkeypatch, "net.py", "MUT001") == [severity]
+
+
+@pytest.mark.parametrize(("call", "severity"), [("self.far(x, x)", "info"), ("self.far(x, x, True)", "error")])
+@pytest.mark.parametrize("test", ["far", "far and x.dim() > 2"])
+def test_a_switch_of_a_forward_that_no_call_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, call: str, severity: str
+) -> None:
+    text = f"""
+class Far(nn.Module):
+    def forward(self, x, y, far=False):
+        x = x * 2
+        if {test}:
+            x[..., 0] = y[..., 0] - x[..., 0]
+        return x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.far = Far()
+
+    def forward(self, x):
+        return {call}
+"""
+    project(tmp_path, net=text)
+    assert severities(tmp_path, monkeypatch, "net.py", "MUT001") == [severity]
+
+
+AVERAGE = """
+class Map(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.register_buffer("average", torch.zeros(4))
+
+    def forward(self, x, update={default}):
+        x = self.lin(x)
+        if update:
+            self.average.copy_(x.mean(0).lerp(self.average, 0.99))
+        return x - self.average
+
+
+def run(net, x, update=False):
+    return {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "call", "severity"),
+    [
+        ("False", "net(x, update=update)", "info"),
+        ("False", "net(x, update=False)", "info"),
+        ("True", "net(x, update=update)", "error"),
+        ("False", "net(x, update=x.dim() > 2)", "error"),
+        ("False", "net(x, True)", "error"),
+        ("False", "net(x, **{'update': True})", "error"),
+    ],
+)
+def test_a_buffer_that_only_a_switch_that_nobody_names_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default: str, call: str, severity: str
+) -> None:
+    project(tmp_path, net=AVERAGE.format(default=default, call=call))
+    assert severities(tmp_path, monkeypatch, "net.py", "MUT005") == [severity]

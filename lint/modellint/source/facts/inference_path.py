@@ -19,7 +19,7 @@ from modellint.source.facts.comparisons import (
 )
 from modellint.source.facts.constructor_flags import is_switched_off
 from modellint.source.facts.dead_code import Uses
-from modellint.source.facts.module_calls import is_left_out
+from modellint.source.facts.module_calls import is_left_out, is_never_switched_on
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
 from modellint.source.facts.training_evidence import (
     UnreadClass,
@@ -171,6 +171,12 @@ class _Paths:
                 return True
             if not isinstance(around[1], ast.ClassDef) and is_left_out(
                 self.project, owner, around[1], finding.span.row
+            ):
+                return True
+            if (
+                rule.code == "MUT005"
+                and not isinstance(around[1], ast.ClassDef)
+                and is_never_switched_on(self.project, owner, around[1], finding.span.row)
             ):
                 return True
             # Its parts may be exported all the same.
