@@ -1588,3 +1588,169 @@ def test_a_buffer_that_only_a_switch_that_nobody_names_changes(
 ) -> None:
     project(tmp_path, net=AVERAGE.format(default=default, call=call))
     assert severities(tmp_path, monkeypatch, "net.py", "MUT005") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("forward", "severity"),
+    [
+        ("for batch in batches:\n            self.step(batch)", "info"),
+        ("self.score(batches)", "error"),
+        ("if self.training:\n            self.step(batches)\n        self.score(batches)", "error"),
+    ],
+)
+def test_a_forward_that_is_the_loop_of_a_trainer(forward: str, severity: str) -> None:
+    text = f"""
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.register_buffer("steps", torch.zeros(1))
+
+    def score(self, x):
+        return self.lin(x).mean()
+
+    def step(self, x):
+        self.score(x).backward()
+
+    def forward(self, batches):
+        self.steps += 1
+        {forward}
+        return self.steps
+"""
+    assert of_text(text, "MUT005") == [severity]
+
+
+WRAPPED = """
+KNOWN = {{}}
+SEEN = set()
+
+
+def note(thing):
+    {note}
+
+
+def wrapped(cls):
+    class Wrapper(cls):
+        pass
+
+    {kept}
+    return Wrapper
+
+
+{decorator}
+class Distance(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+
+
+class PairLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.far = Distance()
+
+    def forward(self, x, y):
+        return self.far(x, y).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "kept", "note", "severity"),
+    [
+        ("@wrapped", "SEEN.add(Wrapper)", "pass", "info"),
+        ("@wrapped", "note(cls)", "assert isinstance(thing, type)", "info"),
+        ("@wrapped", "KNOWN[cls.__name__] = Wrapper", "pass", "error"),
+        ("@wrapped", "note(cls)", "KNOWN[thing.__name__] = thing", "error"),
+        ("@wrapped", "KNOWN.setdefault('far', Wrapper)", "pass", "error"),
+        ("@KNOWN.get('far')", "pass", "pass", "error"),
+    ],
+)
+def test_a_class_decorator_that_keeps_no_class(decorator: str, kept: str, note: str, severity: str) -> None:
+    assert of_text(WRAPPED.format(decorator=decorator, kept=kept, note=note)) == [severity]
+
+
+UNBUILT = """
+{head}
+
+
+class Net(nn.Module):
+    def fill(self, count):
+        rows = [0]
+        {inside}
+        return rows
+
+    def __init__(self):
+        super().__init__()
+        {first}
+
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "inside", "first", "severity"),
+    [
+        ("", "for row in xrange(count):\n            rows.append(row)", "self.rows = len(self.fill(3))", "info"),
+        ("", "pass", "self.rows = [*map(int, xrange(3))]", "info"),
+        ("xrange = range", "pass", "self.rows = [*map(int, xrange(3))]", "error"),
+        ("from six.moves import *", "pass", "self.rows = [*map(int, xrange(3))]", "error"),
+        ("", "pass", "if self.fill(3):\n            xrange(3)", "error"),
+        ("", "pass", "self.rows = self.fill(3) or xrange(3)", "error"),
+        ("", "pass", "try:\n            xrange(3)\n        except NameError:\n            pass", "error"),
+        ("", "return xrange(3)", "self.rows = 3", "error"),
+    ],
+)
+def test_a_class_that_cannot_be_built(head: str, inside: str, first: str, severity: str) -> None:
+    assert of_text(UNBUILT.format(head=head, inside=inside, first=first)) == [severity]
+
+
+PROGRAM = """
+import sys
+
+
+class Near(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+
+
+class Far(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(x, y) + 1
+
+
+{start}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "other", "found"),
+    [
+        ("print(Far(), sys.argv[1])", "", ["info", "error"]),
+        ("if __name__ == '__main__':\n    print(Far(), sys.argv[1])", "", ["info", "error"]),
+        ("print(Far())", "", ["error", "error"]),
+        ("def main():\n    print(Far(), sys.argv[1])", "", ["error", "error"]),
+        ("print(Far(), globals()[sys.argv[1]])", "", ["error", "error"]),
+        ("print(Far(), sys.argv[1])", "import program\n\n\nnet = getattr(program, 'Ne' + 'ar')", ["error", "error"]),
+    ],
+)
+def test_what_a_program_does_not_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, other: str, found: list[str]
+) -> None:
+    project(tmp_path, program=PROGRAM.format(start=start), other=other)
+    assert severities(tmp_path, monkeypatch, "program.py") == found
+
+
+@pytest.mark.parametrize(
+    ("old", "severity"),
+    [
+        ("class Near(object):\n    pass\n\nprint 'old'\n", "info"),
+        ("from program import Near\n\nprint 'old'\n", "error"),
+        ("from program import *\n\nclass Near(Near):\n    pass\n\nprint Near\n", "error"),
+    ],
+)
+def test_a_file_of_python_2_that_has_a_class_of_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, severity: str
+) -> None:
+    project(tmp_path, program=PROGRAM.format(start="print(Far(), sys.argv[1])"))
+    (tmp_path / "old.py").write_text(old, "utf-8")
+    assert severities(tmp_path, monkeypatch, "program.py") == [severity, "error"]

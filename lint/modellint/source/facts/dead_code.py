@@ -73,7 +73,7 @@ class Uses:
         """Whether a file uses, exports or hands on what stands in another."""
         other = self.project.file(path)
         if other is None:
-            return True
+            return not self.project.mentions.has_its_own(path, node.name)
         if os.path.basename(path) in ("__init__.py", "hubconf.py"):  # noqa: PTH119
             symbol = self.project.resolve(other, node.name)
             if symbol is None or _is_the_same(symbol, file, node):
@@ -101,8 +101,8 @@ class Uses:
         return isinstance(symbol, (ClassRef, FunctionRef)) and not _is_the_same(symbol, file, node)
 
     def _is_shared(self, file: IndexedFile, node: Named) -> bool:
-        """Whether others import a file, or one that it is a copy of, for names that they say: what they do not name, nobody uses."""
-        if self._is_imported(file):
+        """Whether what of a file is not named, nobody uses: it is a program, or others import it, or one that it is a copy of, by names."""
+        if self._is_imported(file) or once(file.tree, "_is_program", lambda _: self._looks_run(file)):
             return True
         name = os.path.basename(file.path)  # noqa: PTH119
         copies = [path for path in self.project.mentions.naming(node.name) if os.path.basename(path) == name]  # noqa: PTH119
@@ -145,6 +145,21 @@ class Uses:
                 is_imported = True
         return is_imported
 
+    def _looks_run(self, file: IndexedFile) -> bool:
+        """Whether a file is a program, which no other imports."""
+        if not _reads_command_line(file):
+            return False
+        stem = os.path.splitext(os.path.basename(file.path))[0]  # noqa: PTH122, PTH119
+        others = [self.project.file(path) for path in self.project.mentions.naming(stem) if path != file.path]
+        return all(
+            other is not None
+            and not any(
+                self._is_namespace(node, other, file) or self._stars_of(node, other, file) is not None
+                for node in _imports_in(other)
+            )
+            for other in others
+        )
+
     def _stars_of(self, node: ast.Import | ast.ImportFrom, place: IndexedFile, file: IndexedFile) -> bool | None:
         """Whether an import takes all names of a file; None where it imports another file."""
         if isinstance(node, ast.Import):
@@ -157,6 +172,24 @@ class Uses:
         """Whether an import binds a file as a whole, to be asked for any name."""
         prefix, level = ("", 0) if isinstance(node, ast.Import) else (f"{node.module or ''}.".lstrip("."), node.level)
         return any(self.project.find(prefix + alias.name, level, place.path) == file.path for alias in node.names)
+
+
+def _reads_command_line(file: IndexedFile) -> bool:
+    """Whether a file reads the command line in none of its functions, and looks nothing up by a string."""
+    text = file.source.text
+    if ("sys.argv" not in text and ".parse_args(" not in text) or _LOOKED_UP.search(text):
+        return False
+    pending: list[ast.stmt | ast.Module] = [file.tree]
+    for node in pending:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        inner = [part for block in blocks(node) for part in block]
+        pending += inner
+        if not inner and any(
+            part.attr in ("argv", "parse_args") for part in ast.walk(node) if isinstance(part, ast.Attribute)
+        ):
+            return True
+    return False
 
 
 def _imports_in(file: IndexedFile) -> list[ast.Import | ast.ImportFrom]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
+from modellint.source.facts.broken_constructors import cannot_be_built
+from modellint.source.facts.class_decorators import may_be_looked_up
 from modellint.source.facts.comparisons import (
     compares_with_truth,
     gives_nothing_in_evaluation,
@@ -35,6 +37,7 @@ from modellint.source.facts.training_evidence import (
     keeps_nothing,
     only_raises,
     optimizes_by_hand,
+    runs_to_train,
     serves,
     takes_arrays,
     takes_module,
@@ -129,6 +132,8 @@ class _Paths:
             and self._is_named_to(rule.answered_by, finding.attribute)
         ):
             return True
+        if ref is not None and (rule.only_inference or rule.code.startswith("REG")) and cannot_be_built(ref):
+            return True
         if not rule.only_inference:
             if not rule.code.startswith("REG"):
                 return False
@@ -180,8 +185,12 @@ class _Paths:
             ):
                 return True
             # Its parts may be exported all the same.
-            forward = UnreadClass(self.project, owner).method("forward")
-            if forward is not None and once(forward, "_gives_nothing", gives_nothing_in_evaluation):
+            cls = UnreadClass(self.project, owner)
+            forward = cls.method("forward")
+            if forward is not None and (
+                once(forward, "_gives_nothing", gives_nothing_in_evaluation)
+                or around[1].name in once(owner.node, "_training_loop", lambda _: runs_to_train(cls))
+            ):
                 return True
         # What a class runs may stand elsewhere.
         if ref is not None and (not around or ref.node in around):
@@ -367,7 +376,7 @@ class _Paths:
 
     def _is_used_off(self, cls: UnreadClass, depth: int) -> bool:
         """Whether all that names a class in the project is off the path of inference, and something does."""
-        if cls.ref.within or cls.ref.node.decorator_list:
+        if cls.ref.within or may_be_looked_up(self.project, cls.ref):
             return False
         forward = cls.method("forward")
         is_quiet = forward is not None and any("no_grad" in ast.unparse(one) for one in forward.decorator_list)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
+from modellint.source.facts.training_parts import methods_run_by
 from modellint.source.project.symbols import ClassRef, Imported, dotted_name
 from modellint.source.syntax.ast_walk import functions_in, given_to, of_kind, once, parents_in
 
@@ -266,6 +267,15 @@ def _is_of_self(node: ast.expr) -> bool:
 def trains(function: _Function) -> bool:
     """Whether a function goes back through what was computed, or makes an optimizer."""
     return once(function, "trains", _goes_back)
+
+
+def runs_to_train(cls: UnreadClass) -> set[str]:
+    """The names of `forward` and the methods that it runs, where one of them goes back through a loss: it is the loop of a trainer."""
+    functions: dict[str, _Function] = {}
+    for method in cls.methods:
+        functions.setdefault(method.node.name, method.node)
+    run = methods_run_by("forward", functions)
+    return run if any(trains(functions[name]) for name in run) else set()
 
 
 def is_training_script(file: IndexedFile) -> bool:
