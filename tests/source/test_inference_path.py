@@ -1490,6 +1490,25 @@ class Net(nn.Module):
     assert of_text(text.format(name="y"), "FLW007") == ["warning"]
 
 
+def test_forward_by_name_in_a_module_that_nothing_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.lin.forward(torch.cdist(x, x))
+"""
+    project(
+        tmp_path,
+        layers=text.format(name="Old") + "\n" + text.format(name="New"),
+        net="from layers import New\n\n\nnet = New()",
+    )
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["info", "error"]
+    assert severities(tmp_path, monkeypatch, "layers.py", "FLW007") == ["warning", "warning"]
+
+
 HELPER = """
 class Net(nn.Module):
     def forward(self, x, y, far=False):
@@ -1754,3 +1773,32 @@ def test_a_file_of_python_2_that_has_a_class_of_the_same_name(
     project(tmp_path, program=PROGRAM.format(start="print(Far(), sys.argv[1])"))
     (tmp_path / "old.py").write_text(old, "utf-8")
     assert severities(tmp_path, monkeypatch, "program.py") == [severity, "error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"), [("kl_loss", "info"), ("loss", "info"), ("lossless", "warning"), ("scores", "warning")]
+)
+def test_an_epsilon_in_what_is_called_a_loss(name: str, severity: str) -> None:
+    text = f"""
+    class Quantizer(nn.Module):
+        def forward(self, x):
+            {name} = (x * torch.log(x + 1e-10)).mean()
+            return x * 2, {name}
+    """
+    assert of_text(text, "NUM002") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "severity"),
+    [("pred, label", "info"), ("preds, targets", "info"), ("label, scale", "error"), ("pred, label, x", "error")],
+)
+def test_a_helper_that_is_given_a_prediction_and_a_label(arguments: str, severity: str) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def accuracy(self, {arguments}):
+            return torch.cdist({", ".join(arguments.split(", ")[:2])})
+
+        def forward(self, x, y):
+            return self.accuracy({", ".join("xyx"[: arguments.count(",") + 1])})
+    """
+    assert of_text(text) == [severity]

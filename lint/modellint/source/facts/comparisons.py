@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _PREDICTED = re.compile(r"pred(?:icted|ictions?|s)?_(\w+)")
 _TRUE = re.compile(r"(?:true|gt|ground_truth|targets?)_(\w+)")
+_PREDICTION = re.compile(r"pred(?:icted|ictions?|s)?")
+_TRUTH = re.compile(r"labels?|targets?|gts?|truth|ground_truths?")
 _COLLECTIVE = re.compile(
     r"torch\.distributed\.(?:\w+\.)*(?:all_(?:gather|reduce|to_all)|reduce_scatter|broadcast|barrier)\w*"
 )
@@ -24,7 +26,7 @@ _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def compares_with_truth(function: _Function) -> bool:
-    """Whether a function has to be given a prediction and the truth of the same thing: `pred_boxes, true_boxes`."""
+    """Whether a function has to be given a prediction and the truth of one thing: `pred_boxes, true_boxes`; a helper, `pred, label`."""
     return once(function, "_compares_with_truth", _compares_with_truth)
 
 
@@ -34,7 +36,11 @@ def _compares_with_truth(function: _Function) -> bool:
     predicted, true = (
         {match[1] for name in required if (match := pattern.fullmatch(name))} for pattern in (_PREDICTED, _TRUE)
     )
-    return bool(predicted & true)
+    if predicted & true:
+        return True
+    # What a `forward` takes besides may be there for training alone.
+    bare = [name for name in required if name != "self"] if function.name != "forward" else []
+    return len(bare) == 2 and any(map(_PREDICTION.fullmatch, bare)) and any(map(_TRUTH.fullmatch, bare))
 
 
 def gives_nothing_in_evaluation(forward: _Function) -> bool:

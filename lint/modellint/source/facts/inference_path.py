@@ -149,7 +149,10 @@ class _Paths:
             return once(ref.node, "_optimizes_by_hand", optimizes_by_hand) or (
                 rule.code == "REG006" and self._is_part_of_training(ref)
             )
-        if is_in_tests(self.project, file) or is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
+        if is_in_tests(self.project, file) or is_about_a_loss(finding, file):
+            return True
+        # That hooks do not run is so of a module for whoever takes it, too.
+        if rule.code != "FLW007" and self._is_unused(finding, file, ref):
             return True
         if rule.code.startswith("DEV") and is_training_script(file):
             return True

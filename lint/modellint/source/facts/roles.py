@@ -288,6 +288,14 @@ def _is_of_loss(key: object) -> bool:
     return isinstance(key, str) and _LOSS_KEYS.search(key) is not None
 
 
+def binds_a_loss(statement: ast.stmt) -> bool:
+    """Whether a statement computes what it calls a loss: `kl_loss = …`."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
+            return _LOSS_KEYS.search(name) is not None
+    return False
+
+
 def builds_no_model(function: ast.AST) -> bool:
     """Whether a function is one that searches with a model, judges it, or fills it, by its name."""
     return _SEARCHING.search(getattr(function, "name", "")) is not None
