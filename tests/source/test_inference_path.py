@@ -1711,6 +1711,7 @@ class Net(nn.Module):
     [
         ("", "for row in xrange(count):\n            rows.append(row)", "self.rows = len(self.fill(3))", "info"),
         ("", "pass", "self.rows = [*map(int, xrange(3))]", "info"),
+        ("", "pass", "self.rows = [*map(int, somewhere(3))]", "error"),
         ("xrange = range", "pass", "self.rows = [*map(int, xrange(3))]", "error"),
         ("from six.moves import *", "pass", "self.rows = [*map(int, xrange(3))]", "error"),
         ("", "pass", "if self.fill(3):\n            xrange(3)", "error"),

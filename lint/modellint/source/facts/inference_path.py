@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
-from modellint.source.facts.broken_constructors import cannot_be_built
-from modellint.source.facts.class_decorators import may_be_looked_up
 from modellint.source.facts.comparisons import (
     compares_with_truth,
     gives_nothing_in_evaluation,
+    is_only_compared,
     runs_with_collectives,
 )
 from modellint.source.facts.constructor_flags import is_switched_off
-from modellint.source.facts.dead_code import Uses
+from modellint.source.facts.dead_code import Uses, cannot_be_built, may_be_looked_up
 from modellint.source.facts.module_calls import is_left_out, is_never_switched_on
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
 from modellint.source.facts.training_evidence import (
@@ -35,6 +34,7 @@ from modellint.source.facts.training_evidence import (
     is_told_answers,
     is_training_script,
     keeps_nothing,
+    makes_by_itself,
     only_raises,
     optimizes_by_hand,
     runs_to_train,
@@ -52,7 +52,6 @@ from modellint.source.facts.training_parts import (
     methods_of_training,
     runs_without_gradients,
 )
-from modellint.source.facts.verification import is_only_compared
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import called_name, given_to, of_kind, once
@@ -144,8 +143,10 @@ class _Paths:
                     return True
             if ref is None:
                 return False
-            if rule.code in ("REG001", "REG006") and self._is_constant_criterion(ref):
-                return True
+            if finding.attribute is not None and rule.code in ("REG001", "REG006"):
+                makes = rule.code == "REG006" or makes_by_itself(ref.node, finding.attribute)
+                if makes and self._is_constant_criterion(ref):
+                    return True
             return once(ref.node, "_optimizes_by_hand", optimizes_by_hand) or (
                 rule.code == "REG006" and self._is_part_of_training(ref)
             )

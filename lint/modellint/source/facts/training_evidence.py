@@ -258,6 +258,24 @@ def keeps_nothing(method: _Function) -> bool:
     )
 
 
+def makes_by_itself(node: ast.ClassDef, attribute: str) -> bool:
+    """Whether a class binds an attribute once, in its constructor, to a list of what it makes there of no argument's parts."""
+    bound = [
+        (function, part)
+        for function in functions_in([node])
+        for part in of_kind(function, ast.Assign)
+        if any(isinstance(target, ast.Attribute) and target.attr == attribute for target in part.targets)
+    ]
+    if len(bound) != 1 or bound[0][0].name != "__init__" or not isinstance(bound[0][1].value, (ast.List, ast.ListComp)):
+        return False
+    init, statement = bound[0]
+    named = [part for part in of_kind(init, ast.Attribute) if part.attr == attribute]
+    arguments = {part.arg for part in (*init.args.posonlyargs, *init.args.args, *init.args.kwonlyargs)} - {"self"}
+    return len(named) == 1 and not any(
+        isinstance(part, ast.Name) and part.id in arguments for part in ast.walk(statement.value)
+    )
+
+
 def _is_of_self(node: ast.expr) -> bool:
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
