@@ -1333,3 +1333,473 @@ def test_type_guards_of_other_files(tmp_path: Path) -> None:
         )
         done = CliRunner().invoke(cli, ["check", "--no-cache", "--output-format", "json", str(tmp_path)])
         assert {finding["code"] for finding in json.loads(done.stdout)} & {"FLW004"} == codes
+
+
+VERIFIED = """
+class Wrapper(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net{layer}
+
+    def forward(self, x):
+        return torch.cdist(self.net(x), x)
+
+
+def answers(net, x):
+    return net.generate(x)
+
+
+def check(first, second, x):
+    answers(first, x)
+    left, right = first(x), second.forward(x)
+    {compared}
+
+
+def main(net, x):
+    {used}
+"""
+
+
+@pytest.mark.parametrize(
+    ("used", "compared", "layer", "severity"),
+    [
+        ("check(Wrapper(net), net, x)", "assert torch.allclose(left, right)", "", "info"),
+        ("check(x=x, first=Wrapper(net).eval(), second=net)", "assert torch.allclose(left, right)", "", "error"),
+        ("wrapper = Wrapper(net)\n    check(wrapper, net, x)", "torch.testing.assert_close(left, right)", "", "info"),
+        ("check(Wrapper(net), net, x)", "print(left, right)", "", "error"),
+        ("check(Wrapper(net), net, x)", "torch.allclose(left, right)\n    return first", "", "error"),
+        (
+            "wrapper = Wrapper(net)\n    check(wrapper, net, x)\n    return wrapper",
+            "torch.allclose(left, right)",
+            "",
+            "error",
+        ),
+        ("check(Wrapper(net), net, x)", "torch.allclose(left, right)", "\n        self.lin = nn.Linear(4, 4)", "error"),
+        ("torch.jit.trace(Wrapper(net), x)", "torch.allclose(left, right)", "", "error"),
+    ],
+)
+def test_a_wrapper_that_is_only_compared(used: str, compared: str, layer: str, severity: str) -> None:
+    assert of_text(VERIFIED.format(used=used, compared=compared, layer=layer)) == [severity]
+
+
+DERIVED = """
+class Far(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(self.start(x), y)
+
+
+class {first}(Far):
+    def start(self, x):
+        return x
+
+
+class {second}(Far):
+    def start(self, x):
+        return x + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "severity"), [("NearLoss", "FarLoss", "info"), ("NearLoss", "FarLayer", "error")]
+)
+def test_a_base_is_what_derives_from_it(first: str, second: str, severity: str) -> None:
+    assert of_text(DERIVED.format(first=first, second=second)) == [severity]
+
+
+CONSTANT = """
+class {name}(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        self.scale = torch.tensor([1.0, 2.0, 4.0])
+        self.pools = [nn.AvgPool2d(2), nn.AvgPool2d(4)]
+        {layer}
+
+    def forward(self, x, target):
+        {body}
+        return (self.scale * (self.pools[0](x) - self.net(target))).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "body", "severity"),
+    [
+        ("ScaleLoss", "pass", "pass", "info"),
+        ("Scale", "pass", "pass", "warning"),
+        ("ScaleLoss", "self.lin = nn.Linear(4, 4)", "pass", "warning"),
+        ("ScaleLoss", "pass", "self.scale = self.scale * 2", "warning"),
+        ("ScaleLoss", "pass", "self.scale[0] += 1", "warning"),
+        ("ScaleLoss", "pass", "self.scale.mul_(2)", "warning"),
+    ],
+)
+def test_a_tensor_of_a_loss_without_state(name: str, layer: str, body: str, severity: str) -> None:
+    assert of_text(CONSTANT.format(name=name, layer=layer, body=body), "REG006") == [severity]
+
+
+@pytest.mark.parametrize(("layer", "severity"), [("pass", "info"), ("self.lin = nn.Linear(4, 4)", "warning")])
+def test_layers_that_a_loss_without_state_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layer: str, severity: str
+) -> None:
+    project(tmp_path, losses=CONSTANT.format(name="Scale", layer=layer, body="pass"))
+    assert severities(tmp_path, monkeypatch, "losses.py", "REG001") == [severity]
+
+
+def test_a_tensor_of_a_module_in_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CONSTANT.format(name="Scale", layer="pass", body="pass")
+    project(tmp_path, tests__util=text, net=text)
+    assert severities(tmp_path, monkeypatch, "tests/util.py", "REG006") == ["info"]
+    assert severities(tmp_path, monkeypatch, "net.py", "REG006") == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("held", "returned", "severity"),
+    [
+        ("nn.L1Loss()", "return first, {}", "info"),
+        ("nn.L1Loss()", "return first", "info"),
+        ("nn.Identity()", "return first, {}", "error"),
+        ("nn.L1Loss()", "return x, first", "error"),
+        ("nn.L1Loss()", "if x.dim() > 2:\n            return x\n        return first", "error"),
+    ],
+)
+def test_a_forward_that_gives_what_a_criterion_gives(held: str, returned: str, severity: str) -> None:
+    text = f"""
+    class Objective(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fn = {held}
+
+        def forward(self, x, mask):
+            first = self.fn(x.masked_select(mask), x)
+            {returned.replace(chr(10), chr(10) + "    ")}
+    """
+    assert of_text(text)[-1] == severity
+
+
+def test_forward_by_name_of_what_gives_a_loss() -> None:
+    text = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        {name} = self.lin.forward(x)
+        return {name}
+"""
+    assert of_text(text.format(name="loss"), "FLW007") == ["info"]
+    assert of_text(text.format(name="y"), "FLW007") == ["warning"]
+
+
+def test_forward_by_name_in_a_module_that_nothing_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.lin.forward(torch.cdist(x, x))
+"""
+    project(
+        tmp_path,
+        layers=text.format(name="Old") + "\n" + text.format(name="New"),
+        net="from layers import New\n\n\nnet = New()",
+    )
+    assert severities(tmp_path, monkeypatch, "layers.py") == ["info", "error"]
+    assert severities(tmp_path, monkeypatch, "layers.py", "FLW007") == ["warning", "warning"]
+
+
+HELPER = """
+class Net(nn.Module):
+    def forward(self, x, y, far=False):
+        return {call}
+
+    def run(self, x, y, far=False{more}):
+        x = x * 2
+        if far:
+            x[..., 0] = y[..., 0] - x[..., 0]
+        return x
+
+
+{outside}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "more", "outside", "severity"),
+    [
+        ("self.run(x, y)", "", "", "info"),
+        ("self.run(x, y, False)", "", "", "info"),
+        ("self.run(x, y, far=False)", ", near=None", "", "info"),
+        ("self.run(x, y) + self.run(x, y, True)", "", "", "error"),
+        ("self.run(x, y, far=far)", "", "", "error"),
+        ("self.run(x, y, **far)", "", "", "error"),
+        ("self.run(x, y) + apply(self.run, x, y)", "", "", "error"),
+        ("self.run(x, y)", "", "def main(net, x):\n    return net.run(x, x, x)", "error"),
+        ("self.run(x, y)", "", "def main(net, x):\n    return getattr(net, 'run')(x, x, True)", "error"),
+    ],
+)
+def test_an_argument_of_a_method_that_no_call_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, more: str, outside: str, severity: str
+) -> None:
+    project(tmp_path, net=HELPER.format(call=call, more=more, outside=outside))
+    assert severities(tmp_path, monkeypatch, "net.py", "MUT001") == [severity]
+
+
+@pytest.mark.parametrize(("call", "severity"), [("self.far(x, x)", "info"), ("self.far(x, x, True)", "error")])
+@pytest.mark.parametrize("test", ["far", "far and x.dim() > 2"])
+def test_a_switch_of_a_forward_that_no_call_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, call: str, severity: str
+) -> None:
+    text = f"""
+class Far(nn.Module):
+    def forward(self, x, y, far=False):
+        x = x * 2
+        if {test}:
+            x[..., 0] = y[..., 0] - x[..., 0]
+        return x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.far = Far()
+
+    def forward(self, x):
+        return {call}
+"""
+    project(tmp_path, net=text)
+    assert severities(tmp_path, monkeypatch, "net.py", "MUT001") == [severity]
+
+
+AVERAGE = """
+class Map(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.register_buffer("average", torch.zeros(4))
+
+    def forward(self, x, update={default}):
+        x = self.lin(x)
+        if update:
+            self.average.copy_(x.mean(0).lerp(self.average, 0.99))
+        return x - self.average
+
+
+def run(net, x, update=False):
+    return {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "call", "severity"),
+    [
+        ("False", "net(x, update=update)", "info"),
+        ("False", "net(x, update=False)", "info"),
+        ("True", "net(x, update=update)", "error"),
+        ("False", "net(x, update=x.dim() > 2)", "error"),
+        ("False", "net(x, True)", "error"),
+        ("False", "net(x, **{'update': True})", "error"),
+    ],
+)
+def test_a_buffer_that_only_a_switch_that_nobody_names_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default: str, call: str, severity: str
+) -> None:
+    project(tmp_path, net=AVERAGE.format(default=default, call=call))
+    assert severities(tmp_path, monkeypatch, "net.py", "MUT005") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("forward", "severity"),
+    [
+        ("for batch in batches:\n            self.step(batch)", "info"),
+        ("self.score(batches)", "error"),
+        ("if self.training:\n            self.step(batches)\n        self.score(batches)", "error"),
+    ],
+)
+def test_a_forward_that_is_the_loop_of_a_trainer(forward: str, severity: str) -> None:
+    text = f"""
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.register_buffer("steps", torch.zeros(1))
+
+    def score(self, x):
+        return self.lin(x).mean()
+
+    def step(self, x):
+        self.score(x).backward()
+
+    def forward(self, batches):
+        self.steps += 1
+        {forward}
+        return self.steps
+"""
+    assert of_text(text, "MUT005") == [severity]
+
+
+WRAPPED = """
+KNOWN = {{}}
+SEEN = set()
+
+
+def note(thing):
+    {note}
+
+
+def wrapped(cls):
+    class Wrapper(cls):
+        pass
+
+    {kept}
+    return Wrapper
+
+
+{decorator}
+class Distance(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+
+
+class PairLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.far = Distance()
+
+    def forward(self, x, y):
+        return self.far(x, y).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "kept", "note", "severity"),
+    [
+        ("@wrapped", "SEEN.add(Wrapper)", "pass", "info"),
+        ("@wrapped", "note(cls)", "assert isinstance(thing, type)", "info"),
+        ("@wrapped", "KNOWN[cls.__name__] = Wrapper", "pass", "error"),
+        ("@wrapped", "note(cls)", "KNOWN[thing.__name__] = thing", "error"),
+        ("@wrapped", "KNOWN.setdefault('far', Wrapper)", "pass", "error"),
+        ("@KNOWN.get('far')", "pass", "pass", "error"),
+    ],
+)
+def test_a_class_decorator_that_keeps_no_class(decorator: str, kept: str, note: str, severity: str) -> None:
+    assert of_text(WRAPPED.format(decorator=decorator, kept=kept, note=note)) == [severity]
+
+
+UNBUILT = """
+{head}
+
+
+class Net(nn.Module):
+    def fill(self, count):
+        rows = [0]
+        {inside}
+        return rows
+
+    def __init__(self):
+        super().__init__()
+        {first}
+
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "inside", "first", "severity"),
+    [
+        ("", "for row in xrange(count):\n            rows.append(row)", "self.rows = len(self.fill(3))", "info"),
+        ("", "pass", "self.rows = [*map(int, xrange(3))]", "info"),
+        ("", "pass", "self.rows = [*map(int, somewhere(3))]", "error"),
+        ("xrange = range", "pass", "self.rows = [*map(int, xrange(3))]", "error"),
+        ("from six.moves import *", "pass", "self.rows = [*map(int, xrange(3))]", "error"),
+        ("", "pass", "if self.fill(3):\n            xrange(3)", "error"),
+        ("", "pass", "self.rows = self.fill(3) or xrange(3)", "error"),
+        ("", "pass", "try:\n            xrange(3)\n        except NameError:\n            pass", "error"),
+        ("", "return xrange(3)", "self.rows = 3", "error"),
+    ],
+)
+def test_a_class_that_cannot_be_built(head: str, inside: str, first: str, severity: str) -> None:
+    assert of_text(UNBUILT.format(head=head, inside=inside, first=first)) == [severity]
+
+
+PROGRAM = """
+import sys
+
+
+class Near(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+
+
+class Far(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(x, y) + 1
+
+
+{start}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "other", "found"),
+    [
+        ("print(Far(), sys.argv[1])", "", ["info", "error"]),
+        ("if __name__ == '__main__':\n    print(Far(), sys.argv[1])", "", ["info", "error"]),
+        ("print(Far())", "", ["error", "error"]),
+        ("def main():\n    print(Far(), sys.argv[1])", "", ["error", "error"]),
+        ("print(Far(), globals()[sys.argv[1]])", "", ["error", "error"]),
+        ("print(Far(), sys.argv[1])", "import program\n\n\nnet = getattr(program, 'Ne' + 'ar')", ["error", "error"]),
+    ],
+)
+def test_what_a_program_does_not_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, other: str, found: list[str]
+) -> None:
+    project(tmp_path, program=PROGRAM.format(start=start), other=other)
+    assert severities(tmp_path, monkeypatch, "program.py") == found
+
+
+@pytest.mark.parametrize(
+    ("old", "severity"),
+    [
+        ("class Near(object):\n    pass\n\nprint 'old'\n", "info"),
+        ("from program import Near\n\nprint 'old'\n", "error"),
+        ("from program import *\n\nclass Near(Near):\n    pass\n\nprint Near\n", "error"),
+    ],
+)
+def test_a_file_of_python_2_that_has_a_class_of_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, severity: str
+) -> None:
+    project(tmp_path, program=PROGRAM.format(start="print(Far(), sys.argv[1])"))
+    (tmp_path / "old.py").write_text(old, "utf-8")
+    assert severities(tmp_path, monkeypatch, "program.py") == [severity, "error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"), [("kl_loss", "info"), ("loss", "info"), ("lossless", "warning"), ("scores", "warning")]
+)
+def test_an_epsilon_in_what_is_called_a_loss(name: str, severity: str) -> None:
+    text = f"""
+    class Quantizer(nn.Module):
+        def forward(self, x):
+            {name} = (x * torch.log(x + 1e-10)).mean()
+            return x * 2, {name}
+    """
+    assert of_text(text, "NUM002") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "severity"),
+    [("pred, label", "info"), ("preds, targets", "info"), ("label, scale", "error"), ("pred, label, x", "error")],
+)
+def test_a_helper_that_is_given_a_prediction_and_a_label(arguments: str, severity: str) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def accuracy(self, {arguments}):
+            return torch.cdist({", ".join(arguments.split(", ")[:2])})
+
+        def forward(self, x, y):
+            return self.accuracy({", ".join("xyx"[: arguments.count(",") + 1])})
+    """
+    assert of_text(text) == [severity]

@@ -79,6 +79,7 @@ class DirectForwardCall(Rule):
     severity = Severity.WARNING
     needs = (".forward",)
     only_modules = True
+    only_inference = True
     fixable = "call the module"
     advice = "Call the module itself"
 

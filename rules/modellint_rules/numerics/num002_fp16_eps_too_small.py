@@ -73,8 +73,8 @@ class Fp16EpsTooSmall(Rule):
     ## Known limits
     An `eps` that is not written down but the default of a function, or that the caller of the constructor may set, is left
     alone, and so is that of batch normalization, which mostly becomes a part of the weights before they are rounded. With
-    `--precision fp32` nothing is said, and what the file itself converts with `compute_precision=ct.precision.FLOAT32` is
-    information. An epsilon with a name is told of once in a function.
+    `--precision fp32` nothing is said, and what the file itself converts with `compute_precision=ct.precision.FLOAT32`, or
+    what a variable called a loss is bound to, is information. An epsilon with a name is told of once in a function.
 
     ## References
     - <https://apple.github.io/coremltools/docs-guides/source/typed-execution.html>
@@ -150,7 +150,7 @@ class Fp16EpsTooSmall(Rule):
             node,
             f"{shown} is less than the smallest number of float16: it becomes 6e-08 in Core ML",
             statement=statement,
-            severity=Severity.INFO if in_float32 else None,
+            severity=Severity.INFO if in_float32 or code.is_a_loss(statement) else None,
             fix=fix,
         )
 

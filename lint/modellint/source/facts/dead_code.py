@@ -1,4 +1,4 @@
-"""Dead code: classes and functions of a project's shared files that nothing in the project names, but for what is dead itself."""
+"""Dead code: classes and functions of shared files that nothing in the project names but what is dead itself, or that cannot be built."""
 
 from __future__ import annotations
 
@@ -10,16 +10,32 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.source.project.mentions import Mention, blocks, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
-from modellint.source.syntax.ast_walk import once
+from modellint.source.syntax.ast_walk import functions_in, given_to, of_kind, once
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
 
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Named: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MOST_FILES = 24
 """What more files than these name is in use."""
 _LOOKED_UP = re.compile(r"(?<![.\w])(?:globals|locals|vars|eval|exec)\(|\bsys\.modules\b|\w\.__dict__\[")
 """What finds names by strings."""
+_DEEPEST_DECORATOR = 2
+"""How many functions hand a class on to each other."""
+_ASK = frozenset({"isinstance", "issubclass", "type", "super", "hasattr", "getattr", "callable"})
+"""Builtins that keep nothing of what they are given."""
+_GONE = frozenset(
+    {"apply", "basestring", "cmp", "coerce", "execfile", "file", "intern", "long", "raw_input", "reduce", "reload"}
+    | {"unichr", "unicode", "xrange"}
+)
+"""Builtins of Python 2 that Python 3 has not."""
+_DEEPEST_METHOD = 3
+"""How many methods call each other."""
+_LATER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.BoolOp, ast.IfExp)
+"""Expressions of which a part may not be run."""
+_HEADS = ("value", "test", "iter", "exc")
+"""What a statement runs before its blocks."""
 _ASKED = re.compile(r"(?<![.\w])getattr\(")
 """What finds names of a file that is bound as a whole."""
 
@@ -73,7 +89,7 @@ class Uses:
         """Whether a file uses, exports or hands on what stands in another."""
         other = self.project.file(path)
         if other is None:
-            return True
+            return not self.project.mentions.has_its_own(path, node.name)
         if os.path.basename(path) in ("__init__.py", "hubconf.py"):  # noqa: PTH119
             symbol = self.project.resolve(other, node.name)
             if symbol is None or _is_the_same(symbol, file, node):
@@ -101,8 +117,8 @@ class Uses:
         return isinstance(symbol, (ClassRef, FunctionRef)) and not _is_the_same(symbol, file, node)
 
     def _is_shared(self, file: IndexedFile, node: Named) -> bool:
-        """Whether others import a file, or one that it is a copy of, for names that they say: what they do not name, nobody uses."""
-        if self._is_imported(file):
+        """Whether what of a file is not named, nobody uses: it is a program, or others import it, or one that it is a copy of, by names."""
+        if self._is_imported(file) or once(file.tree, "_is_program", lambda _: self._looks_run(file)):
             return True
         name = os.path.basename(file.path)  # noqa: PTH119
         copies = [path for path in self.project.mentions.naming(node.name) if os.path.basename(path) == name]  # noqa: PTH119
@@ -145,6 +161,21 @@ class Uses:
                 is_imported = True
         return is_imported
 
+    def _looks_run(self, file: IndexedFile) -> bool:
+        """Whether a file is a program, which no other imports."""
+        if not _reads_command_line(file):
+            return False
+        stem = os.path.splitext(os.path.basename(file.path))[0]  # noqa: PTH122, PTH119
+        others = [self.project.file(path) for path in self.project.mentions.naming(stem) if path != file.path]
+        return all(
+            other is not None
+            and not any(
+                self._is_namespace(node, other, file) or self._stars_of(node, other, file) is not None
+                for node in _imports_in(other)
+            )
+            for other in others
+        )
+
     def _stars_of(self, node: ast.Import | ast.ImportFrom, place: IndexedFile, file: IndexedFile) -> bool | None:
         """Whether an import takes all names of a file; None where it imports another file."""
         if isinstance(node, ast.Import):
@@ -157,6 +188,24 @@ class Uses:
         """Whether an import binds a file as a whole, to be asked for any name."""
         prefix, level = ("", 0) if isinstance(node, ast.Import) else (f"{node.module or ''}.".lstrip("."), node.level)
         return any(self.project.find(prefix + alias.name, level, place.path) == file.path for alias in node.names)
+
+
+def _reads_command_line(file: IndexedFile) -> bool:
+    """Whether a file reads the command line in none of its functions, and looks nothing up by a string."""
+    text = file.source.text
+    if ("sys.argv" not in text and ".parse_args(" not in text) or _LOOKED_UP.search(text):
+        return False
+    pending: list[ast.stmt | ast.Module] = [file.tree]
+    for node in pending:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        inner = [part for block in blocks(node) for part in block]
+        pending += inner
+        if not inner and any(
+            part.attr in ("argv", "parse_args") for part in ast.walk(node) if isinstance(part, ast.Attribute)
+        ):
+            return True
+    return False
 
 
 def _imports_in(file: IndexedFile) -> list[ast.Import | ast.ImportFrom]:
@@ -195,3 +244,107 @@ def _is_the_same(symbol: object, file: IndexedFile, node: Named) -> bool:
         file.path,
         node.lineno,
     )
+
+
+def may_be_looked_up(project: Project, ref: ClassRef) -> bool:
+    """Whether a decorator of a class may keep it under a name; one that only wraps it, or puts it in a set, does not."""
+    for decorator in ref.node.decorator_list:
+        dotted = dotted_name(decorator)
+        symbol = project.resolve(ref.file, dotted) if dotted is not None else None
+        if not isinstance(symbol, FunctionRef) or _keeps_first(project, symbol, 0):
+            return True
+    return False
+
+
+def _keeps_first(project: Project, function: FunctionRef, depth: int) -> bool:
+    """Whether a function may keep its first argument, or a class that it derives from that."""
+    return once(function.node, "_keeps_first", lambda node: _looks_keeping(project, function.file, node, depth))
+
+
+def _looks_keeping(project: Project, file: IndexedFile, function: _Function, depth: int) -> bool:
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    if len(arguments) != 1 or depth > _DEEPEST_DECORATOR or function.decorator_list:
+        return True
+    names = {arguments[0].arg, *(part.name for part in of_kind(function, ast.ClassDef))}
+    for part in of_kind(function, ast.Assign):
+        if isinstance(part.value, ast.Name) and part.value.id in names:
+            return True
+    for call in of_kind(function, ast.Call):
+        if not any(isinstance(part, ast.Name) and part.id in names for part in given_to(call)):
+            continue
+        match call.func:
+            case ast.Name(id=name) if name in _ASK and name not in file.names:
+                continue
+            case ast.Attribute(attr="add"):
+                continue
+        dotted = dotted_name(call.func)
+        symbol = project.resolve(file, dotted) if dotted is not None else None
+        if not isinstance(symbol, FunctionRef) or _keeps_first(project, symbol, depth + 1):
+            return True
+    return False
+
+
+def cannot_be_built(ref: ClassRef) -> bool:
+    """Whether the own constructor of a class always fails with a `NameError`: it asks for `xrange`, which the file binds nowhere."""
+    return once(ref.node, "_cannot_be_built", lambda _: _fails(ref))
+
+
+def _fails(ref: ClassRef) -> bool:
+    methods = {function.name: function for function in functions_in([ref.node])}
+    init = methods.get("__init__")
+    if init is None or ref.within or any(alias.name == "*" for alias in of_kind(ref.file.tree, ast.alias)):
+        return False
+    return _always_asks(init, methods, ref.file, 0)
+
+
+def _always_asks(function: _Function, methods: dict[str, _Function], file: IndexedFile, depth: int) -> bool:
+    """Whether all that runs a function asks for a name that is gone and that the file does not bind."""
+    for expression in _always_run(function.body):
+        for part in _always_run_parts(expression):
+            match part:
+                case ast.Name(id=name, ctx=ast.Load()) if name in _GONE:
+                    if name not in once(file.tree, "_bound_names", _bound_names):
+                        return True
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if depth < _DEEPEST_METHOD:
+                    called = methods.get(name)
+                    if (
+                        isinstance(called, ast.FunctionDef)
+                        and not called.decorator_list
+                        and called is not function
+                        and _always_asks(called, methods, file, depth + 1)
+                    ):
+                        return True
+    return False
+
+
+def _always_run(body: list[ast.stmt]) -> Iterator[ast.expr]:
+    """The expressions that a function runs whenever it is called."""
+    for statement in body:
+        if isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.For, ast.If)):
+            yield from (part for field in _HEADS if isinstance(part := getattr(statement, field, None), ast.expr))
+        elif not isinstance(statement, (ast.Assert, ast.Pass, ast.FunctionDef, ast.Import, ast.ImportFrom)):
+            return
+        if any(isinstance(part, (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)) for part in ast.walk(statement)):
+            return
+
+
+def _always_run_parts(expression: ast.expr) -> Iterator[ast.expr]:
+    """An expression and what it always runs, in no order."""
+    pending = [expression]
+    while pending:
+        part = pending.pop()
+        yield part
+        if not isinstance(part, _LATER):
+            children = (
+                child.value if isinstance(child, ast.keyword) else child for child in ast.iter_child_nodes(part)
+            )
+            pending += (child for child in children if isinstance(child, ast.expr))
+
+
+def _bound_names(tree: ast.Module) -> set[str]:
+    """All names that a file binds somewhere, in whatever scope, but for those that only a pattern binds."""
+    names = {part.id for part in of_kind(tree, ast.Name) if not isinstance(part.ctx, ast.Load)}
+    names |= {part.arg for part in of_kind(tree, ast.arg)}
+    names |= {(alias.asname or alias.name).partition(".")[0] for alias in of_kind(tree, ast.alias)}
+    names |= {part.name for part in of_kind(tree, ast.FunctionDef)}
+    return names | {part.name for part in of_kind(tree, ast.ClassDef)}

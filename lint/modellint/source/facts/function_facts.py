@@ -16,7 +16,13 @@ from modellint.source.engine.class_state import Attributes, Binding
 from modellint.source.facts.call_result_uses import compared_with, ends_in_python, only_for_a_loss
 from modellint.source.facts.execution_order import is_read_first
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
-from modellint.source.facts.roles import is_for_capture_only, is_never_exported, is_training_only, severity_in
+from modellint.source.facts.roles import (
+    binds_a_loss,
+    is_for_capture_only,
+    is_never_exported,
+    is_training_only,
+    severity_in,
+)
 from modellint.source.project.attribute_uses import class_functions
 from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
@@ -485,6 +491,10 @@ class Code:
     def is_for_loss_only(self, node: ast.expr, function: ast.AST) -> bool:
         """Whether an expression is for a loss: under `if labels is not None`, in a function called a loss, or given to one."""
         return only_for_a_loss(node, function)
+
+    def is_a_loss(self, statement: ast.stmt) -> bool:
+        """Whether a statement computes what it calls a loss."""
+        return binds_a_loss(statement)
 
     def compared_with(self, node: ast.expr) -> list[ast.expr]:
         """What the value of an expression is compared with, where nothing else comes of it in its function; empty where something may."""

@@ -15,11 +15,12 @@ from modellint.results.diagnostic import Applicability, Diagnostic, Severity
 from modellint.source.facts.comparisons import (
     compares_with_truth,
     gives_nothing_in_evaluation,
+    is_only_compared,
     runs_with_collectives,
 )
 from modellint.source.facts.constructor_flags import is_switched_off
-from modellint.source.facts.dead_code import Uses
-from modellint.source.facts.module_calls import is_left_out
+from modellint.source.facts.dead_code import Uses, cannot_be_built, may_be_looked_up
+from modellint.source.facts.module_calls import is_left_out, is_never_switched_on
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
 from modellint.source.facts.training_evidence import (
     UnreadClass,
@@ -32,8 +33,11 @@ from modellint.source.facts.training_evidence import (
     is_loss_function,
     is_told_answers,
     is_training_script,
+    keeps_nothing,
+    makes_by_itself,
     only_raises,
     optimizes_by_hand,
+    runs_to_train,
     serves,
     takes_arrays,
     takes_module,
@@ -62,7 +66,7 @@ _DEEPEST = 40
 _MOST_FILES = 24
 """What more files than these name is taken for a part of models."""
 _NO_WEIGHTS = re.compile(
-    r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|functional\..*)"
+    r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|\w*Pool[123]d|functional\..*)"
 )
 _DICT = re.compile(r"(?:\w+\.)*(?:[Dd]ict|Mapping|MutableMapping)\b")
 _PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
@@ -127,17 +131,29 @@ class _Paths:
             and self._is_named_to(rule.answered_by, finding.attribute)
         ):
             return True
+        if ref is not None and (rule.only_inference or rule.code.startswith("REG")) and cannot_be_built(ref):
+            return True
         if not rule.only_inference:
             if not rule.code.startswith("REG"):
                 return False
-            if rule.code == "REG006" and finding.attribute is not None and self._is_moved(finding.attribute):
-                return True
+            if rule.code == "REG006":
+                if finding.attribute is not None and self._is_moved(finding.attribute):
+                    return True
+                if is_in_tests(self.project, file):
+                    return True
             if ref is None:
                 return False
+            if finding.attribute is not None and rule.code in ("REG001", "REG006"):
+                makes = rule.code == "REG006" or makes_by_itself(ref.node, finding.attribute)
+                if makes and self._is_constant_criterion(ref):
+                    return True
             return once(ref.node, "_optimizes_by_hand", optimizes_by_hand) or (
                 rule.code == "REG006" and self._is_part_of_training(ref)
             )
-        if is_in_tests(self.project, file) or is_about_a_loss(finding, file) or self._is_unused(finding, file, ref):
+        if is_in_tests(self.project, file) or is_about_a_loss(finding, file):
+            return True
+        # That hooks do not run is so of a module for whoever takes it, too.
+        if rule.code != "FLW007" and self._is_unused(finding, file, ref):
             return True
         if rule.code.startswith("DEV") and is_training_script(file):
             return True
@@ -166,9 +182,19 @@ class _Paths:
                 self.project, owner, around[1], finding.span.row
             ):
                 return True
+            if (
+                rule.code == "MUT005"
+                and not isinstance(around[1], ast.ClassDef)
+                and is_never_switched_on(self.project, owner, around[1], finding.span.row)
+            ):
+                return True
             # Its parts may be exported all the same.
-            forward = UnreadClass(self.project, owner).method("forward")
-            if forward is not None and once(forward, "_gives_nothing", gives_nothing_in_evaluation):
+            cls = UnreadClass(self.project, owner)
+            forward = cls.method("forward")
+            if forward is not None and (
+                once(forward, "_gives_nothing", gives_nothing_in_evaluation)
+                or around[1].name in once(owner.node, "_training_loop", lambda _: runs_to_train(cls))
+            ):
                 return True
         # What a class runs may stand elsewhere.
         if ref is not None and (not around or ref.node in around):
@@ -307,8 +333,8 @@ class _Paths:
         others = [self.project.file(path) for path in mentions.naming(ref.node.name) if path != ref.file.path]
         return all(other is not None and is_in_tests(self.project, other) for other in others)
 
-    def _has_no_weights(self, cls: UnreadClass, depth: int = 0) -> bool:
-        """Whether a module holds nothing that is trained, as far as its code tells."""
+    def _has_no_weights(self, cls: UnreadClass, depth: int = 0, *, wraps: bool = False) -> bool:
+        """Whether a module holds nothing that is trained, as far as its code tells; what it is given may be, if it ``wraps`` that."""
         if any(
             not isinstance(base, (ClassRef, External))
             or (isinstance(base, External) and base.name != "torch.nn.Module")
@@ -329,7 +355,12 @@ class _Paths:
             given = {one.arg for one in (*method.node.args.args, *method.node.args.kwonlyargs)} - {"self"}
             for assignment in of_kind(method.node, ast.Assign):
                 names = {target.attr for target in assignment.targets if isinstance(target, ast.Attribute)}
-                if names & called and isinstance(assignment.value, ast.Name) and assignment.value.id in given:
+                if (
+                    not wraps
+                    and names & called
+                    and isinstance(assignment.value, ast.Name)
+                    and assignment.value.id in given
+                ):
                     return False
             for call in of_kind(method.node, ast.Call):
                 if called_name(call) == "register_parameter":
@@ -349,7 +380,7 @@ class _Paths:
 
     def _is_used_off(self, cls: UnreadClass, depth: int) -> bool:
         """Whether all that names a class in the project is off the path of inference, and something does."""
-        if cls.ref.within or cls.ref.node.decorator_list:
+        if cls.ref.within or may_be_looked_up(self.project, cls.ref):
             return False
         forward = cls.method("forward")
         is_quiet = forward is not None and any("no_grad" in ast.unparse(one) for one in forward.decorator_list)
@@ -374,10 +405,16 @@ class _Paths:
             function = mention.function
             if serves(file):
                 return True
+            statement = mention.statement
+            if isinstance(statement, ast.ClassDef) and mention.node in statement.bases and statement in file.tree.body:
+                # What nothing else uses is there for what derives from it.
+                return self._class_is_off(ClassRef(file, statement), depth + 1)
             if function is None:
                 return False
             if (is_quiet or trains(function)) and not isinstance(mention.statement, ast.ClassDef):
                 return self._has_no_weights(cls)
+            if is_only_compared(self.project, mention, file) and self._has_no_weights(cls, wraps=True):
+                return True
             return owner is None and self._function_is_off(file, function, depth + 1)
 
         return self._all(cls.ref.node, cls.file, depth, off)
@@ -426,6 +463,13 @@ class _Paths:
             return not mention.is_demonstration
 
         return not ref.within and self._all(ref.node, ref.file, 0, builds, counts)
+
+    def _is_constant_criterion(self, ref: ClassRef) -> bool:
+        """Whether a class is off the path of inference and has no state: what it hides is worked out anew by each constructor."""
+        cls = UnreadClass(self.project, ref)
+        if cls.method("forward") is None or not all(once(part.node, "_keeps", keeps_nothing) for part in cls.methods):
+            return False
+        return is_off_path(self.project, ref) and self._has_no_weights(cls, wraps=True)
 
     def _is_part_of_training(self, ref: ClassRef) -> bool:
         """Whether all that builds a class are modules that hold it for training: `forward` runs it under `if self.training:`."""

@@ -7,7 +7,7 @@ on is followed to the calls around it. Nothing is told where an object goes else
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.facts.constructor_flags import conditions_at
@@ -36,18 +36,70 @@ class _Site(NamedTuple):
 
 
 def is_left_out(project: Project, ref: ClassRef, function: _Function, row: int) -> bool:
-    """Whether a row of a `forward` is reached with an argument only that is None by default, and that no call in the project gives."""
-    if function.name != "forward":
+    """Whether a row of a method is reached only with an argument that is None or False by default, and that no call gives."""
+    if function.name != "forward" and (function.name.startswith("__") or function.decorator_list):
         return False
-    optional = _optional(function)
+    calls = _Calls(project)
+    return any(calls.is_default(ref, function, name, 0) for name in _switches(ref.file, function, row))
+
+
+def is_never_switched_on(project: Project, ref: ClassRef, function: _Function, row: int) -> bool:
+    """Whether a row of a method is reached only with an argument that is None or False by default, and that nobody names to change it."""
+    return any(
+        _is_handed_on_only(project, name, _optional(function)[name]) for name in _switches(ref.file, function, row)
+    )
+
+
+def _switches(file: IndexedFile, function: _Function, row: int) -> Iterator[str]:
+    """The arguments whose defaults keep a row of a function from being reached."""
+    optional: dict[str, _Optional] | None = None
     for test, holds in conditions_at(function.body, row):
-        for name in _given(ref.file, test, holds):
+        for name, is_given in _given(file, test, holds):
+            optional = _optional(function) if optional is None else optional
             if (
                 name in optional
+                and not is_given(optional[name].default)
                 and not _is_bound_before(function, name, test.lineno)
-                and _Calls(project).is_none(ref, name, 0)
             ):
-                return True
+                yield name
+
+
+def _is_handed_on_only(project: Project, name: str, argument: _Optional) -> bool:
+    """Whether all that the project gives for arguments of a name is their default, or the argument of that name around."""
+    project.touch_tree()
+    mentions = project.mentions
+    paths = mentions.naming(name)
+    if not mentions.is_whole or len(paths) > _MOST_FILES or mentions.is_in_configuration(name):
+        return False
+    for path in paths:
+        file = None if path.endswith(".ipynb") else project.file(path)
+        if file is None:
+            return False
+        if not once(file.tree, f"_hands_on_{name}_{argument}", lambda tree: _hands_on_only(tree, name, argument)):
+            return False
+    return True
+
+
+def _hands_on_only(tree: ast.Module, name: str, argument: _Optional) -> bool:
+    if any(part.value == name for part in of_kind(tree, ast.Constant)):
+        return False
+    if any(
+        part.arg == name and not _is_default(part.value, name, argument.default) for part in of_kind(tree, ast.keyword)
+    ):
+        return False
+    place = argument.place
+    if place is None:
+        return True
+    placed = (call.args[place] for call in of_kind(tree, ast.Call) if len(call.args) > place)
+    return not any(isinstance(part, ast.Constant) and part.value is True for part in placed)
+
+
+def _is_default(value: ast.expr, name: str, default: bool | None) -> bool:
+    match value:
+        case ast.Name(id=passed):
+            return passed == name
+        case ast.Constant(value=constant):
+            return constant is default
     return False
 
 
@@ -84,25 +136,39 @@ def _is_list(value: ast.expr) -> bool:
     return False
 
 
-def _optional(function: _Function) -> dict[str, int | None]:
-    """The arguments that are None by default, with their places behind `self`."""
+class _Optional(NamedTuple):
+    """An argument that is None or False by default: its place behind `self`, if it is given by place, and its default."""
+
+    place: int | None
+    default: bool | None
+
+
+def _optional(function: _Function) -> dict[str, _Optional]:
+    """The arguments that are None or False by default."""
     arguments = function.args
     placed = [*arguments.posonlyargs, *arguments.args]
     first = len(placed) - len(arguments.defaults)
-    optional: dict[str, int | None] = {
-        placed[first + at].arg: first + at - 1
-        for at, default in enumerate(arguments.defaults)
-        if isinstance(default, ast.Constant) and default.value is None
-    }
-    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if isinstance(default, ast.Constant) and default.value is None:
-            optional[argument.arg] = None
+    optional: dict[str, _Optional] = {}
+    for at, value in enumerate(arguments.defaults):
+        match value:
+            case ast.Constant(value=None | False as default):
+                optional[placed[first + at].arg] = _Optional(first + at - 1, default)
+    for argument, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        match keyword_default:
+            case ast.Constant(value=None | False as default):
+                optional[argument.arg] = _Optional(None, default)
     return optional
 
 
-def _given(file: IndexedFile, test: ast.expr, holds: bool) -> Iterator[str]:
-    """The variables that are not None where a condition holds, or does not."""
+def _is_some(value: bool | None) -> bool:
+    return value is not None
+
+
+def _given(file: IndexedFile, test: ast.expr, holds: bool) -> Iterator[tuple[str, Callable[[bool | None], bool]]]:
+    """The variables that are true, or not None, where a condition holds, or does not; each with which of both."""
     match test:
+        case ast.Name(id=name) if holds:
+            yield name, bool
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             yield from _given(file, operand, not holds)
         case ast.BoolOp(op=op, values=values) if isinstance(op, ast.And) is holds:
@@ -112,10 +178,10 @@ def _given(file: IndexedFile, test: ast.expr, holds: bool) -> Iterator[str]:
             left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
         ):
             if isinstance(op, ast.IsNot) is holds:
-                yield name
+                yield name, _is_some
         case ast.Call(func=ast.Name(id=asks), args=[ast.Name(id=name)], keywords=[]) if holds:
             if (function := file.functions.get(asks)) is not None and _asks_for_some(function):
-                yield name
+                yield name, _is_some
 
 
 def _asks_for_some(function: _Function) -> bool:
@@ -148,48 +214,78 @@ class _Calls:
     def __init__(self, project: Project) -> None:
         self.project = project
 
-    def is_none(self, ref: ClassRef, name: str, depth: int) -> bool:
-        """Whether all calls of the `forward` of a class that are not for training leave an argument out, and some do."""
-        known: dict[str, bool] = once(ref.node, "_none_arguments", lambda _: {})
+    def is_default(self, ref: ClassRef, method: _Function, name: str, depth: int) -> bool:
+        """Whether all calls of a method that are not for training leave an argument out, or give its default, and some do."""
+        known: dict[str, bool] = once(method, "_default_arguments", lambda _: {})
         if name not in known:
             known[name] = False
-            known[name] = self._look_up(ref, name, depth)
+            known[name] = self._look_up(ref, method, name, depth)
         self.project.touch_tree()
         return known[name]
 
-    def _look_up(self, ref: ClassRef, name: str, depth: int) -> bool:
-        forward = next((part for part in functions_in([ref.node]) if part.name == "forward"), None)
-        place = _optional(forward).get(name, -1) if forward is not None else -1
-        if place == -1 or depth > _DEEPEST or ref.within or ref.node.decorator_list:
+    def _look_up(self, ref: ClassRef, method: _Function, name: str, depth: int) -> bool:
+        argument = _optional(method).get(name)
+        if argument is None or depth > _DEEPEST or ref.within or ref.node.decorator_list:
             return False
-        sites = self.sites(ref)
+        sites = self.sites(ref) if method.name == "forward" else self._calls_on_self(method.name)
         if not sites:
             return False
         is_called = False
         for site in sites:
             if site.function is not None and is_training_hook(site.function):
                 continue
-            if not self._leaves_out(site, name, place, depth):
+            if not self._leaves_out(site, name, argument, depth):
                 return False
             is_called = True
         return is_called
 
-    def _leaves_out(self, site: _Site, name: str, place: int | None, depth: int) -> bool:
+    def _leaves_out(self, site: _Site, name: str, argument: _Optional, depth: int) -> bool:
         call = site.call
         if any(isinstance(part, ast.Starred) for part in call.args) or any(word.arg is None for word in call.keywords):
             return False
         value = next((word.value for word in call.keywords if word.arg == name), None)
-        if value is None and place is not None and len(call.args) > place:
-            value = call.args[place]
+        if value is None and argument.place is not None and len(call.args) > argument.place:
+            value = call.args[argument.place]
         match value:
-            case None | ast.Constant(value=None):
+            case None:
                 return True
+            case ast.Constant(value=constant):
+                return constant is argument.default
             case ast.Name(id=passed):
                 function, owner = site.function, site.owner
-                if function is None or function.name != "forward" or owner is None:
+                outer = _optional(function).get(passed) if function is not None else None
+                if function is None or owner is None or outer is None or outer.default is not argument.default:
                     return False
-                return not _is_bound_before(function, passed, call.lineno) and self.is_none(owner, passed, depth + 1)
+                return not _is_bound_before(function, passed, call.lineno) and self.is_default(
+                    owner, function, passed, depth + 1
+                )
         return False
+
+    def _calls_on_self(self, name: str) -> list[_Site] | None:
+        """The calls of all methods of a name; None where not all are calls of one's own: `self.encode(x)`."""
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        paths = mentions.naming(name)
+        if not mentions.is_whole or len(paths) > _MOST_FILES or mentions.is_in_configuration(name):
+            return None
+        sites: list[_Site] = []
+        for path in paths:
+            file = None if path.endswith(".ipynb") else self.project.file(path)
+            if file is None or any(part.value == name for part in of_kind(file.tree, ast.Constant)):
+                return None
+            own = [
+                _Site(call, function, ClassRef(file, cls))
+                for cls in file.tree.body
+                if isinstance(cls, ast.ClassDef)
+                for function in functions_in([cls])
+                for call in of_kind(function, ast.Call)
+                if isinstance(call.func, ast.Attribute) and call.func.attr == name and _is_of_self(call.func)
+            ]
+            # It may be called from outside, or by another name.
+            if sum(part.attr == name for part in of_kind(file.tree, ast.Attribute)) != len(own):
+                return None
+            sites += own
+        return sites
 
     def sites(self, ref: ClassRef) -> list[_Site] | None:
         """The calls of the objects of a class; None where not all are known."""

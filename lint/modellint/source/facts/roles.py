@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from modellint.results.diagnostic import Severity
-from modellint.source.project.symbols import External
-from modellint.source.syntax.ast_walk import called_name, of_kind, once
+from modellint.source.project.symbols import External, dotted_name
+from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -80,6 +80,8 @@ _SEARCHING = re.compile(
 """Names of functions that build no model: what they alone call is no part of one."""
 _DEPLOYED = re.compile(r"self\.(?:\w+_)?(?:deploy|export|onnx)(?:_?mode|_?ing|ed)?")
 """Flags of a module that is made ready to be exported."""
+_OF_TORCH = re.compile(r"torch\.nn\.(?:modules\.loss\.)?\w+Loss")
+"""PyTorch's own losses."""
 _LOSS_KEYS = re.compile(r"(?:^|_)loss(?:_|$)")
 _SAYING = r"(?:\b|_)(?:debug|verbose|print)(?:_\w+|\b)|\b(?:do_|use_)?log(?:ging)?\b(?!\()|\bbeam_\w+|epoch"
 """What conditions ask that let a model say something, search, or go by the epoch."""
@@ -142,7 +144,11 @@ def gives_a_loss(code: Code) -> bool:
     if any(re.search(_TRAINERS, ref.node.name) for ref in code.lineage) or re.search(_FOR_TRAINING, _place(code)):
         return True
     forward = _forward_of(code)
-    return forward is not None and (_gives_loss(forward) or (_asks_for_labels(forward) and _takes_a_loss(forward)))
+    return forward is not None and (
+        _gives_loss(forward)
+        or (_asks_for_labels(forward) and _takes_a_loss(forward))
+        or _gives_what_a_criterion_gives(code, forward)
+    )
 
 
 def _forward_of(code: Code) -> ast.FunctionDef | None:
@@ -208,6 +214,45 @@ def _ends_in_loss(body: list[ast.stmt], forward: ast.FunctionDef) -> bool:
     return False
 
 
+def _gives_what_a_criterion_gives(code: Code, forward: ast.FunctionDef) -> bool:
+    """Whether a `forward` gives back first, and always, what one of PyTorch's losses gives that the class holds: `x = self.fn(a, b)`."""
+    returned = [part.value for part in of_kind(forward, ast.Return)]
+    first = [next(_first(value), None) for value in returned if value is not None]
+    names = {part.id for part in first if isinstance(part, ast.Name)}
+    if len(names) != 1 or len(first) != len(returned) or not all(isinstance(part, ast.Name) for part in first):
+        return False
+    (name,) = names
+    stores = sum(part.id == name and isinstance(part.ctx, ast.Store) for part in of_kind(forward, ast.Name))
+    bound = [part for part in of_kind(forward, ast.Assign) if _names(part.targets, name)]
+    return bool(bound) and len(bound) == stores and all(_is_a_criterions(code, part.value) for part in bound)
+
+
+def _names(targets: list[ast.expr], name: str) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == name for target in targets)
+
+
+def _is_a_criterions(code: Code, value: ast.expr) -> bool:
+    """Whether a value is what a call of a loss gives that the constructor makes and keeps: `self.fn = nn.L1Loss()`."""
+    match value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=attribute)):
+            bound = [
+                (ref, part.value)
+                for ref in code.lineage
+                for function in functions_in([ref.node])
+                for part in of_kind(function, ast.Assign)
+                for target in part.targets
+                if isinstance(target, ast.Attribute) and target.attr == attribute
+            ]
+            return bool(bound) and all(_makes_a_criterion(code.project, ref, maker) for ref, maker in bound)
+    return False
+
+
+def _makes_a_criterion(project: Project, ref: ClassRef, value: ast.expr) -> bool:
+    dotted = dotted_name(value.func) if isinstance(value, ast.Call) else None
+    symbol = project.resolve(ref.file, dotted) if dotted is not None else None
+    return isinstance(symbol, External) and _OF_TORCH.fullmatch(symbol.name) is not None
+
+
 def _may_be_none(value: ast.expr, forward: ast.FunctionDef) -> bool:
     """Whether a variable is None where a model is not trained: `loss = None`."""
     return isinstance(value, ast.Name) and any(
@@ -241,6 +286,14 @@ def _ends_in_losses(body: list[ast.stmt], forward: ast.FunctionDef) -> bool:
 
 def _is_of_loss(key: object) -> bool:
     return isinstance(key, str) and _LOSS_KEYS.search(key) is not None
+
+
+def binds_a_loss(statement: ast.stmt) -> bool:
+    """Whether a statement computes what it calls a loss: `kl_loss = …`."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
+            return _LOSS_KEYS.search(name) is not None
+    return False
 
 
 def builds_no_model(function: ast.AST) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
+from modellint.source.facts.training_parts import methods_run_by
 from modellint.source.project.symbols import ClassRef, Imported, dotted_name
 from modellint.source.syntax.ast_walk import functions_in, given_to, of_kind, once, parents_in
 
@@ -51,6 +52,8 @@ _FORCED = re.compile(r"(?:use_)?teacher_forc\w*|tfr?|tf_ratio")
 _DECODES = re.compile(r"forward_test|inference|infer|generate|sample|greedy\w*|decode_step|predict")
 """Methods by which a model answers that `forward` trains."""
 _INFERS = frozenset({"infer", "inference"})
+_CHANGES = re.compile(r"[a-z]\w*[a-z]_|append|extend|insert|pop|update|clear")
+"""Methods that change what they are called on."""
 _TRAINING_SCRIPT = re.compile(r"(?:^|[/_])train(?:er|ing)?(?:_\w*)?\.py$")
 
 
@@ -237,9 +240,60 @@ def asks_for_answers(forward: _Function) -> bool:
     return len(required) > 1 and any(_ANSWERS.fullmatch(one.arg) for one in required)
 
 
+def keeps_nothing(method: _Function) -> bool:
+    """Whether a method is the constructor, or writes nothing to `self`, to a part of it, or in place to what that holds."""
+    if method.name == "__init__":
+        return True
+    return (
+        not any(
+            _is_of_self(part.value) for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load)
+        )
+        and not any(
+            _is_of_self(part.value) for part in of_kind(method, ast.Subscript) if not isinstance(part.ctx, ast.Load)
+        )
+        and not any(
+            isinstance(call.func, ast.Attribute) and _CHANGES.fullmatch(call.func.attr) and _is_of_self(call.func.value)
+            for call in of_kind(method, ast.Call)
+        )
+    )
+
+
+def makes_by_itself(node: ast.ClassDef, attribute: str) -> bool:
+    """Whether a class binds an attribute once, in its constructor, to a list of what it makes there of no argument's parts."""
+    bound = [
+        (function, part)
+        for function in functions_in([node])
+        for part in of_kind(function, ast.Assign)
+        if any(isinstance(target, ast.Attribute) and target.attr == attribute for target in part.targets)
+    ]
+    if len(bound) != 1 or bound[0][0].name != "__init__" or not isinstance(bound[0][1].value, (ast.List, ast.ListComp)):
+        return False
+    init, statement = bound[0]
+    named = [part for part in of_kind(init, ast.Attribute) if part.attr == attribute]
+    arguments = {part.arg for part in (*init.args.posonlyargs, *init.args.args, *init.args.kwonlyargs)} - {"self"}
+    return len(named) == 1 and not any(
+        isinstance(part, ast.Name) and part.id in arguments for part in ast.walk(statement.value)
+    )
+
+
+def _is_of_self(node: ast.expr) -> bool:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
 def trains(function: _Function) -> bool:
     """Whether a function goes back through what was computed, or makes an optimizer."""
     return once(function, "trains", _goes_back)
+
+
+def runs_to_train(cls: UnreadClass) -> set[str]:
+    """The names of `forward` and the methods that it runs, where one of them goes back through a loss: it is the loop of a trainer."""
+    functions: dict[str, _Function] = {}
+    for method in cls.methods:
+        functions.setdefault(method.node.name, method.node)
+    run = methods_run_by("forward", functions)
+    return run if any(trains(functions[name]) for name in run) else set()
 
 
 def is_training_script(file: IndexedFile) -> bool:

@@ -115,6 +115,30 @@ def attributes_of_forward(methods: Iterable[_Method]) -> set[str]:
     return read[True] - read[False]
 
 
+def methods_run_by(first: str, functions: dict[str, _Function]) -> set[str]:
+    """A method, and those of a class that it calls on `self` in evaluation too, and so on."""
+    run: set[str] = set()
+    pending = [first]
+    while pending:
+        name = pending.pop()
+        if name in functions and name not in run:
+            run.add(name)
+            pending += once(functions[name], "_called_on_self", _called_on_self)
+    return run
+
+
+def _called_on_self(function: _Function) -> frozenset[str]:
+    return frozenset(
+        part.func.attr
+        for node in _split(function.body)[0]
+        for part in walk(node)
+        if isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and isinstance(part.func.value, ast.Name)
+        and part.func.value.id == "self"
+    )
+
+
 def _reached(first: str, functions: dict[str, _Function], seen: set[str]) -> tuple[set[str], set[str]]:
     """The attributes that a method and what it calls read in evaluation, and those that they read in training only."""
     inference: set[str] = {first}

@@ -109,6 +109,13 @@ class Mentions:
             return word in self._words[path]
         return word in text and _alone(word).search(text) is not None
 
+    def has_its_own(self, path: str, name: str) -> bool:
+        """Whether a file, which need not be read as Python, defines a name and imports none like it."""
+        word = _encoded(name)
+        text = self._text(path)
+        own = re.search(rb"(?m)^(?:class|def) +" + re.escape(word) + rb"(?!\w)", text)
+        return own is not None and word not in _imported(text) and b"*" not in _imported(text)
+
     def importers(self, path: str, name: str) -> list[str]:
         """The files that may import a function of a file and have it run behind a `forward`, directly or through another file."""
         stem, parent = _import_name(path), os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
