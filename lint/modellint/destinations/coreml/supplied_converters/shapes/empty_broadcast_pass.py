@@ -7,6 +7,7 @@ says what it gives. Here 1 is added to both then; any number of repetitions of n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from modellint.destinations.coreml.private import operator_tables
@@ -22,7 +23,7 @@ def register(note: Callable[[], None]) -> None:
         def apply(self, program: Any) -> None:
             for function in program.functions.values():
                 known = {symbol for variable in function.inputs.values() for symbol in symbols_of(variable)}
-                if operator_tables.in_block(function, lambda block, known=known: _change(block, known)):
+                if operator_tables.in_block(function, partial(_change, known=known)):
                     note()
 
     namespace, _, name = NAME.partition("::")
