@@ -31,6 +31,7 @@ REFUSED = 0.01
 JUDGED = 0.8
 OPEN = ("the order of equal numbers", "PyTorch itself gives nan", "a state, which Core ML keeps in float16")
 """What a conversion may do otherwise and be right."""
+UNDEFINED = "the program does a "
 UNDERFLOWING = ("x 1e-9",)
 """Kinds of inputs that are zeros in float16."""
 HALF_UNIT = 2.0**-11
@@ -135,7 +136,7 @@ class Judge:
                     outputs += self._held(evaluator)
                     doubts += evaluator.doubts
                     if evaluator.undefined:
-                        found["apart"].append({"kind": case.kind, "apart": f"the program does a {evaluator.undefined}"})
+                        found["apart"].append({"kind": case.kind, "apart": f"{UNDEFINED}{evaluator.undefined}"})
                         continue
                     self._judge(found, ratios, case, step, outputs, wanted, precision)
             except Unjudged as error:
@@ -145,6 +146,9 @@ class Judge:
                 apart = "zeros in float16" if precision == "fp16" and case.kind in UNDERFLOWING else ""
                 told = {"kind": case.kind, "why": f"cannot be run: {error}", "apart": apart}
                 found["apart" if apart else "wrong"].append(told)
+        undefined = {one["kind"] for one in found["apart"] if one["apart"].startswith(UNDEFINED)}
+        if len(undefined) == len(self._cases):
+            return {"unjudged": [f"what is undefined: {found['apart'][0]['apart']}"]}
         if doubts:
             found["doubts"] = sorted(set(doubts))[:5]
         if ratios:
