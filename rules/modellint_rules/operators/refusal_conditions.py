@@ -130,6 +130,11 @@ def is_given(value: object) -> bool:
     return True
 
 
+def is_before_last(axis: object) -> bool:
+    """Whether an axis is counted from the end, and not the last."""
+    return type(axis) is int and axis < -1
+
+
 def is_whole(value: object) -> bool:
     """Whether a number is written without a point."""
     return type(value) is int
@@ -186,6 +191,7 @@ _CONDITIONS: dict[str, Callable[[object], bool]] = {
     for condition in (
         is_given,
         is_whole,
+        is_before_last,
         is_whole_factor,
         is_type,
         has_negative,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
-from modellint.destinations.coreml.private.operator_tables import is_boolean, is_symbolic, mb
+from modellint.destinations.coreml.private.operator_tables import is_boolean, is_integral, is_symbolic, mb
 from modellint.destinations.coreml.supplied_converters.registration import builds, expresses, within
 
 if TYPE_CHECKING:
@@ -89,10 +90,17 @@ def put_at_places(x: Tensor, indices: list[Tensor | None], values: Tensor, accum
 @builds("repeat_interleave", ".self_tensor")
 def repeat_interleave(x: Tensor, repeats: Tensor, dim: int | None = None, output_size: int | None = None) -> Any:
     """Each element along an axis repeated, by one count for all or for each."""
-    if not repeats.shape or list(repeats.shape) == [1]:
+    is_one = not repeats.shape or list(repeats.shape) == [1]
+    if is_one and (is_integral(repeats) or repeats.val is None):
         return NotImplemented
     if dim is None:
         x, dim = mb.reshape(x=x, shape=[-1]), 0
+    if is_one:
+        # A trace makes floats of quotients of sizes, which coremltools does not take for a count.
+        if is_symbolic(x.shape[dim]):
+            return NotImplemented
+        places = np.repeat(np.arange(x.shape[dim], dtype=np.int32), int(np.ravel(repeats.val)[0]))
+        return mb.gather(x=x, indices=places, axis=dim)
     return mb.gather(x=x, indices=_repeated(repeats), axis=dim)
 
 

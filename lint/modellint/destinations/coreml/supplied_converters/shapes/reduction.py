@@ -173,3 +173,9 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  #
     inside = torch.logical_and(flat >= min, flat <= max)
     hits = torch.logical_and(which.unsqueeze(-1) == torch.arange(bins), inside.unsqueeze(-1))
     return hits.to(x.dtype).sum(0)
+
+
+@expresses("cumsum", unless=lambda arguments: arguments["dim"] >= -1)
+def cumsum(x: Tensor, dim: int, dtype: Dtype | None = None) -> Any:
+    """Sum of all elements so far, along an axis that is counted from the end: coremltools takes the last alone."""
+    return torch.cumsum(x, dim + x.dim(), dtype=dtype)
