@@ -120,6 +120,7 @@ class _Paths:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.uses = Uses(project)
+        self._criteria: dict[ast.ClassDef, bool] = {}
 
     def is_off(self, finding: Diagnostic, rule: Rule | None, file: IndexedFile, ref: ClassRef | None) -> bool:
         """Whether a finding is about what an exported model does not run."""
@@ -144,8 +145,10 @@ class _Paths:
             if ref is None:
                 return False
             if finding.attribute is not None and rule.code in ("REG001", "REG006"):
+                if ref.node not in self._criteria:
+                    self._criteria[ref.node] = self._is_constant_criterion(ref)
                 makes = rule.code == "REG006" or makes_by_itself(ref.node, finding.attribute)
-                if makes and self._is_constant_criterion(ref):
+                if makes and self._criteria[ref.node]:
                     return True
             return once(ref.node, "_optimizes_by_hand", optimizes_by_hand) or (
                 rule.code == "REG006" and self._is_part_of_training(ref)

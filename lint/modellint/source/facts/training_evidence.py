@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -260,20 +261,28 @@ def keeps_nothing(method: _Function) -> bool:
 
 def makes_by_itself(node: ast.ClassDef, attribute: str) -> bool:
     """Whether a class binds an attribute once, in its constructor, to a list of what it makes there of no argument's parts."""
-    bound = [
-        (function, part)
-        for function in functions_in([node])
-        for part in of_kind(function, ast.Assign)
-        if any(isinstance(target, ast.Attribute) and target.attr == attribute for target in part.targets)
-    ]
-    if len(bound) != 1 or bound[0][0].name != "__init__" or not isinstance(bound[0][1].value, (ast.List, ast.ListComp)):
-        return False
-    init, statement = bound[0]
-    named = [part for part in of_kind(init, ast.Attribute) if part.attr == attribute]
-    arguments = {part.arg for part in (*init.args.posonlyargs, *init.args.args, *init.args.kwonlyargs)} - {"self"}
-    return len(named) == 1 and not any(
-        isinstance(part, ast.Name) and part.id in arguments for part in ast.walk(statement.value)
-    )
+    return attribute in once(node, "_made_by_itself", _made_by_itself)
+
+
+def _made_by_itself(node: ast.ClassDef) -> frozenset[str]:
+    bindings: Counter[str] = Counter()
+    names: Counter[str] = Counter()
+    lists: set[str] = set()
+    for function in functions_in([node]):
+        is_init = function.name == "__init__"
+        arguments = {part.arg for part in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+        if is_init:
+            names.update(part.attr for part in of_kind(function, ast.Attribute))
+        for part in of_kind(function, ast.Assign):
+            attributes = {target.attr for target in part.targets if isinstance(target, ast.Attribute)}
+            bindings.update(attributes)
+            if is_init and isinstance(part.value, (ast.List, ast.ListComp)) and not _names(part.value, arguments):
+                lists |= attributes
+    return frozenset(name for name in lists if bindings[name] == names[name] == 1)
+
+
+def _names(value: ast.expr, arguments: set[str]) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in arguments - {"self"} for part in ast.walk(value))
 
 
 def _is_of_self(node: ast.expr) -> bool:
