@@ -590,3 +590,9 @@ def test_what_is_joined_is_no_tensor() -> None:
 )
 def test_a_conditional_expression_narrows_what_it_asks_for(choice: str, found: list[str]) -> None:
     assert codes(net(f"x = x.relu()\nreturn {choice}"), "FLW003") == found
+
+
+@pytest.mark.parametrize(("element", "expected"), [("[]", []), ("x * 2", ["FLW004"])])
+def test_places_made_for_each_row_are_no_loop_over_them(element: str, expected: list[str]) -> None:
+    text = net(f"rows = [{element} for _ in range(x.shape[0])]\nreturn rows[0], x")
+    assert codes(text, "FLW004") == expected

@@ -575,3 +575,19 @@ def test_several_indices_show_a_tensor(body: str, found: list[str]) -> None:
 def test_a_mask_that_no_input_changes(mask: str, severity: str) -> None:
     text = net(f"b, n, c = x.shape\nstart = 2\ny = x * 2\nm = {mask}\ny[m.bool()] = x[m.bool()] + 1\nreturn y")
     assert severity in [said[0] for said in nets.said(text, "MUT003")]
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"), [("range(len(found)), found[:, 0].long() + 5", []), ("range(len(found)), 3", ["MUT002"])]
+)
+def test_a_slice_that_is_cast_to_whole_numbers_is_no_single_number(index: str, expected: list[str]) -> None:
+    forward = f"""
+        labels = ()
+        for row in range(2):
+            found = labels[row]
+            y = torch.zeros((len(found), 9))
+            y[{index}] = 1.0
+            x = torch.cat((x, y), 0)
+        return x
+    """
+    assert codes(net(forward), "MUT002") == expected

@@ -102,7 +102,12 @@ class LoopOverTensorLength(Rule):
                 loop = turns.statement
                 if isinstance(loop, ast.For) and turns.node is loop.iter and code.only_reports(loop.body):
                     continue
-                if _is_a_list(turns) or _is_kept(code, readings) or _is_given_as_a_list(code, turns):
+                if (
+                    _is_a_list(turns)
+                    or _makes_empty_lists(turns)
+                    or _is_kept(code, readings)
+                    or _is_given_as_a_list(code, turns)
+                ):
                     continue
                 yield code.finding(
                     self,
@@ -151,6 +156,16 @@ def _is_a_list(turns: Loop) -> bool:
         ):
             return target == source
     return False
+
+
+def _makes_empty_lists(turns: Loop) -> bool:
+    """Whether a loop makes a place for each turn, and computes nothing: `[[] for _ in range(n)]`."""
+    lists = [part for part in walk(turns.statement) if isinstance(part, ast.ListComp)]
+    return any(
+        part.generators[0].iter is turns.node
+        and not any(isinstance(inner, (ast.Call, ast.BinOp, ast.Name)) for inner in walk(part.elt))
+        for part in lists
+    )
 
 
 def _is_given_as_a_list(code: Code, turns: Loop) -> bool:

@@ -19,6 +19,7 @@ from modellint.authoring import (
     Value,
     alternatives,
     is_mask,
+    walk,
 )
 from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes, told
 
@@ -156,14 +157,28 @@ def _is_dropped(write: Write, place: ast.Subscript) -> bool:
     are_indices = [value is not None and _is_indices(value) for value in write.index]
     if not any(are_indices):
         return False
+    # What is not understood, and cast to whole numbers or sliced, is no single number.
+    are_indices = [is_index or _is_of_many(part) for is_index, part in zip(are_indices, parts, strict=True)]
     last = len(are_indices) - 1 - are_indices[::-1].index(True)
     # An ellipsis behind the tensors is none: `y[i, ...] = v` is converted.
     others = [
-        value is None or _is_plain(value) or (_is_ellipsis(value) and at < last) for at, value in enumerate(write.index)
+        not are_indices[at] and (value is None or _is_plain(value) or (_is_ellipsis(value) and at < last))
+        for at, value in enumerate(write.index)
     ]
     return any(others) and all(
         is_index or is_other or (value is not None and _stands_by_indices(value))
         for is_index, is_other, value in zip(are_indices, others, write.index, strict=True)
+    )
+
+
+def _is_of_many(part: ast.expr) -> bool:
+    """Whether an index is made of a slice of something that is cast to whole numbers: `boxes[:, 0].long() + 5`."""
+    return any(
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("long", "int")
+        and any(isinstance(inner, ast.Slice) for inner in walk(call.func.value))
+        for call in walk(part)
     )
 
 
