@@ -472,7 +472,8 @@ class _Paths:
         cls = UnreadClass(self.project, ref)
         if cls.method("forward") is None or not all(once(part.node, "_keeps", keeps_nothing) for part in cls.methods):
             return False
-        return is_off_path(self.project, ref) and self._has_no_weights(cls, wraps=True)
+        # Who uses it is asked last: all files of the project are searched for its name.
+        return self._has_no_weights(cls, wraps=True) and is_off_path(self.project, ref)
 
     def _is_part_of_training(self, ref: ClassRef) -> bool:
         """Whether all that builds a class are modules that hold it for training: `forward` runs it under `if self.training:`."""
