@@ -127,6 +127,13 @@ def test_no_fix_spells_an_ellipsis_out_where_the_whole_is_read_too() -> None:
     assert [(one.code, one.fix) for one in modellint.check_source(text).diagnostics] == [("MUT001", None)]
 
 
+@pytest.mark.parametrize("index", ["[0, 2]", "list(range(2)) + [3]", "columns"])
+def test_a_list_behind_an_ellipsis_is_refused_on_both_routes(index: str) -> None:
+    text = net(f"columns = [0, 1] + [3]\ny = x.clone()\ny[..., {index}] = x[..., {index}] * 2\nreturn y")
+    (finding,) = (one for one in modellint.check_source(text).diagnostics if one.code.startswith("MUT"))
+    assert (finding.code, finding.message.rpartition(", ")[2]) == ("MUT002", "on both routes")
+
+
 # By tensors of indices and by masks
 
 
