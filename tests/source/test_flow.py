@@ -408,6 +408,54 @@ def test_a_size_that_weights_decide_is_fixed(made: str, dim: int, count: int) ->
 @pytest.mark.parametrize(
     ("guard", "count"),
     [
+        ("assert not self.crop", 0),
+        ("assert n > 1 and not (self.crop or n)", 0),
+        ("if self.crop:\n    raise NotImplementedError", 0),
+        ("with torch.no_grad():\n    assert not self.crop", 1),
+        ("assert not self.crop or n", 1),
+        ("assert self.crop", 1),
+        ("assert not self.changed", 1),
+        ("assert not rows\nrows.append(x)", 1),
+        ("assert not n\nn = len(x)", 1),
+        ("if n:\n    assert not self.crop", 1),
+    ],
+)
+def test_what_an_assertion_in_front_excludes_is_not_run(guard: str, count: int) -> None:
+    tests = {"changed": "self.changed", "rows": "rows", "not n\n": "n"}
+    test = next((test for part, test in tests.items() if part in guard), "self.crop")
+    forward = f"rows = []\n{guard}\nif {test}:\n    for i in range(x.size(0)):\n        x = x + i\nreturn x"
+    extra = "\ndef change(self):\n    self.changed = True\n"
+    init = "self.crop = flag\nself.changed = flag"
+    assert len(codes(net(forward, "x, n=2", init=init, extra=extra), "FLW004")) == count
+
+
+def test_an_assertion_behind_a_condition_excludes_nothing() -> None:
+    forward = "if n:\n    for i in range(x.size(0)):\n        x = x + i\nassert not n\nreturn x"
+    assert codes(net(forward, "x, n=2"), "FLW004") == ["FLW004"]
+    forward = "if mask is not None:\n    raise ValueError\nif mask is {}None:\n    for i in range(x.size(0)):\n        x = x + i\nreturn x"
+    assert codes(net(forward.format("not "), "x, mask"), "FLW004") == []
+    assert codes(net(forward.format(""), "x, mask"), "FLW004") == ["FLW004"]
+
+
+@pytest.mark.parametrize(
+    ("guard", "count"),
+    [
+        ("isinstance(outs[0], tuple)", 0),
+        ("isinstance(outs[0], (tuple, list)) and x.dim() == 3", 0),
+        ("isinstance(outs[0], torch.Tensor)", 1),
+        ("isinstance(outs[1], tuple)", 1),
+        ("not isinstance(outs[0], tuple)", 1),
+        ("isinstance(outs[0], tuple) or x.dim() == 3", 1),
+    ],
+)
+def test_the_length_of_what_is_shown_to_be_a_tuple_is_no_size(guard: str, count: int) -> None:
+    forward = f"outs = [self.fc(x), x * 2]\nif {guard}:\n    for i in range(len(outs[0])):\n        x = x + outs[0][i]\nreturn x"
+    assert len(codes(net(forward), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("guard", "count"),
+    [
         ("if isinstance(x, (list, tuple)) and len(x) > 1:\n        return True", 0),
         ("if isinstance(x, list):\n        return True\n    return False", 0),
         ("return isinstance(x, (list, tuple)) and len(x) == 2", 0),
