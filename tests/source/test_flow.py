@@ -245,6 +245,7 @@ def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
         "for i in range(len(x.abs())):\n    x = x + i\nreturn x",
         "y = x.max(dim=-1).values\nfor i in range(y.shape[0]):\n    x = x + i\nreturn x",
         "parts = [t.split(2) for t in (x.abs(), x * 2)]\nfor left, right in zip(*parts):\n    x = x + 1\nreturn x",
+        "for i, t in zip(range(x.size(1)), x.abs()):\n    x = x + i\nreturn x",
     ],
 )
 def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
@@ -269,6 +270,8 @@ def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
         "for t in x.abs():\n    print(t.shape)\nreturn x",
         "b = x.size(0)\ny = x.view(b, -1).chunk(2, 1)\nfor i in range(len(y)):\n    x = x + i\nreturn x",
         "pairs = [(x, x * 2), (x + 1, x)]\nfor left in zip(*pairs):\n    x = x + 1\nreturn x.abs()",
+        "for layer, i in zip(self.layers, range(x.size(1))):\n    x = layer(x[:, i])\nreturn x",
+        "return torch.cat([f(x[..., i]) for f, i in zip(self.layers, range(x.size(-1)))], -1)",
     ],
 )
 def test_a_loop_of_a_fixed_number_of_turns_is_clean(forward: str) -> None:
