@@ -231,6 +231,8 @@ def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
     assert codes(net("p = np.random.rand()\nif self.training and p < 0.1:\n    return x\nreturn x * 2"), "FLW003") == []
     assert codes(net("return x.abs() * np.sqrt(x.shape[-1])"), "FLW003") == []
     assert codes(net("if self.training:\n    x = x.abs() * np.random.rand()\nreturn x"), "FLW003") == []
+    assert codes(net("self.seed = int(np.random.randint(9))\nreturn x.abs()"), "FLW003") == []
+    assert codes(net("return x.abs() * int(np.random.randint(9))"), "FLW003") == ["FLW003"]
 
 
 @pytest.mark.parametrize(
@@ -438,6 +440,22 @@ def test_an_assertion_behind_a_condition_excludes_nothing() -> None:
     forward = "if mask is not None:\n    raise ValueError\nif mask is {}None:\n    for i in range(x.size(0)):\n        x = x + i\nreturn x"
     assert codes(net(forward.format("not "), "x, mask"), "FLW004") == []
     assert codes(net(forward.format(""), "x, mask"), "FLW004") == ["FLW004"]
+
+
+@pytest.mark.parametrize(
+    ("use", "count"),
+    [
+        ("k = math.gcd(int(old), int(new))", 0),
+        ("k = int(old) // int(new)\nassert min(old, new) > 0", 0),
+        ("k = 2 * old", 1),
+        ("k = int(old) + int(new)\nx = x * old.abs()", 2),
+        ("k = int(old) + int(new)\nx = x + torch.relu(old)", 2),
+        ("k = int(old[0]) + int(new)", 1),
+    ],
+)
+def test_a_parameter_that_is_made_whole_is_a_number(use: str, count: int) -> None:
+    forward = f"{use}\nat = torch.floor(torch.arange(0, 8) * old / new)\nreturn x[: at.max().item()]"
+    assert len(codes(net(forward, "x, old, new"), "FLW002")) == count
 
 
 @pytest.mark.parametrize(

@@ -582,3 +582,18 @@ def test_several_indices_show_a_tensor(body: str, found: list[str]) -> None:
 def test_a_mask_that_no_input_changes(mask: str, severity: str) -> None:
     text = net(f"b, n, c = x.shape\nstart = 2\ny = x * 2\nm = {mask}\ny[m.bool()] = x[m.bool()] + 1\nreturn y")
     assert severity in [said[0] for said in nets.said(text, "MUT003")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "severity"),
+    [("x, old, new", Severity.INFO), ("x, old: torch.Tensor, new", Severity.WARNING)],
+)
+def test_a_mask_of_rates_is_the_same_for_all_inputs(arguments: str, severity: Severity) -> None:
+    forward = (
+        "n = int(old) // int(new)\nt = torch.arange(0, n) / new - 2 / old\nw = torch.zeros_like(t)\nnear = t.abs().lt(1)\n"
+        "w[near] = torch.cos(t[near])\nreturn x * w.sum()"
+    )
+    findings = [
+        one for one in modellint.check_source(net(forward, arguments=arguments)).diagnostics if one.code == "MUT003"
+    ]
+    assert [one.severity for one in findings] == [severity]
