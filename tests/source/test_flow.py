@@ -474,6 +474,13 @@ def test_the_length_of_what_is_shown_to_be_a_tuple_is_no_size(guard: str, count:
     assert len(codes(net(forward), "FLW004")) == count
 
 
+def test_the_length_of_an_element_is_not_that_of_the_list() -> None:
+    forward = "outs = [self.fc(x[:, i]) for i in {}]\nn = len(outs[0])\nfor i in range(n):\n    x = x + i\nreturn x"
+    init = "self.fc = self.build()"
+    assert codes(net(forward.format("range(0, 3)"), init=init), "FLW004") == []
+    assert codes(net(forward.format("range(0, x.shape[1])"), init=init), "FLW004") == ["FLW004"]
+
+
 @pytest.mark.parametrize(
     ("guard", "count"),
     [

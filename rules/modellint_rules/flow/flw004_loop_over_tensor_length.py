@@ -278,8 +278,9 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     # What `x.dim()` and `x.ndim` are asked of is no number.
     owners = {id(node.value) for node in walk(expression) if isinstance(node, ast.Attribute)}
     # Of `len(x)` the size counts, and not what `x` was computed with.
-    lengths = (node for node in walk(expression) if isinstance(node, ast.Call) and called_name(node) == "len")
+    lengths = [node for node in walk(expression) if isinstance(node, ast.Call) and called_name(node) == "len"]
     counted = {id(part) for node in lengths for part in node.args}
+    owners.update(id(part) for node in lengths for argument in node.args for part in walk(argument)[1:])
     for node in walk(expression):
         if isinstance(node, (ast.Subscript, ast.Call)):
             dim = _dimension(node)
