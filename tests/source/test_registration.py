@@ -131,6 +131,7 @@ def test_no_fix_where_it_is_bound_to_a_list_and_to_a_set() -> None:
 def test_paramless_is_a_warning() -> None:
     (finding,) = modellint.check_source(net("self.xs = [nn.ReLU()]")).diagnostics
     assert finding.severity.label == "warning"
+    assert finding.message.endswith("`children()`, `modules()` and `apply()` do not see them")
 
 
 def test_items_from_a_helper() -> None:
