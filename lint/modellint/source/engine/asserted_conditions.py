@@ -71,7 +71,7 @@ def _guards(test: ast.expr, truth: bool) -> Iterator[ast.Call]:
 
 
 def _assertions(function: ast.AST) -> _Assertions:
-    found: _Assertions = {}
+    by_text: _Assertions = {}
     conditions: list[tuple[ast.stmt, ast.expr, bool]] = [
         (node, node.test, True) for node in of_kind(function, ast.Assert)
     ]
@@ -82,8 +82,8 @@ def _assertions(function: ast.AST) -> _Assertions:
     )
     for statement, test, held in conditions:
         for atom, truth in _atoms(test, held):
-            found.setdefault(ast.dump(atom), []).append((statement, truth))
-    return found
+            by_text.setdefault(ast.dump(atom), []).append((statement, truth))
+    return by_text
 
 
 def _atoms(test: ast.expr, truth: bool) -> Iterator[tuple[ast.expr, bool]]:
