@@ -420,3 +420,22 @@ def test_a_function_that_writes_to_what_it_is_handed(second: str) -> None:
     ]
     names = [name for name, _ in findings]
     assert names == (["keys", "values"] if second == "self.values" else ["keys"])
+
+
+@pytest.mark.parametrize(
+    ("method", "is_moved"),
+    [
+        ("def to(self, device):\n        self.table = self.table.to(device)\n        return super().to(device)", True),
+        (
+            "def cuda(self):\n        super().cuda()\n        if self.table is not None:\n            self.table = self.table.cuda()",
+            True,
+        ),
+        ("def cuda(self):\n        super().cuda()\n        self.table = torch.ones(3)", False),
+        ("def move(self, device):\n        self.table = self.table.to(device)", False),
+        ("def to(self, device):\n        self.other = self.table.to(device)", False),
+    ],
+)
+def test_a_tensor_that_the_class_moves_itself_is_missed_by_what_holds_the_class(method: str, is_moved: bool) -> None:
+    text = net("self.table = torch.arange(n)", "return x + self.table", f"\n    {method}\n")
+    messages = [one.message for one in modellint.check_source(text).diagnostics if one.code == "REG006"]
+    assert [("of a module that holds this one" in message) for message in messages] == [is_moved]

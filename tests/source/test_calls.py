@@ -203,6 +203,28 @@ def test_only_the_load_of_a_checkpoint_counts(body: str, found: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("saved", "path", "found"),
+    [
+        ("net.cpu().state_dict()", "'%s_net.pth' % step", False),
+        ("net.module.cpu().state_dict()", "'%s_net.pth' % step", False),
+        ("net.state_dict()", "'%s_net.pth' % step", True),
+        ("net.cpu().state_dict()", "'%s_other.pth' % step", True),
+        ("net.cpu().state_dict()", "step", True),
+    ],
+)
+def test_files_that_the_source_saves_from_the_cpu(saved: str, path: str, found: bool) -> None:
+    wanted = "'%s_net.pth' % step" if "pth" in path else "step"
+    text = (
+        f"import os\n\nimport torch\n\n\ndef keep(net, step, root):\n    name = {path}\n    place = os.path.join(root, name)\n"
+        f"    torch.save({saved}, place)\n\n\ndef restore(net, step, root):\n    name = {wanted}\n"
+        "    weights = torch.load(os.path.join(root, name))\n    net.load_state_dict(weights)\n"
+    )
+    assert ("DEV002" in codes(text)) is found
+    again = text + "\n\ndef also(net, step):\n    torch.save(net.state_dict(), '%s_net.pth' % step)\n"
+    assert "DEV002" in codes(again)
+
+
+@pytest.mark.parametrize(
     ("made", "found"),
     [("torch.zeros(4, 3)", False), ("torch.zeros(4, 3, device=device)", True), ("net.state_dict()", True)],
 )

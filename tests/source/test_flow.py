@@ -231,6 +231,8 @@ def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
     assert codes(net("p = np.random.rand()\nif self.training and p < 0.1:\n    return x\nreturn x * 2"), "FLW003") == []
     assert codes(net("return x.abs() * np.sqrt(x.shape[-1])"), "FLW003") == []
     assert codes(net("if self.training:\n    x = x.abs() * np.random.rand()\nreturn x"), "FLW003") == []
+    assert codes(net("self.seed = int(np.random.randint(9))\nreturn x.abs()"), "FLW003") == []
+    assert codes(net("return x.abs() * int(np.random.randint(9))"), "FLW003") == ["FLW003"]
 
 
 @pytest.mark.parametrize(
@@ -245,6 +247,7 @@ def test_numpy_on_tensors_and_its_random_numbers_are_found() -> None:
         "for i in range(len(x.abs())):\n    x = x + i\nreturn x",
         "y = x.max(dim=-1).values\nfor i in range(y.shape[0]):\n    x = x + i\nreturn x",
         "parts = [t.split(2) for t in (x.abs(), x * 2)]\nfor left, right in zip(*parts):\n    x = x + 1\nreturn x",
+        "for i, t in zip(range(x.size(1)), x.abs()):\n    x = x + i\nreturn x",
     ],
 )
 def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
@@ -269,6 +272,8 @@ def test_a_loop_as_long_as_a_tensor_is_found(forward: str) -> None:
         "for t in x.abs():\n    print(t.shape)\nreturn x",
         "b = x.size(0)\ny = x.view(b, -1).chunk(2, 1)\nfor i in range(len(y)):\n    x = x + i\nreturn x",
         "pairs = [(x, x * 2), (x + 1, x)]\nfor left in zip(*pairs):\n    x = x + 1\nreturn x.abs()",
+        "for layer, i in zip(self.layers, range(x.size(1))):\n    x = layer(x[:, i])\nreturn x",
+        "return torch.cat([f(x[..., i]) for f, i in zip(self.layers, range(x.size(-1)))], -1)",
     ],
 )
 def test_a_loop_of_a_fixed_number_of_turns_is_clean(forward: str) -> None:
@@ -403,6 +408,77 @@ def test_a_size_that_weights_decide_is_fixed(made: str, dim: int, count: int) ->
     )
     forward = f"y = {made}\nfor i in range(y.shape[{dim}]):\n    x = x + i\nreturn x"
     assert len(codes(net(forward, init=init), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("guard", "count"),
+    [
+        ("assert not self.crop", 0),
+        ("assert n > 1 and not (self.crop or n)", 0),
+        ("if self.crop:\n    raise NotImplementedError", 0),
+        ("with torch.no_grad():\n    assert not self.crop", 1),
+        ("assert not self.crop or n", 1),
+        ("assert self.crop", 1),
+        ("assert not self.changed", 1),
+        ("assert not rows\nrows.append(x)", 1),
+        ("assert not n\nn = len(x)", 1),
+        ("if n:\n    assert not self.crop", 1),
+    ],
+)
+def test_what_an_assertion_in_front_excludes_is_not_run(guard: str, count: int) -> None:
+    tests = {"changed": "self.changed", "rows": "rows", "not n\n": "n"}
+    test = next((test for part, test in tests.items() if part in guard), "self.crop")
+    forward = f"rows = []\n{guard}\nif {test}:\n    for i in range(x.size(0)):\n        x = x + i\nreturn x"
+    extra = "\ndef change(self):\n    self.changed = True\n"
+    init = "self.crop = flag\nself.changed = flag"
+    assert len(codes(net(forward, "x, n=2", init=init, extra=extra), "FLW004")) == count
+
+
+def test_an_assertion_behind_a_condition_excludes_nothing() -> None:
+    forward = "if n:\n    for i in range(x.size(0)):\n        x = x + i\nassert not n\nreturn x"
+    assert codes(net(forward, "x, n=2"), "FLW004") == ["FLW004"]
+    forward = "if mask is not None:\n    raise ValueError\nif mask is {}None:\n    for i in range(x.size(0)):\n        x = x + i\nreturn x"
+    assert codes(net(forward.format("not "), "x, mask"), "FLW004") == []
+    assert codes(net(forward.format(""), "x, mask"), "FLW004") == ["FLW004"]
+
+
+@pytest.mark.parametrize(
+    ("use", "count"),
+    [
+        ("k = math.gcd(int(old), int(new))", 0),
+        ("k = int(old) // int(new)\nassert min(old, new) > 0", 0),
+        ("k = 2 * old", 1),
+        ("k = int(old) + int(new)\nx = x * old.abs()", 2),
+        ("k = int(old) + int(new)\nx = x + torch.relu(old)", 2),
+        ("k = int(old[0]) + int(new)", 1),
+    ],
+)
+def test_a_parameter_that_is_made_whole_is_a_number(use: str, count: int) -> None:
+    forward = f"{use}\nat = torch.floor(torch.arange(0, 8) * old / new)\nreturn x[: at.max().item()]"
+    assert len(codes(net(forward, "x, old, new"), "FLW002")) == count
+
+
+@pytest.mark.parametrize(
+    ("guard", "count"),
+    [
+        ("isinstance(outs[0], tuple)", 0),
+        ("isinstance(outs[0], (tuple, list)) and x.dim() == 3", 0),
+        ("isinstance(outs[0], torch.Tensor)", 1),
+        ("isinstance(outs[1], tuple)", 1),
+        ("not isinstance(outs[0], tuple)", 1),
+        ("isinstance(outs[0], tuple) or x.dim() == 3", 1),
+    ],
+)
+def test_the_length_of_what_is_shown_to_be_a_tuple_is_no_size(guard: str, count: int) -> None:
+    forward = f"outs = [self.fc(x), x * 2]\nif {guard}:\n    for i in range(len(outs[0])):\n        x = x + outs[0][i]\nreturn x"
+    assert len(codes(net(forward), "FLW004")) == count
+
+
+def test_the_length_of_an_element_is_not_that_of_the_list() -> None:
+    forward = "outs = [self.fc(x[:, i]) for i in {}]\nn = len(outs[0])\nfor i in range(n):\n    x = x + i\nreturn x"
+    init = "self.fc = self.build()"
+    assert codes(net(forward.format("range(0, 3)"), init=init), "FLW004") == []
+    assert codes(net(forward.format("range(0, x.shape[1])"), init=init), "FLW004") == ["FLW004"]
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,13 @@ def test_no_fix_spells_an_ellipsis_out_where_the_whole_is_read_too() -> None:
     assert [(one.code, one.fix) for one in modellint.check_source(text).diagnostics] == [("MUT001", None)]
 
 
+@pytest.mark.parametrize("index", ["[0, 2]", "list(range(2)) + [3]", "columns"])
+def test_a_list_behind_an_ellipsis_is_refused_on_both_routes(index: str) -> None:
+    text = net(f"columns = [0, 1] + [3]\ny = x.clone()\ny[..., {index}] = x[..., {index}] * 2\nreturn y")
+    (finding,) = (one for one in modellint.check_source(text).diagnostics if one.code.startswith("MUT"))
+    assert (finding.code, finding.message.rpartition(", ")[2]) == ("MUT002", "on both routes")
+
+
 # By tensors of indices and by masks
 
 
@@ -591,3 +598,18 @@ def test_a_slice_that_is_cast_to_whole_numbers_is_no_single_number(index: str, e
         return x
     """
     assert codes(net(forward), "MUT002") == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "severity"),
+    [("x, old, new", Severity.INFO), ("x, old: torch.Tensor, new", Severity.WARNING)],
+)
+def test_a_mask_of_rates_is_the_same_for_all_inputs(arguments: str, severity: Severity) -> None:
+    forward = (
+        "n = int(old) // int(new)\nt = torch.arange(0, n) / new - 2 / old\nw = torch.zeros_like(t)\nnear = t.abs().lt(1)\n"
+        "w[near] = torch.cos(t[near])\nreturn x * w.sum()"
+    )
+    findings = [
+        one for one in modellint.check_source(net(forward, arguments=arguments)).diagnostics if one.code == "MUT003"
+    ]
+    assert [one.severity for one in findings] == [severity]

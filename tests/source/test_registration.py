@@ -131,6 +131,7 @@ def test_no_fix_where_it_is_bound_to_a_list_and_to_a_set() -> None:
 def test_paramless_is_a_warning() -> None:
     (finding,) = modellint.check_source(net("self.xs = [nn.ReLU()]")).diagnostics
     assert finding.severity.label == "warning"
+    assert finding.message.endswith("`children()`, `modules()` and `apply()` do not see them")
 
 
 def test_items_from_a_helper() -> None:
@@ -272,3 +273,45 @@ def test_criteria_that_a_loss_compares_by(name: str, argument: str, value: str, 
     text = HEAD + far + CRITERIA.format(name=name, argument=argument, value=value, target=target)
     findings = [finding for finding in modellint.check_source(text).diagnostics if finding.code == "REG001"]
     assert [finding.severity.name for finding in findings] == [severity]
+
+
+WORDS = """
+def make(kind):
+    if kind.startswith("deep"):
+        return [nn.Linear(2, 2), nn.Linear(2, 2)]
+    elif kind == "pair":
+        return [nn.Linear(2, 2)]
+    return nn.Linear(2, 2)
+
+
+class Net(nn.Module):
+    def __init__(self, kind="plain", deep=False):
+        super().__init__()
+        {}
+        self.kind = kind
+        self.body = make({})
+
+    def forward(self, x):
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("asserted", "argument", "codes"),
+    [
+        ("assert kind in ['plain', 'wide']", "kind", []),
+        ("assert kind == 'plain', kind", "kind", []),
+        ("if kind not in ('plain', 'wide'):\n            raise ValueError(kind)", "kind", []),
+        ("pass", "'plain'", []),
+        ("pass", "'deeper'", ["REG001"]),
+        ("pass", "kind", ["REG001"]),
+        ("assert kind in ['plain', 'pair']", "kind", ["REG001"]),
+        ("assert kind not in ['pair', 'deep']", "kind", ["REG001"]),
+        ("if deep:\n            assert kind in ['plain', 'wide']", "kind", ["REG001"]),
+        ("assert deep or kind == 'plain'", "kind", ["REG001"]),
+        ("if kind not in ('plain', 'wide'):\n            kind = 'pair'", "kind", ["REG001"]),
+        ("assert kind in ['plain', 'wide']\n        kind = 'x'.join(str(deep))", "kind", ["REG001"]),
+    ],
+)
+def test_asserted_words_decide_what_a_function_builds(asserted: str, argument: str, codes: list[str]) -> None:
+    assert [code for code, _ in found(HEAD + WORDS.format(asserted, argument))] == codes

@@ -206,6 +206,27 @@ def test_autograd_function_of_compiled_code(body: str, opaque: str | None) -> No
     assert ("takes what PyTorch itself computes" in finding.message) is (opaque is None)
 
 
+@pytest.mark.parametrize(
+    ("bound", "is_opaque"),
+    [
+        ("load('ext', sources=['a.cpp'])", True),
+        ("cpp_extension.load_inline('ext', 'int f();')", True),
+        ("torch.utils.cpp_extension.load('ext', ['a.cpp'])", True),
+        ("make('ext')", False),
+        ("torch.load('ext')", False),
+    ],
+)
+def test_autograd_function_of_an_extension_that_the_file_compiles(bound: str, is_opaque: bool) -> None:
+    head = f"from torch.utils import cpp_extension\nfrom torch.utils.cpp_extension import load\n\next = {bound}\n"
+    head += COMPILED.format("return ext.run(x)")
+    (finding,) = (
+        one
+        for one in modellint.check_source(net("return Ours.apply(x)", head=head)).diagnostics
+        if one.code == "OPS009"
+    )
+    assert ("calls `ext.run`" in finding.message) is is_opaque
+
+
 # OPS010
 
 

@@ -14,6 +14,7 @@ from modellint.authoring import (
     Rule,
     Severity,
     of_kind,
+    once,
     parents_in,
     walk,
 )
@@ -62,7 +63,8 @@ class LoadWithoutMapLocation(Rule):
     ## Known limits
     A call with `**keywords` or a starred argument is left alone, and so is a file that nothing shows to be a checkpoint: data sets
     and caches are saved from the CPU. So are a file that the same function writes, a tensor of the CPU if it does so later, or
-    deletes, and a load under `torch.cuda.is_available()` where the other branch loads the same file with `map_location` (a checkpoint
+    deletes, a file of a name to which the same source saves `net.cpu().state_dict()` alone, and a load
+    under `torch.cuda.is_available()` where the other branch loads the same file with `map_location` (a checkpoint
     of the second GPU needs it there, too). So are loads that need a GPU anyway: the
     engine of a `TRTModule`, and what stands behind a test for a strategy of several devices. In tests, and in what only a trainer
     runs, the finding is information.
@@ -86,7 +88,7 @@ class LoadWithoutMapLocation(Rule):
             if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
                 if _is_own_file(call) or _is_own_cache(call, code) or _needs_a_gpu(call, code):
                     continue
-                if _has_another_without_a_gpu(call):
+                if _has_another_without_a_gpu(call) or _is_saved_from_the_cpu(call, code):
                     continue
                 of_training = _OF_TRAINING.search(_taker(call)) is not None
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
@@ -161,6 +163,56 @@ def _is_made_on_the_cpu(value: Value) -> bool:
         and isinstance(node, ast.Call)
         and not any(word.arg in (None, "device") for word in node.keywords)
     )
+
+
+def _is_saved_from_the_cpu(call: Call, code: Code) -> bool:
+    """Whether the file itself writes files of such a name, and moves the module to the CPU before: `net.cpu().state_dict()`."""
+    if not call.node.args or call.function is None:
+        return False
+    name = _words_of_path(call.node.args[0], call.function)
+    is_told = any(re.search(r"\w\.\w+$", word) for word in name)
+    saves = once(code.file.tree, "_saves", _saves) if is_told else []
+    moved = [is_moved for other, is_moved in saves if other == name]
+    return bool(moved) and all(moved)
+
+
+def _saves(tree: ast.AST) -> list[tuple[frozenset[str], bool]]:
+    """The words of the paths that a file saves to, and whether what it saves is the state of a module that `cpu()` gave."""
+    saves: list[tuple[frozenset[str], bool]] = []
+    for function in of_kind(tree, ast.FunctionDef):
+        for part in of_kind(function, ast.Call):
+            match part:
+                case ast.Call(func=ast.Attribute(attr="save"), args=[state, path, *_]):
+                    match state:
+                        case ast.Call(
+                            func=ast.Attribute(value=ast.Call(func=ast.Attribute(attr="cpu")), attr="state_dict")
+                        ):
+                            is_moved = True
+                        case _:
+                            is_moved = False
+                    saves.append((_words_of_path(path, function), is_moved))
+                case _:
+                    pass
+    return saves
+
+
+def _words_of_path(path: ast.expr, function: ast.AST) -> frozenset[str]:
+    """The strings that a path is put together of, by def-use of the variables of a function."""
+    words: set[str] = set()
+    names: set[str] = set()
+    pending = [path]
+    while pending:
+        for part in walk(pending.pop()):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                words.add(part.value)
+            elif isinstance(part, ast.Name) and part.id not in names:
+                names.add(part.id)
+                pending += (
+                    node.value
+                    for node in of_kind(function, ast.Assign)
+                    if any(isinstance(target, ast.Name) and target.id == part.id for target in node.targets)
+                )
+    return frozenset(words)
 
 
 def _has_another_without_a_gpu(call: Call) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Rule, Severity, Trigger, tensors_in, walk
+from modellint.authoring import Diagnostic, Rule, Severity, Trigger, called_name, tensors_in, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel
@@ -125,4 +125,7 @@ def _draws(call: Call) -> bool:
 def _is_kept_for_python(call: Call) -> bool:
     """Whether a number is compared or put by: as a rule it decides which layers are dropped in training."""
     compared = any(call.node in walk(node) for node in walk(call.statement) if isinstance(node, ast.Compare))
-    return compared or getattr(call.statement, "value", None) is call.node
+    value = getattr(call.statement, "value", None)
+    while isinstance(value, ast.Call) and called_name(value) in ("int", "float", "bool") and value.args:
+        value = value.args[0]
+    return compared or value is call.node

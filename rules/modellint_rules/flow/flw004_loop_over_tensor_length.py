@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from modellint.authoring import (
     Diagnostic,
+    Instance,
     Rule,
     Severity,
     Tensor,
@@ -246,6 +247,18 @@ def _goes_through_tensors(call: Call, name: str) -> bool:
     return bool(arguments) and all(all(part.is_data for part in alternatives(value)) for value in arguments)
 
 
+def _goes_through_layers(code: Code, node: ast.Call) -> bool:
+    """Whether `zip` is given layers, too: it ends with the last of them."""
+    calls = code.readings(node)
+    return bool(calls) and all(
+        any(
+            all(isinstance(part, Instance) and part.kind == "module" for part in alternatives(value))
+            for value in call.arguments.positional
+        )
+        for call in calls
+    )
+
+
 def _is_unbound_by_the_code(call: Call) -> bool:
     """Whether `unbind` takes apart what the code itself put together: a dimension of a size that it knows, or that nothing is known of."""
     tensor = call.receiver
@@ -263,6 +276,8 @@ def _counts(code: Code, turns: Loop) -> bool:
         case ast.Call(func=ast.Name(id="range"), args=arguments):
             return any(_holds_size(code, part, turns.function) for part in arguments)
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in _PASSING:
+            if name == "zip" and _goes_through_layers(code, turns.node):
+                return False
             inner = [part for part in arguments if isinstance(part, ast.Call)]
             return any(
                 isinstance(part.func, ast.Name)
@@ -278,8 +293,9 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     # What `x.dim()` and `x.ndim` are asked of is no number.
     owners = {id(node.value) for node in walk(expression) if isinstance(node, ast.Attribute)}
     # Of `len(x)` the size counts, and not what `x` was computed with.
-    lengths = (node for node in walk(expression) if isinstance(node, ast.Call) and called_name(node) == "len")
+    lengths = [node for node in walk(expression) if isinstance(node, ast.Call) and called_name(node) == "len"]
     counted = {id(part) for node in lengths for part in node.args}
+    owners.update(id(part) for node in lengths for argument in node.args for part in walk(argument)[1:])
     for node in walk(expression):
         if isinstance(node, (ast.Subscript, ast.Call)):
             dim = _dimension(node)

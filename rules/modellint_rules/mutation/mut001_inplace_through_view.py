@@ -339,8 +339,10 @@ def _is_behind_ellipsis(write: Write) -> bool:
     at = next((at for at, part in enumerate(parts) if isinstance(part, ast.Constant) and part.value is ...), None)
     behind = write.index[at + 1 :] if at is not None else ()
     at_all = any(not _is_whole(part) for part in (parts[at + 1 :] if at is not None else ()))
+    # By tensors or lists of indices neither route takes it: that is MUT002's.
     plain = at_all and all(
-        value is None or not any(isinstance(part, Tensor) for part in alternatives(value)) for value in behind
+        value is None or not any(isinstance(part, (Tensor, Container)) for part in alternatives(value))
+        for value in behind
     )
     targets = _several_indexed(write) if behind else []
     return (

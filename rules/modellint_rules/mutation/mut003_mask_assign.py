@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from modellint.authoring import (
     UNKNOWN,
     Applicability,
+    Argument,
     Const,
     Diagnostic,
     Fix,
@@ -188,7 +189,7 @@ def _is_constant(code: Code, write: Write) -> bool:
     while pending:
         expression = pending.pop()
         for part in walk(expression):
-            if isinstance(part, ast.Call) and _may_vary(part):
+            if isinstance(part, ast.Call) and _may_vary(code, part):
                 return False
         more = {part.id for part in _read(expression)} - names
         names |= more
@@ -205,11 +206,17 @@ def _is_constant(code: Code, write: Write) -> bool:
     )
 
 
-def _may_vary(call: ast.Call) -> bool:
+def _may_vary(code: Code, call: ast.Call) -> bool:
     """Whether a call may draw numbers, or take them out of a tensor."""
     if isinstance(call.func, ast.Name) and call.func.id in ("int", "float", "bool"):
-        return True
+        values = [value for reading in code.readings(call) for value in reading.arguments.everything()]
+        # What is made whole and is nowhere used as a tensor is a number, whoever gives it.
+        return not values or not all(_is_number_of(part) for value in values for part in alternatives(value))
     return re.search(_VARIES, called_name(call) or "") is not None
+
+
+def _is_number_of(value: Value) -> bool:
+    return isinstance(value, (Argument, Const)) or (isinstance(value, Number) and not hasattr(value, "tensor"))
 
 
 _VARIES = r"^(?:item|tolist|numpy)$|rand|bernoulli|normal|multinomial|uniform|dropout"

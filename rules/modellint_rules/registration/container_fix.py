@@ -43,7 +43,11 @@ def weight_of(cls: ModuleClass, hidden: Hidden) -> Severity | None:
 
 def unseen_by(hidden: Hidden) -> str:
     """What does not reach the modules that an attribute hides."""
-    return "`eval()` and the export" if hidden.stateless else "`parameters()`, `state_dict()`, `.to()` and `.eval()`"
+    return (
+        "`children()`, `modules()` and `apply()`"
+        if hidden.stateless
+        else "`parameters()`, `state_dict()`, `.to()` and `.eval()`"
+    )
 
 
 def wrapped(cls: ModuleClass, attribute: Attribute, kind: str, container: str, lacks: frozenset[str]) -> Fix | None:

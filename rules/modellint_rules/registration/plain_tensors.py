@@ -136,6 +136,13 @@ def rewrites(code: Code, name: str) -> str:
     return effect
 
 
+def is_moved_by_own_methods(code: Code, name: str) -> bool:
+    """Whether a class has a `to`, `cuda` or the like of its own that moves an attribute; a module that holds it does not call that."""
+    return any(
+        getattr(write.function, "name", "") in MOVES and _moves(write, name) for write in code.attribute_writes(name)
+    )
+
+
 def _reads(node: ast.AST, name: str) -> bool:
     return any(isinstance(part, ast.Attribute) and part.attr == name for part in walk(node))
 

@@ -9,6 +9,7 @@ from modellint.authoring import Applicability, Diagnostic, Fix, Rule, Severity, 
 from modellint_rules.registration.plain_tensors import (
     bound_once,
     is_complex,
+    is_moved_by_own_methods,
     kept_tensors,
     later_values_are_tensors,
     rewrites,
@@ -109,7 +110,7 @@ class TensorNotBuffer(Rule):
             yield code.finding(
                 self,
                 kept.binding.statement,
-                _message(kept.name, kept.container is not None),
+                _message(kept.name, kept.container is not None, is_moved_by_own_methods(code, kept.name)),
                 attribute=kept.name,
                 fix=_fix(code, kept),
             )
@@ -128,9 +129,14 @@ class TensorNotBuffer(Rule):
                 )
 
 
-def _message(attribute: str, holds: bool) -> str:
+def _message(attribute: str, holds: bool, is_moved: bool = False) -> str:
     what = "holds tensors that are no buffers" if holds else "is a tensor and no buffer"
-    return f"`self.{attribute}` {what}: `.to()` and `state_dict()` do not see {'them' if holds else 'it'}"
+    they = "them" if holds else "it"
+    if is_moved:
+        return (
+            f"`self.{attribute}` {what}: `state_dict()`, and `.to()` of a module that holds this one, do not see {they}"
+        )
+    return f"`self.{attribute}` {what}: `.to()` and `state_dict()` do not see {they}"
 
 
 def _fix(code: Code, kept: Kept) -> Fix | None:

@@ -21,7 +21,7 @@ def hidden_finding(
         else "`parameters()`, `state_dict()` and `.to()`"
     )
     if is_harmless:
-        loses = "`eval()` and the export"
+        loses = "`children()`, `modules()` and `apply()`"
     kind = group.kind
     if kind:
         article = "an" if kind.strip("`")[:1] in "aeiouAEIOU" else "a"

@@ -6,7 +6,7 @@ import ast
 
 from modellint.source.domains.tensors import FACTORIES, SHOWING
 from modellint.source.project.annotations import says_tensor
-from modellint.source.syntax.ast_walk import of_kind, parameters_of, walk
+from modellint.source.syntax.ast_walk import of_kind, once, parameters_of, parents_in, walk
 
 _OF_TENSORS = SHOWING | frozenset({"shape", "ndim", "dtype", "device", "T", "mT", "requires_grad", "is_cuda"})
 """Attributes that tensors have, and containers, numbers and strings have not."""
@@ -101,6 +101,40 @@ def _find(function: ast.AST) -> frozenset[str]:
             shown.add(part.value.id)
     shown &= names - denied
     return frozenset(name for name in shown if not _is_one_for_each_layer(function, name))
+
+
+def shown_numbers(function: ast.AST) -> frozenset[str]:
+    """The parameters of a function that it makes whole numbers of, and uses as numbers alone: rates, sizes, counts."""
+    return once(function, "_shown_numbers", _find_numbers)
+
+
+def _find_numbers(function: ast.AST) -> frozenset[str]:
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return frozenset()
+    first = tensor_argument(function)
+    rounded = {
+        call.args[0].id
+        for call in of_kind(function, ast.Call)
+        if len(call.args) == 1 and isinstance(call.args[0], ast.Name) and isinstance(call.func, ast.Name)
+        if call.func.id == "int"
+    }
+    rounded &= parameters_of(function) - {first}
+    if not rounded:
+        return frozenset()
+    parents = parents_in(function)
+    uses = [part for part in of_kind(function, ast.Name) if part.id in rounded]
+    return frozenset(rounded - {use.id for use in uses if not _is_use_of_number(use, parents.get(use))})
+
+
+def _is_use_of_number(use: ast.Name, above: ast.AST | None) -> bool:
+    match above:
+        case ast.BinOp() | ast.UnaryOp() | ast.Compare():
+            return isinstance(use.ctx, ast.Load)
+        case ast.Call(func=ast.Name(id="int" | "float" | "min" | "max" | "abs" | "round" | "range")):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="math" | "self"))):
+            return True
+    return False
 
 
 def _bound_by_comprehensions(function: ast.AST) -> set[ast.AST]:

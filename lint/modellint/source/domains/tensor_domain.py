@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modellint.source.domains import tensor_expressions, tensors
 from modellint.source.domains.layer_transfer import module_output
 from modellint.source.domains.memory_layout import Dim, Layout
-from modellint.source.domains.parameter_kinds import shown_tensors
+from modellint.source.domains.parameter_kinds import shown_numbers, shown_tensors
 from modellint.source.domains.result_tensors import tensors_in
 from modellint.source.domains.tensor_calls import (
     builtin_result,
@@ -167,6 +167,8 @@ class TensorDomain:
         if parameter.arg in ("self", "cls"):
             return plain
         if annotated is False or (isinstance(default, ast.Constant) and default.value is not None):
+            return plain
+        if annotated is None and function is not None and parameter.arg in shown_numbers(function):
             return plain
         made = Tensor(
             parameter,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.source.engine.abstract_values import Argument, Const, Method, Number, Value, alternatives, union
+from modellint.source.engine.asserted_conditions import asserted_truth, connected
 from modellint.source.project.symbols import FunctionRef
 from modellint.source.syntax.ast_walk import of_kind, once
 
@@ -79,6 +80,8 @@ class Modes:
         """Those that call each other, the innermost last."""
         self.decorated: tuple[Function, ...] = ()
         """Those of them that have decorators, or that TorchScript was given."""
+        self.words: dict[Value, frozenset[str]] = {}
+        """The arguments that assertions let be certain words alone."""
         self.blocks: list[tuple[int, int, int, int] | None] = []
         """By how much statements of each block that leave early changed the first four but ``quiet``."""
 
@@ -163,7 +166,7 @@ class Modes:
                 for value in values:
                     self.narrow(value, held, frame)
             case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=name), kinds]):
-                others = [_is_tensor_class(part) for part in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])]
+                others = [is_tensor_class(part) for part in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])]
                 if not (any(others) if held else not all(others)):
                     self._forget_tensor(name, frame)
             case ast.Call(
@@ -178,7 +181,7 @@ class Modes:
                 comparators=[kind],
             ):
                 is_of_kind = isinstance(op, (ast.Eq, ast.Is)) is held
-                if is_of_kind is not _is_tensor_class(kind):
+                if is_of_kind is not is_tensor_class(kind):
                     self._forget_tensor(name, frame)
             case ast.Call(func=ast.Name(id=guard), args=[ast.Name(id=name)], keywords=[]) if held:
                 function = self._guard_function(guard, name, frame)
@@ -213,6 +216,8 @@ class Modes:
             return truth
         if (truth := _by_constants_of_the_file(test, frame)) is not None:
             return truth
+        if self.functions and (truth := asserted_truth(test, self.functions[-1], frame.file.tree)) is not None:
+            return truth
         match test:
             case ast.Compare(
                 left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
@@ -223,6 +228,60 @@ class Modes:
                 if held is not None and not frame.loops and isinstance(held, Const) and held.value is None:
                     return isinstance(op, ast.Is)
         return None
+
+    def allow(self, test: ast.expr, held: bool, frame: Frame) -> None:
+        """Take note that an assertion says which words an argument may be."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                self.allow(operand, not held, frame)
+            case ast.BoolOp(op=op, values=values) if isinstance(op, ast.And) is held:
+                for value in values:
+                    self.allow(value, held, frame)
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.In() | ast.NotIn() | ast.Eq() | ast.NotEq() as op]):
+                words = _words(test.comparators[0], isinstance(op, (ast.In, ast.NotIn)))
+                if isinstance(op, (ast.In, ast.Eq)) is held and words is not None:
+                    for part in alternatives(frame.locals[name]) if name in frame.locals else ():
+                        if isinstance(part, Argument) and not part.element:
+                            self.words[part] = self.words.get(part, words) & words
+
+    def decided_by_words(self, test: ast.expr, frame: Frame, read: Reads) -> bool | None:
+        """What a condition certainly is by the words that it asks a variable for."""
+        if frame.loops:
+            return None
+
+        def truth_of(part: ast.expr) -> bool | None:
+            match part:
+                case ast.Compare(left=ast.Name() | ast.Attribute(value=ast.Name(id="self")) as asked, ops=[op]):
+                    compare = _WORD_COMPARISONS.get(type(op))
+                    other = part.comparators[0]
+                    wanted: object = other.value if isinstance(other, ast.Constant) else _words(other, True)
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name() as asked, attr="startswith" | "endswith" as name),
+                    args=[ast.Constant(value=str() as wanted)],
+                    keywords=[],
+                ):
+                    compare = _AFFIXES[name]
+                case _:
+                    return None
+            if compare is None or not isinstance(wanted, (str, frozenset)):
+                return None
+            words = self._words_of(read(asked, frame))
+            truths = {compare(word, wanted) for word in words or ()}
+            return truths.pop() if len(truths) == 1 else None
+
+        return connected(test, truth_of)
+
+    def _words_of(self, value: Value) -> set[str] | None:
+        """The words that a value may be; None where it may be anything else."""
+        words: set[str] = set()
+        for part in alternatives(value):
+            if isinstance(part, Const) and isinstance(part.value, str):
+                words.add(part.value)
+            elif part in self.words:
+                words |= self.words[part]
+            else:
+                return None
+        return words
 
     def _by_default(self, test: ast.expr, frame: Frame, read: Reads) -> bool | None:
         """What a condition is where every flag that it asks has its default, as far as it asks nothing else."""
@@ -352,6 +411,22 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 
 
+_WORD_COMPARISONS: dict[type[ast.cmpop], Callable[[str, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.In: lambda word, wanted: word in wanted,
+    ast.NotIn: lambda word, wanted: word not in wanted,
+}
+_AFFIXES: dict[str, Callable[[str, Any], bool]] = {"startswith": str.startswith, "endswith": str.endswith}
+
+
+def _words(node: ast.expr, several: bool) -> frozenset[str] | None:
+    """The words that an expression writes down: a list of them where there may be ``several``, else one."""
+    parts = node.elts if several and isinstance(node, (ast.List, ast.Tuple, ast.Set)) else [] if several else [node]
+    words = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return frozenset(words) if words and len(words) == len(parts) else None
+
+
 def _by_constants_of_the_file(test: ast.expr, frame: Frame) -> bool | None:
     """What a condition is by constants of its file: names that one statement at its top binds to True or False, and nothing else does."""
 
@@ -363,20 +438,7 @@ def _by_constants_of_the_file(test: ast.expr, frame: Frame) -> bool | None:
                 return truth
         return None
 
-    return _connected(test, constant)
-
-
-def _connected(test: ast.expr, truth_of: Callable[[ast.expr], bool | None]) -> bool | None:
-    """Three-valued logic: the truth of `not`, `and` and `or` by that of their operands, None where it is not known."""
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _connected(operand, truth_of)
-            return None if inner is None else not inner
-        case ast.BoolOp(op=op, values=values):
-            ends = isinstance(op, ast.Or)
-            truths = {_connected(value, truth_of) for value in values}
-            return ends if ends in truths else None if None in truths else not ends
-    return truth_of(test)
+    return connected(test, constant)
 
 
 def _globals(tree: ast.AST) -> frozenset[str]:
@@ -386,7 +448,7 @@ def _globals(tree: ast.AST) -> frozenset[str]:
 
 def _truth(test: ast.expr, frame: Frame) -> bool | None:
     """What a condition is by the constants that local variables hold."""
-    return _connected(test, lambda part: _truth_by_locals(part, frame))
+    return connected(test, lambda part: _truth_by_locals(part, frame))
 
 
 def _truth_by_locals(test: ast.expr, frame: Frame) -> bool | None:
@@ -459,11 +521,12 @@ def _is_of_another_class(test: ast.expr, name: str) -> bool:
             return all(_is_of_another_class(value, name) for value in values)
         case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=asked), kinds]):
             parts = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
-            return asked == name and not any(map(_is_tensor_class, parts))
+            return asked == name and not any(map(is_tensor_class, parts))
     return False
 
 
-def _is_tensor_class(node: ast.expr) -> bool:
+def is_tensor_class(node: ast.expr) -> bool:
+    """Whether an expression names a class of tensors."""
     name = getattr(node, "attr", getattr(node, "id", ""))
     return name.endswith("Tensor") or name == "Parameter"
 

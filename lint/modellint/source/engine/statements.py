@@ -545,7 +545,9 @@ class Interpreter(Caller):
     def _if(self, node: ast.If, frame: Frame) -> bool:
         modes = self.modes
         self.ask(node, node.test, frame)
-        decided = modes.decided(node.test, frame) if self.reading else None
+        decided = (
+            modes.decided(node.test, frame) if self.reading else modes.decided_by_words(node.test, frame, self.value)
+        )
         condition = modes.condition(node.test, frame, self.value)
         before = self._state(frame)
         after: list[State] = []
@@ -561,6 +563,8 @@ class Interpreter(Caller):
         if decided is not True and self._block(node.orelse, frame):
             after.append((frame.locals, self.attributes))
         modes.leave(condition, early=leaves_early and not node.orelse)
+        if leaves_early and not node.orelse and isinstance(node.body[-1], ast.Raise):
+            self._allow(node, False, frame)
         if self.reading and condition.captured is not None and 0 < reached < len(after):
             # What follows runs behind the branch that an export takes: `loss` is None where it is given no targets.
             after = after[:1] if condition.captured else after[1:]
@@ -702,6 +706,13 @@ class Interpreter(Caller):
     def _assert(self, node: ast.Assert, frame: Frame) -> None:
         self.value(node.test, frame)
         self.modes.narrow(node.test, True, frame)
+        self._allow(node, True, frame)
+
+    def _allow(self, node: ast.If | ast.Assert, held: bool, frame: Frame) -> None:
+        """Note which words an argument may be behind an assertion that `__init__`, or another method that is entered, always makes."""
+        function = self.modes.function
+        if not self.reading and len(self._stack) == 1 and node in getattr(function, "body", ()):
+            self.modes.allow(node.test, held, frame)
 
 
 def _followed(value: Value) -> bool:

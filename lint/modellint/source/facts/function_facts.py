@@ -12,7 +12,9 @@ from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.domains.parameter_kinds import tensor_argument
 from modellint.source.domains.tensors import Shape, Size, Tensor, is_fixed
 from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
+from modellint.source.engine.asserted_conditions import tested_classes
 from modellint.source.engine.class_state import Attributes, Binding
+from modellint.source.engine.mode_conditions import is_tensor_class
 from modellint.source.facts.call_result_uses import compared_with, ends_in_python, only_for_a_loss
 from modellint.source.facts.execution_order import is_read_first
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
@@ -203,6 +205,8 @@ class Code:
             if call.method in ("size", "len") and _is_open(call.result):
                 of = call.receiver if call.method == "size" else call.arguments.get(0)
                 parts = alternatives(of) if of is not None else ()
+                if parts and call.method == "len" and _is_of_another_class(call):
+                    continue
                 # How many parts `unbind` and `chunk` give, the code says as a rule.
                 found += (
                     part for part in parts if isinstance(part, Tensor) and part.made_by not in ("unbind", "chunk")
@@ -595,6 +599,15 @@ _ASIDE = re.compile(
 """Names of methods that build, move, save or show a module."""
 _ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype"})
 _UNBOUND = ("staticmethod", "classmethod")
+
+
+def _is_of_another_class(call: Call) -> bool:
+    """Whether `len(x[0])` stands where `isinstance(x[0], tuple)` holds; of variables the domain takes note itself."""
+    asked = call.node.args[0] if call.node.args else None
+    if asked is None or isinstance(asked, ast.Name) or call.function is None:
+        return False
+    classes = tested_classes(asked, call.node, call.function)
+    return bool(classes) and not any(map(is_tensor_class, classes))
 
 
 def _is_open(size: Value) -> bool:

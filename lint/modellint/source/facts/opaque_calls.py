@@ -12,7 +12,7 @@ from modellint.source.syntax.ast_walk import of_kind
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
-    from modellint.source.project.symbols import ClassRef, IndexedFile
+    from modellint.source.project.symbols import Binding, ClassRef, IndexedFile
 
 _DEEPEST = 3
 _KNOWN = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "einops", "builtins"}
@@ -35,7 +35,9 @@ def _opaque(project: Project, file: IndexedFile, function: ast.AST, seen: set[as
         if dotted is None:
             continue
         bound = file.names.get(dotted.partition(".")[0], ())
-        if dotted in file.functions or any(isinstance(part, Imported) for part in bound):
+        if any(_is_loaded(project, file, part) for part in bound):
+            yield dotted
+        elif dotted in file.functions or any(isinstance(part, Imported) for part in bound):
             match project.resolve(file, dotted):
                 case None:
                     yield dotted
@@ -48,6 +50,19 @@ def _opaque(project: Project, file: IndexedFile, function: ast.AST, seen: set[as
                         yield dotted
                 case _:
                     pass
+
+
+_LOADERS = frozenset(f"torch.utils.cpp_extension.{name}" for name in ("load", "load_inline"))
+"""What compiles an extension, and gives the module of it."""
+
+
+def _is_loaded(project: Project, file: IndexedFile, bound: Binding) -> bool:
+    """Whether a name of a file is bound to an extension that is compiled as the file is imported."""
+    if not isinstance(bound, ast.Call):
+        return False
+    dotted = dotted_name(bound.func)
+    symbol = project.resolve(file, dotted) if dotted is not None else None
+    return isinstance(symbol, External) and symbol.name in _LOADERS
 
 
 def _is_kernel(project: Project, file: IndexedFile, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
