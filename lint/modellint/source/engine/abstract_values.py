@@ -197,8 +197,11 @@ class Container(Value):
         if len(self.items) < _LONG:
             exact = self.exact and other.exact and self.kind == other.kind
             return Container(self.kind, node, chain(self.items, other.items), exact)
-        for item in other.items if other is not self else ():
-            self.add(item)
+        if len(other.items) < _MANY:
+            self.items += other.items
+        elif other is not self:
+            for item in other.items:
+                self.add(item)
         self.exact = False
         total = Container(self.kind, node)
         total.items, total._known, total._counted = self.items, self._known, self._counted
