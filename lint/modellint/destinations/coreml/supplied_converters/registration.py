@@ -180,7 +180,7 @@ def supplied(destination: Destination) -> Iterator[Supplied]:
                 continue
             operator_tables.register(name, _as_registered(name, converters, parts))
         operator_tables.narrow_integers_as_signed()
-        empty_broadcast_pass.register(lambda: parts.note("broadcast of nothing", "mended", BIT_EQUAL, ""))
+        empty_broadcast_pass.register(lambda: parts.note("broadcast of an empty tensor", "mended", BIT_EQUAL, ""))
         parts.pipeline = high_rank_pass.pipeline(
             lambda: parts.note("more than five axes", "supplied", BIT_EQUAL, ""), empty_broadcast_pass.NAME
         )
