@@ -32,6 +32,16 @@ SMALL = {
     "pad_token_id": 0,
 }
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "num_local_experts": 4}
+SCAN = {"mamba_d_state": 16, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_chunk_size": 16}
+DELTA = {
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "layer_types": ["linear_attention", "full_attention"],
+}
+"""Small layers of recurrences: Mamba's second kind, and gated delta rules."""
 OLD = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256, "vocab_size": 160, "eos_token_id": None}
 BEHIND_ENCODER = {
     "vocab_size": 160,
@@ -77,6 +87,76 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         "Mamba",
         {"vocab_size": 160, "hidden_size": 64, "num_hidden_layers": 2, "state_size": 8, "eos_token_id": None},
     ),
+    "mamba2": (
+        "Mamba2",
+        {
+            "vocab_size": 160,
+            "hidden_size": 64,
+            "num_hidden_layers": 2,
+            "state_size": 16,
+            "num_heads": 8,
+            "head_dim": 16,
+            "n_groups": 2,
+            "chunk_size": 16,
+            "eos_token_id": None,
+            "pad_token_id": 0,
+        },
+    ),
+    "lfm2": ("Lfm2", {**SMALL, "layer_types": ["conv", "full_attention"]}),
+    "jamba": (
+        "Jamba",
+        {
+            **SMALL,
+            "mamba_d_state": 8,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "num_experts": 2,
+            "use_mamba_kernels": False,
+        },
+    ),
+    "bamba": ("Bamba", {**SMALL, **SCAN, "attn_layer_indices": [1]}),
+    "granite-hybrid": (
+        "GraniteMoeHybrid",
+        {
+            **SMALL,
+            **SCAN,
+            **EXPERTS,
+            "layer_types": ["linear_attention", "full_attention"],
+            "shared_intermediate_size": 32,
+        },
+    ),
+    "falcon-h1": ("FalconH1", {**SMALL, **SCAN, "mamba_d_ssm": 128}),
+    "zamba2": (
+        "Zamba2",
+        {
+            **SMALL,
+            "mamba_d_state": 16,
+            "n_mamba_heads": 8,
+            "mamba_headdim": 16,
+            "mamba_ngroups": 1,
+            "chunk_size": 16,
+            "layers_block_type": ["mamba", "hybrid"],
+        },
+    ),
+    "nemotron-h": (
+        "NemotronH",
+        {
+            **SMALL,
+            "head_dim": 16,
+            "ssm_state_size": 16,
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 16,
+            "n_groups": 1,
+            "chunk_size": 16,
+            "layers_block_type": ["mamba", "attention"],
+        },
+    ),
+    "qwen3-next": (
+        "Qwen3Next",
+        {**SMALL, **DELTA, **EXPERTS, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32},
+    ),
+    "qwen3.5": ("Qwen3_5Text", {**SMALL, **DELTA}),
+    "olmo-hybrid": ("OlmoHybrid", {**SMALL, **DELTA, "linear_num_value_heads": 2}),
     "t5": ("T5", {"vocab_size": 160, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_heads": 4}),
     "bart": ("Bart", BEHIND_ENCODER),
     "whisper": (

@@ -11,11 +11,11 @@ import transformers
 from torch import nn
 
 import modellint
-from modellint.destinations.coreml.language_model import generation
-from modellint.destinations.coreml.language_model.cached_decoder import written
+from modellint.destinations.coreml.language_model import cached_decoder, generation
 from modellint.destinations.coreml.language_model.encoder_decoder import parts_of
 from modellint.destinations.coreml.language_model.generation import chunks
-from modellint.destinations.coreml.language_model.parts import Parts
+from modellint.destinations.coreml.language_model.layer_caches import layer_caches, written
+from modellint.destinations.coreml.language_model.parts import Chunking, Parts
 from modellint.destinations.coreml.mil.executor import Executor
 from modellint.destinations.coreml.private.mil_programs import function_names, read_package
 from modellint.destinations.export_options import OptionError
@@ -184,6 +184,25 @@ def test_parts_of_a_prompt(length: int, sizes: tuple[int, ...], expected: list[t
     assert list(chunks(length, sizes)) == expected
 
 
+@pytest.mark.parametrize(
+    ("length", "sizes", "chunking", "expected"),
+    [
+        (12, (8,), Chunking.FULL, [(0, 8, 8)]),
+        (19, (8,), Chunking.FULL, [(0, 8, 8), (8, 8, 8)]),
+        (19, (8,), Chunking.FIRST, [(0, 8, 8)]),
+        (5, (8,), Chunking.FULL, []),
+        (13, (2, 8), Chunking.FULL, [(0, 8, 8), (8, 5, 5)]),
+        (9, (2, 8), Chunking.FULL, [(0, 8, 8)]),
+        (23, Listed([16, 4]), Chunking.FULL, [(0, 16, 16), (16, 4, 4)]),
+        (23, Listed([16, 4]), Chunking.FIRST, [(0, 16, 16)]),
+    ],
+)
+def test_chunks_of_a_model_with_recurrences_are_full(
+    length: int, sizes: tuple[int, ...], chunking: Chunking, expected: list[tuple[int, int, int]]
+) -> None:
+    assert list(chunks(length, sizes, chunking)) == expected
+
+
 def test_writing_to_a_cache_leaves_out_what_lies_beyond_it() -> None:
     cache, new = torch.zeros(1, 1, 4, 1), torch.arange(1.0, 4.0).reshape(1, 1, 3, 1)
     assert written(cache, new, torch.tensor([2])).flatten().tolist() == [0, 0, 1, 2]
@@ -260,6 +279,82 @@ def _whisper() -> nn.Module:
         **SIZES, num_mel_bins=4, max_source_positions=10, max_target_positions=24, decoder_start_token_id=3
     )
     return _scaled(transformers.WhisperForConditionalGeneration(config))
+
+
+RECURRENT = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 2, "eos_token_id": None, "pad_token_id": 0}
+
+
+def _mamba() -> nn.Module:
+    return _scaled(transformers.MambaForCausalLM(transformers.MambaConfig(**RECURRENT, state_size=4)))
+
+
+def _hybrid() -> nn.Module:
+    config = transformers.Lfm2Config(
+        **RECURRENT,
+        intermediate_size=24,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=48,
+        layer_types=["conv", "full_attention"],
+    )
+    return _scaled(transformers.Lfm2ForCausalLM(config))
+
+
+def test_a_recurrence_beside_attention_reads_full_chunks_and_the_rest_by_decode(tmp_path: Path) -> None:
+    path = tmp_path / "Hybrid.mlpackage"
+    model = _hybrid()
+    made = modellint.language_model(model, output=path, context=40, prefill=8, precision="fp32")
+    summary = made.summary
+    assert summary.ok and summary.generation.prompt == 19 and summary.generation.equal == 22
+    assert any("prefill reads full chunks alone" in note for note in summary.notes)
+    program, _ = read_package(path)
+    prefill, decode = Executor(program, "prefill"), Executor(program, "decode")
+    assert sorted(prefill.states) == ["conv_0", "keys_1", "values_1"]
+    ids = torch.arange(20, 37, dtype=torch.int32).unsqueeze(0)
+    with torch.no_grad():
+        wanted = model(ids.long(), use_cache=False).logits[0]
+    states = prefill.states
+    for at, size in ((0, 8), (8, 8), (16, 1)):
+        executor = prefill if size == 8 else decode
+        executor.begin(states)
+        position = torch.tensor([at], dtype=torch.int32)
+        got = executor({"input_ids": ids[:, at : at + size], "position": position})["logits"][0]
+        assert (got - wanted[at : at + size]).abs().max() < 5e-3 * wanted.abs().max()
+        states = executor.states
+
+
+def test_a_model_that_cannot_go_on_with_several_tokens_reads_one_chunk() -> None:
+    made = modellint.language_model(_mamba(), context=32, prefill=8, precision="fp32")
+    assert made.summary.ok and made.summary.generation.prompt == 12
+    assert any("prefill reads the first chunk of a text alone" in note for note in made.summary.notes)
+    assert "4 states" in repr(made)
+
+
+def test_what_a_recurrence_keeps_is_held_against_the_states_too() -> None:
+    """Of a model with small weights what is lost of its states hardly moves the logits."""
+    config = transformers.JambaConfig(
+        **RECURRENT,
+        intermediate_size=24,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        mamba_d_state=4,
+        attn_layer_period=2,
+        attn_layer_offset=1,
+        num_experts=2,
+        use_mamba_kernels=False,
+    )
+    parts = cached_decoder.parts_of(transformers.JambaForCausalLM(config).eval(), 16, 16)
+    assert parts.chunking is Chunking.FIRST
+
+
+def test_a_memory_of_another_kind_is_told() -> None:
+    class Strange:
+        keys = None
+
+    with pytest.raises(OptionError, match=r"Odd keeps Strange: .* takes caches of keys and values and of recurrences"):
+        layer_caches("Odd", [Strange()])
+    with pytest.raises(OptionError, match="Odd keeps no keys and values"):
+        layer_caches("Odd", [])
 
 
 def test_an_encoder_decoder_of_tokens_becomes_three_functions(tmp_path: Path) -> None:

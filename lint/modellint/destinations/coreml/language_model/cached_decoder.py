@@ -1,39 +1,31 @@
-"""Cached decoder: a causal model whose cache of keys and values is buffers of a fixed size, as Core ML's states are."""
+"""Cached decoder: a causal model whose cache is buffers of a fixed size, as Core ML's states are."""
 
 from __future__ import annotations
 
 import copy
-import functools
-import importlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from modellint.destinations.coreml.language_model.parts import ARGUMENTS, Parts
+from modellint.destinations.coreml.language_model.layer_caches import (
+    LayerCache,
+    cache_argument,
+    cache_in,
+    cache_types,
+    layer_caches,
+)
+from modellint.destinations.coreml.language_model.parts import ARGUMENTS, Chunking, Parts
 from modellint.destinations.coreml.language_model.rotary_tables import tabulate
 from modellint.destinations.export_options import OptionError
 
 MASKED = -30000.0
 """What is added to the score of a place that is not attended to: float16 holds it, and its exponential is zero."""
 _OF_TRANSFORMERS = "transformers"
-SIMPLE_LAYERS = frozenset({"DynamicLayer", "DynamicSlidingWindowLayer"})
-"""Layers of transformers' caches that keep keys and values alone."""
 SAME = 1e-4
 """The error over the scale up to which a way to give the mask computes what the model does by itself."""
-
-
-class LayerShape(NamedTuple):
-    """The shape of a layer's cache, but for its length."""
-
-    heads: int
-    key: int
-    """The size of a head's keys."""
-    value: int
-    window: int | None
-    """How many tokens back the layer attends to, itself included; None for all."""
 
 
 class CachedDecoder(nn.Module):
@@ -41,40 +33,44 @@ class CachedDecoder(nn.Module):
 
     ``forward(input_ids, position)`` takes 1xN tokens and how many came before them, of shape (1,), writes their keys and values into
     the buffers ``keys_0``, ``values_0``, …, each of 1 x heads x context x size, and returns logits of 1 x N x vocabulary. Positions and
-    masks are made inside. Places behind the last token are never attended to, so that tokens may be padded at the end.
+    masks are made inside. Places behind the last token are never attended to, so that tokens may be padded at the end. A layer with a
+    recurrence, as Mamba's, keeps the last inputs of its convolution in ``conv_0``, … and its state in ``recurrent_0``, …; it takes
+    padding for tokens.
 
     Args:
         model: The causal model, in evaluation mode.
         context: How many tokens the caches hold.
-        layers: The shape of each layer's cache.
-        masking: How the model is given its mask: ``tensor``, ``by layer type``, or ``own`` where it makes its own of a mask of
-            ones over the whole context.
+        layers: What each layer keeps.
+        masking: How the model is given its mask: ``tensor``, ``by layer type``, ``own`` where it makes its own of a mask of
+            ones over the whole context, or ``none``.
+        continues: Whether more than one token may go on from states of recurrences; else they count as empty then.
     """
 
-    def __init__(self, model: nn.Module, context: int, layers: Sequence[LayerShape], masking: str) -> None:
+    def __init__(
+        self, model: nn.Module, context: int, layers: Sequence[LayerCache], masking: str, continues: bool = True
+    ) -> None:
         super().__init__()
         self.model = model
         self.context = context
         self.layers = tuple(layers)
         self.masking = masking
+        self.continues = continues
         self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+        self.cache_argument = cache_argument(model)
         for at, layer in enumerate(self.layers):
-            self.register_buffer(f"keys_{at}", torch.zeros(1, layer.heads, context, layer.key))
-            self.register_buffer(f"values_{at}", torch.zeros(1, layer.heads, context, layer.value))
+            for name, shape in layer.buffers(at, context):
+                self.register_buffer(name, torch.zeros(shape))
 
     def forward(self, input_ids: Tensor, position: Tensor) -> Tensor:
         """Logits of 1 x N x vocabulary, for 1xN tokens behind ``position`` others."""
         places = position + torch.arange(input_ids.shape[1])
-        types = cache_types()
-        layers = [
-            types.layer(getattr(self, f"keys_{at}"), getattr(self, f"values_{at}"), position, layer.window)
-            for at, layer in enumerate(self.layers)
-        ]
-        options = {"position_ids": places.unsqueeze(0)} if self.takes_positions else {}
+        begins = input_ids.shape[1] > 1 and not self.continues
+        layers = [layer.layer(self, at, position, begins) for at, layer in enumerate(self.layers)]
+        options: dict[str, Any] = {"position_ids": places.unsqueeze(0)} if self.takes_positions else {}
+        options[self.cache_argument] = cache_types().cache(layers=layers)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=self._mask(places),
-            past_key_values=types.cache(layers=layers),
             use_cache=True,
             return_dict=False,
             **options,
@@ -82,15 +78,18 @@ class CachedDecoder(nn.Module):
         logits: Tensor = outputs[0]
         return logits
 
-    def _mask(self, places: Tensor) -> Tensor | Mapping[str, Tensor]:
+    def _mask(self, places: Tensor) -> Tensor | Mapping[str, Tensor | None] | None:
+        if self.masking == "none":
+            return None
         if self.masking == "own":
             return torch.ones(1, self.context, dtype=torch.int64)
         back = places.unsqueeze(1) - torch.arange(self.context).unsqueeze(0)
         if self.masking == "tensor":
-            return _added(back, self.layers[0].window)
+            (window,) = _windows(self.layers)
+            return _added(back, window)
         kinds = self.model.config.layer_types  # type: ignore[union-attr]
-        windows = {kind: layer.window for kind, layer in zip(kinds, self.layers, strict=False)}  # type: ignore[arg-type]
-        return {kind: _added(back, window) for kind, window in windows.items()}
+        by_kind = {kind: layer.attention for kind, layer in zip(kinds, self.layers, strict=False)}  # type: ignore[arg-type]
+        return {kind: None if shape is None else _added(back, shape.window) for kind, shape in by_kind.items()}
 
 
 def self_attention_mask(places: Tensor, context: int) -> Tensor:
@@ -104,64 +103,6 @@ def _added(back: Tensor, window: int | None) -> Tensor:
     if window is not None:
         seen = seen & (back < window)
     return torch.where(seen, 0.0, MASKED).unsqueeze(0).unsqueeze(0)
-
-
-def written(cache: Tensor, new: Tensor, position: Tensor) -> Tensor:
-    """A cache of 1 x heads x context x size with N new places from a position on; what lies beyond its end is left out."""
-    context, count = cache.shape[2], new.shape[2]
-    at = torch.arange(context) - position
-    is_new = (at >= 0) & (at < count)
-    if count != 1:
-        # Not by clamp, which coremltools makes floats of.
-        new = new.index_select(2, torch.where(is_new, at, 0))
-    return torch.where(is_new.reshape(1, 1, context, 1), new, cache)
-
-
-class _Types(NamedTuple):
-    layer: Any
-    cache: Any
-
-
-@functools.lru_cache(maxsize=1)
-def cache_types() -> _Types:
-    """Classes of caches as transformers wants them, made when a model of its is there."""
-    library = importlib.import_module("transformers.cache_utils")
-
-    class BufferLayer(library.CacheLayerMixin):  # type: ignore[name-defined, misc]
-        """A layer whose keys and values are buffers of the decoder, written in place."""
-
-        is_compileable = True
-
-        def __init__(self, keys: Tensor, values: Tensor, position: Tensor, window: int | None) -> None:
-            super().__init__()
-            self.keys = keys
-            self.values = values
-            self.is_initialized = True
-            self.is_sliding = window is not None
-            self._position = position
-
-        def lazy_initialization(self, *_: Any, **__: Any) -> None:
-            """Do nothing: the buffers are there."""
-
-        def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-            """Write new keys and values, and return all."""
-            self.keys.copy_(written(self.keys, key_states, self._position))
-            self.values.copy_(written(self.values, value_states, self._position))
-            return self.keys, self.values
-
-        def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-            """The whole buffer, from its beginning."""
-            return self.keys.shape[2], 0
-
-        def get_seq_length(self) -> Any:
-            """How many tokens came before, a tensor."""
-            return self._position
-
-        def get_max_length(self) -> int:
-            """The length of the buffer."""
-            return int(self.keys.shape[2])
-
-    return _Types(BufferLayer, library.Cache)
 
 
 def parts_of(model: nn.Module, context: int | None, default: int) -> Parts:
@@ -185,10 +126,12 @@ def parts_of(model: nn.Module, context: int | None, default: int) -> Parts:
     length = context_of(model, context, default, "max_position_embeddings")
     layers = _layers(model)
     masking = _masking(model, layers)
+    chunking = _chunking(model, layers, masking)
     own = copy.deepcopy(model)
     tabulate(own, length)
     _spread_experts(own)
-    return Parts(CachedDecoder(own, length, layers, masking).eval(), length)
+    decoder = CachedDecoder(own, length, layers, masking, chunking is not Chunking.FIRST)
+    return Parts(decoder.eval(), length, chunking=chunking)
 
 
 def context_of(model: nn.Module, context: int | None, default: int, *limits: str) -> int:
@@ -231,51 +174,31 @@ def _check_kind(model: nn.Module, config: Any) -> None:
         )
 
 
-def _layers(model: nn.Module) -> list[LayerShape]:
-    """The shape of each layer's cache, from a run on one token. Raises ``OptionError`` where it is no cache of keys and values."""
-    name = type(model).__name__
+def _layers(model: nn.Module) -> list[LayerCache]:
+    """What each layer keeps, from a run on one token. Raises ``OptionError`` where that is not taken."""
     with torch.no_grad():
         outputs = model(input_ids=torch.zeros(1, 1, dtype=torch.int64), use_cache=True, return_dict=True)
-    cache = getattr(outputs, "past_key_values", None)
-    layers = list(getattr(cache, "layers", ()))
-    strange = sorted({type(layer).__name__ for layer in layers} - SIMPLE_LAYERS)
-    if not layers or strange:
-        what = f"keeps {', '.join(strange)}" if strange else "keeps no keys and values"
-        raise OptionError(
-            f"{name} {what}: --as language-model takes caches of keys and values alone. Write a module whose forward takes input_ids "
-            "and position and keeps what it needs in buffers, and export that"
-        )
-    return layer_shapes(name, layers)
+    return layer_caches(type(model).__name__, list(getattr(cache_in(outputs), "layers", ())))
 
 
-def layer_shapes(name: str, layers: Sequence[Any]) -> list[LayerShape]:
-    """The shapes of layers of a cache that has seen a token. Raises ``OptionError`` for others than 1 x heads x length x size."""
-    shapes = []
-    for at, layer in enumerate(layers):
-        if layer.keys is None or layer.keys.dim() != 4 or layer.keys.shape[0] != 1:
-            raise OptionError(f"{name}: the cache of layer {at} is not of 1 x heads x length x size")
-        window = int(layer.sliding_window) if layer.is_sliding else None
-        shapes.append(LayerShape(layer.keys.shape[1], layer.keys.shape[3], layer.values.shape[3], window))
-    return shapes
+def _windows(layers: Sequence[LayerCache]) -> set[int | None]:
+    """The windows of layers that attend."""
+    return {layer.attention.window for layer in layers if layer.attention is not None}
 
 
-def _masking(model: nn.Module, layers: Sequence[LayerShape]) -> str:
+def _masking(model: nn.Module, layers: Sequence[LayerCache]) -> str:
     """The first way to give the mask by which the decoder computes what the model does without a cache. Raises ``OptionError``."""
-    length = min(max((layer.window or 0 for layer in layers), default=0) + 5, 64)
-    ids = torch.arange(length).remainder(vocabulary_of(model)).unsqueeze(0)
-    with torch.no_grad():
-        expected = model(input_ids=ids, use_cache=False, return_dict=True).logits
+    length = min(max((window or 0 for window in _windows(layers)), default=0) + 5, 64)
+    ids, expected = _sample(model, length)
     reasons = []
     for way in _ways(model, layers):
-        decoder = CachedDecoder(model, length, layers, way)
+        decoder = CachedDecoder(model, length, layers, way, continues=False)
         try:
-            with torch.no_grad():
-                logits = decoder(ids, torch.zeros(1, dtype=torch.int32))
+            off = _off(_read(decoder, [ids]), expected)
         except Exception as error:
             # Whatever the model's own code says of a mask that it does not take.
             reasons.append(first_words(error))
             continue
-        off = float((logits - expected).abs().max() / expected.abs().max())
         if off <= SAME:
             return way
         reasons.append(f"off by {off:.1e} of the scale")
@@ -285,12 +208,56 @@ def _masking(model: nn.Module, layers: Sequence[LayerShape]) -> str:
     )
 
 
-def _ways(model: nn.Module, layers: Sequence[LayerShape]) -> Iterator[str]:
+def _chunking(model: nn.Module, layers: Sequence[LayerCache], masking: str) -> Chunking:
+    """How prefill may read a prompt, tried out: whether a second chunk goes on from the states of the first."""
+    if not any(layer.recurrence for layer in layers):
+        return Chunking.PADDED
+    ids, _ = _sample(model, 8)
+    whole = CachedDecoder(model, 8, layers, masking, continues=False)
+    parted = CachedDecoder(model, 8, layers, masking)
+    expected = _read(whole, [ids])
+    try:
+        logits = _read(parted, [ids[:, :5], ids[:, 5:]])
+    except Exception:
+        # Whatever the model's own code says of going on: it has no code for that.
+        return Chunking.FIRST
+    # The states too: of a model that is not trained they may hardly move the logits.
+    pairs = [(logits, expected), *zip(parted.buffers(recurse=False), whole.buffers(recurse=False), strict=True)]
+    return Chunking.FULL if all(_off(is_, should_be) <= SAME for is_, should_be in pairs) else Chunking.FIRST
+
+
+def _sample(model: nn.Module, length: int) -> tuple[Tensor, Tensor]:
+    """Tokens, and the logits that the model gives for them without a cache."""
+    ids = torch.arange(length).remainder(vocabulary_of(model)).unsqueeze(0)
+    with torch.no_grad():
+        logits: Tensor = model(input_ids=ids, use_cache=False, return_dict=True).logits
+    return ids, logits
+
+
+def _read(decoder: CachedDecoder, chunks: Sequence[Tensor]) -> Tensor:
+    """The logits of a decoder that reads tokens in chunks."""
+    at, logits = 0, []
+    with torch.no_grad():
+        for ids in chunks:
+            logits.append(decoder(ids, torch.tensor([at], dtype=torch.int32)))
+            at += ids.shape[1]
+    return torch.cat(logits, 1)
+
+
+def _off(values: Tensor, expected: Tensor) -> float:
+    """The error over the scale; where all are zero it is 0."""
+    error = float((values - expected).abs().max())
+    return error / float(expected.abs().max()) if error else 0.0
+
+
+def _ways(model: nn.Module, layers: Sequence[LayerCache]) -> Iterator[str]:
     kinds = getattr(model.config, "layer_types", None) or ()
-    if len({layer.window for layer in layers}) == 1:
+    if len(_windows(layers)) == 1:
         yield "tensor"
-    if len(kinds) >= len(layers):
+    if _windows(layers) and len(kinds) >= len(layers):
         yield "by layer type"
+    if not _windows(layers):
+        yield "none"
     yield "own"
 
 

@@ -15,14 +15,18 @@ from torch import Tensor, nn
 from modellint.destinations.coreml.language_model.cached_decoder import (
     MASKED,
     SAME,
-    SIMPLE_LAYERS,
-    LayerShape,
-    cache_types,
     context_of,
     first_words,
-    layer_shapes,
     self_attention_mask,
     vocabulary_of,
+)
+from modellint.destinations.coreml.language_model.layer_caches import (
+    SIMPLE_LAYERS,
+    LayerShape,
+    cache_argument,
+    cache_in,
+    cache_types,
+    layer_shapes,
 )
 from modellint.destinations.coreml.language_model.parts import SOURCE_LENGTH, Parts
 from modellint.destinations.coreml.language_model.rotary_tables import tabulate
@@ -58,9 +62,9 @@ class SourceEncoder(nn.Module):
             decoder_input_ids=torch.zeros(1, 1, dtype=torch.int64),
             encoder_outputs=(hidden,),
             attention_mask=bias,
-            past_key_values=cache,
             use_cache=True,
             return_dict=False,
+            **{cache_argument(self.model): cache},
         )
         layers = cache.cross_attention_cache.layers
         return torch.cat([layer.keys for layer in layers]), torch.cat([layer.values for layer in layers])
@@ -104,6 +108,7 @@ class CrossDecoder(nn.Module):
         self.context = context
         self.layers = tuple(layers)
         self.width = _width(model)
+        self.cache_argument = cache_argument(model)
         for at, layer in enumerate(self.layers):
             self.register_buffer(f"keys_{at}", torch.zeros(1, layer.heads, context, layer.key))
             self.register_buffer(f"values_{at}", torch.zeros(1, layer.heads, context, layer.value))
@@ -123,9 +128,9 @@ class CrossDecoder(nn.Module):
             encoder_outputs=(torch.zeros(1, keys.shape[2], self.width),),
             attention_mask=bias,
             decoder_attention_mask=self_attention_mask(places, self.context),
-            past_key_values=types.both(types.cache(layers=own), types.cache(layers=cross)),
             use_cache=True,
             return_dict=False,
+            **{self.cache_argument: types.both(types.cache(layers=own), types.cache(layers=cross))},
         )[0]
         return logits
 
@@ -294,8 +299,7 @@ def _layers(model: Any, source: dict[str, Tensor]) -> list[LayerShape]:
     except Exception as error:
         shape = "x".join(map(str, next(iter(source.values())).shape))
         raise OptionError(f"source: {name} does not take one of {shape}: {first_words(error)}") from error
-    cache = getattr(outputs, "past_key_values", None)
-    own = getattr(cache, "self_attention_cache", None)
+    own = getattr(cache_in(outputs), "self_attention_cache", None)
     layers = list(getattr(own, "layers", ()))
     if not layers or {type(layer).__name__ for layer in layers} - SIMPLE_LAYERS:
         raise OptionError(f"{name} keeps no cache of keys and values of its decoder and its source")

@@ -22,6 +22,7 @@ from modellint.destinations.coreml.language_model.parts import (
     LOGITS,
     PREFILL,
     SOURCE_LENGTH,
+    Chunking,
     Parts,
 )
 from modellint.destinations.coreml.mil.executor import UnknownOperations
@@ -32,7 +33,7 @@ from modellint.destinations.coreml.verify.difference_location import first_line
 from modellint.destinations.export_options import STATES_SINCE, OptionError, Options
 from modellint.live.inputs.model_inputs import Inputs, Listed
 from modellint.results.exported_language_model import ExportedLanguageModel
-from modellint.results.verification import DIFFERS, UNDECIDED
+from modellint.results.verification import AGREES, DIFFERS, UNDECIDED
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -93,6 +94,7 @@ def export(
     notes = (
         *(() if single is None else (single.note,)),
         *remarks_on_states(dict(parts.decoder.named_buffers(recurse=False))),
+        *_remarks_on_chunks(parts.chunking),
     )
     result = ExportedLanguageModel(destination.target, destination.precision, context, notes=notes)
     functions: list[tuple[str, Exported]] = []
@@ -103,9 +105,7 @@ def export(
         exported = single_export.export(
             # There is an encoder where there is its function.
             parts.encoder if is_encoder else parts.decoder,  # type: ignore[arg-type]
-            _source(parts, vocabulary)
-            if is_encoder
-            else _inputs(function, sizes, context, vocabulary, conditions, seed),
+            _source(parts, vocabulary) if is_encoder else _inputs(function, sizes, parts, vocabulary, conditions, seed),
             destination,
             project,
             Options(
@@ -127,6 +127,8 @@ def export(
             return replace(result, reason=f"{function} does not convert")
         if exported.verification.verdict == DIFFERS:
             reason = f"{function} on its own does not agree: {exported.verification.reason}"
+            if exported.verification.single == AGREES and destination.precision == "fp16":
+                reason += "; with --precision fp32 it may"
             return replace(result, verdict=DIFFERS, reason=reason)
     tell("joining")
     try:
@@ -145,7 +147,7 @@ def export(
     for function in parts.functions:
         shutil.rmtree(folder / function)
     tell("decoding")
-    prompt, count = _prompt(sizes, context, vocabulary, wanted.tokens, seed)
+    prompt, count = _prompt(sizes, parts, vocabulary, wanted.tokens, seed)
     greedily = greedy(model, parts, prompt, count, sizes)
     try:
         done = compared(program, parts, greedily, sizes, destination.precision)
@@ -217,13 +219,15 @@ def _ranges_of_source(source: Mapping[str, Tensor], vocabulary: int) -> dict[str
 def _inputs(
     function: str,
     sizes: tuple[int, ...],
-    context: int,
+    parts: Parts,
     vocabulary: int,
     conditions: Mapping[str, Tensor],
     seed: int,
 ) -> Inputs:
-    """The example of a function, and how it varies: tokens of the vocabulary at any place of the context."""
+    """The example of a function, and how it varies: tokens of the vocabulary at any place where it may be called."""
     is_prefill = function == PREFILL
+    context = parts.context
+    only_first = is_prefill and parts.chunking is Chunking.FIRST
     lengths = sizes.sizes if isinstance(sizes, Listed) else tuple(sizes)
     length = lengths[0] if is_prefill else 1
     ids = _drawn(length, vocabulary, seed)
@@ -236,7 +240,7 @@ def _inputs(
         else {},
         ranges={
             ARGUMENTS[0]: (0, vocabulary),
-            ARGUMENTS[1]: (0, context - (max(lengths) if is_prefill else 1) + 1),
+            ARGUMENTS[1]: (0, 1 if only_first else context - (max(lengths) if is_prefill else 1) + 1),
             **({SOURCE_LENGTH: (1, conditions[CROSS[0]].shape[2] + 1)} if SOURCE_LENGTH in conditions else {}),
         },
     )
@@ -247,13 +251,26 @@ def _drawn(length: int, vocabulary: int, seed: int) -> Tensor:
     return torch.randint(0, vocabulary, (1, length), generator=generator, dtype=torch.int32)
 
 
-def _prompt(sizes: Sequence[int], context: int, vocabulary: int, tokens: int, seed: int) -> tuple[Tensor, int]:
-    """A prompt that prefill reads in two parts, the second padded, where the context allows it, and how many tokens follow."""
-    size = max(sizes)
-    length = size + (size + 1) // 2
+def _prompt(sizes: Sequence[int], parts: Parts, vocabulary: int, tokens: int, seed: int) -> tuple[Tensor, int]:
+    """A prompt that prefill reads in parts, of which one is not full, where the context allows it, and how many tokens follow."""
+    size, context = max(sizes), parts.context
+    # Chunks that must be full are read twice, and a rest of some tokens by decode.
+    length = size + (size + 1) // 2 if parts.chunking is not Chunking.FULL else 2 * size + min(3, size)
     if 2 * size > context or (length + tokens > context and 2 * length > context):
-        length = max(1, size - 1, min(size, context - tokens))
+        length = max(1, size - (parts.chunking is Chunking.PADDED), min(size, context - tokens))
     return _drawn(length, vocabulary, seed + 1).long(), min(tokens, context - length + 1)
+
+
+def _remarks_on_chunks(chunking: Chunking) -> tuple[str, ...]:
+    """How prefill is to be called, where it is not as always."""
+    if chunking is Chunking.PADDED:
+        return ()
+    rest = "a recurrence takes padding for tokens: give what does not fill a chunk to decode, token by token"
+    if chunking is Chunking.FULL:
+        return (f"prefill reads full chunks alone, as {rest}",)
+    return (
+        f"prefill reads the first chunk of a text alone: the model has no code to go on with several tokens; {rest}",
+    )
 
 
 def _joined(folder: Path, name: str, functions: Sequence[str]) -> None:

@@ -15,7 +15,15 @@ from modellint.destinations.comparison.tensor_difference import SNR, compare, er
 from modellint.destinations.coreml.capture.graph_interpreter import sanitized
 from modellint.destinations.coreml.language_model.cached_decoder import is_of_transformers
 from modellint.destinations.coreml.language_model.encoder_decoder import called
-from modellint.destinations.coreml.language_model.parts import ARGUMENTS, DECODE, ENCODE, LOGITS, PREFILL, Parts
+from modellint.destinations.coreml.language_model.parts import (
+    ARGUMENTS,
+    DECODE,
+    ENCODE,
+    LOGITS,
+    PREFILL,
+    Chunking,
+    Parts,
+)
 from modellint.destinations.coreml.mil.executor import Executor
 from modellint.live.inputs.model_inputs import Listed
 from modellint.results.exported_language_model import Generation, Token
@@ -84,14 +92,24 @@ def _called(parts: Parts, prompt: Tensor, count: int, sizes: Sequence[int]) -> G
     return Greedy(prompt, tokens, logits)
 
 
-def chunks(length: int, sizes: Sequence[int] | tuple[int, int]) -> Iterator[tuple[int, int, int]]:
+def chunks(
+    length: int, sizes: Sequence[int] | tuple[int, int], chunking: Chunking = Chunking.PADDED
+) -> Iterator[tuple[int, int, int]]:
     """Chunks in which prefill reads a prompt: where each begins, how many tokens it has, and to how many it is padded.
 
-    Of listed sizes the smallest that holds what is left is taken, else the largest.
+    Of listed sizes the smallest that holds what is left is taken, else the largest. Where chunks must be full, the largest that can
+    be filled, and what is left is left to decode.
     """
     is_range = len(sizes) == 2 and not isinstance(sizes, Listed)
     allowed = sorted(sizes.sizes) if isinstance(sizes, Listed) else sizes
     at = 0
+    if chunking is not Chunking.PADDED:
+        while size := _filled(length - at, allowed, is_range):
+            yield at, size, size
+            at += size
+            if chunking is Chunking.FIRST:
+                return
+        return
     while at < length:
         left = length - at
         padded = next((size for size in allowed if size >= left), max(allowed))
@@ -101,18 +119,28 @@ def chunks(length: int, sizes: Sequence[int] | tuple[int, int]) -> Iterator[tupl
         at += min(left, padded)
 
 
+def _filled(left: int, allowed: Sequence[int], is_range: bool) -> int:
+    """The largest chunk that so many tokens fill, 0 for none."""
+    if is_range:
+        return min(left, max(allowed)) if left >= min(allowed) else 0
+    return max((size for size in allowed if size <= left), default=0)
+
+
 def _calls(
-    prompt: Tensor, tokens: Sequence[int], count: int, sizes: Sequence[int]
+    parts: Parts, prompt: Tensor, tokens: Sequence[int], count: int, sizes: Sequence[int]
 ) -> Iterator[tuple[str, Tensor, int, int | None]]:
     """The calls of a generation: function, tokens, position, and which row of the logits is a step's; None for none.
 
     ``tokens`` may grow while these are made: each is asked for when its turn comes.
     """
-    length = prompt.shape[1]
-    for at, taken, padded in chunks(length, sizes):
+    length, read = prompt.shape[1], 0
+    for at, taken, padded in chunks(length, sizes, parts.chunking):
+        read = at + taken
         ids = torch.zeros(1, padded, dtype=torch.int32)
-        ids[:, :taken] = prompt[:, at : at + taken]
-        yield PREFILL, ids, at, taken - 1 if at + taken == length else None
+        ids[:, :taken] = prompt[:, at:read]
+        yield PREFILL, ids, at, taken - 1 if read == length else None
+    for at in range(read, length):
+        yield DECODE, prompt[:, at : at + 1].int(), at, 0 if at + 1 == length else None
     for step in range(count - 1):
         yield DECODE, torch.tensor([[tokens[step]]], dtype=torch.int32), length + step, 0
 
@@ -125,7 +153,7 @@ def _in_pytorch(
     buffers = dict(decoder.named_buffers())
     kept = {name: buffer.clone() for name, buffer in buffers.items()}
     try:
-        for _, ids, position, row in _calls(prompt, tokens, count, sizes):
+        for _, ids, position, row in _calls(parts, prompt, tokens, count, sizes):
             with torch.no_grad():
                 logits = decoder(ids, torch.tensor([position], dtype=torch.int32), *conditions.values())
             if row is not None:
@@ -141,7 +169,7 @@ def _executed(program: Any, parts: Parts, greedily: Greedy, sizes: Sequence[int]
     executors = {name: Executor(program, name, rounds=rounds) for name in parts.functions}
     conditions = parts.passed(executors[ENCODE](dict(parts.source))) if ENCODE in executors else {}
     states: Mapping[str, Tensor] = executors[PREFILL].states
-    for name, ids, position, row in _calls(greedily.prompt, greedily.tokens, len(greedily.tokens), sizes):
+    for name, ids, position, row in _calls(parts, greedily.prompt, greedily.tokens, len(greedily.tokens), sizes):
         executor = executors[name]
         executor.begin(states)
         values = (ids, torch.tensor([position], dtype=torch.int32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -18,6 +19,17 @@ SOURCE_LENGTH = "source_length"
 """How many tokens of a source are meant, int of shape (1,): the others are padding."""
 
 
+class Chunking(enum.Enum):
+    """How prefill may read a prompt in chunks."""
+
+    PADDED = "padded"
+    """Chunks one behind another, each padded at its end where too few tokens are left."""
+    FULL = "full"
+    """Full chunks one behind another; what is left goes to decode, as a recurrence would take padding for tokens."""
+    FIRST = "first"
+    """One full chunk, at the beginning: the model has no way to go on from states with more than one token."""
+
+
 class Parts(NamedTuple):
     """The modules of a language model, without Python state, and how they fit together."""
 
@@ -29,6 +41,7 @@ class Parts(NamedTuple):
     """Takes a source, and returns ``CROSS``."""
     source: Mapping[str, Tensor] = {}
     """An example of a source, by the encoder's arguments."""
+    chunking: Chunking = Chunking.PADDED
 
     @property
     def functions(self) -> tuple[str, ...]:

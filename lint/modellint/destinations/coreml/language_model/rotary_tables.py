@@ -30,9 +30,9 @@ class RotaryTable(nn.Module):
             self.register_buffer(f"sines_{at}", sines)
 
     def forward(self, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of 1 x N x size, for positions of 1xN."""
+        """Cosines and sines of 1 x N x size, for positions of 1xN; of text those of time, height and width are the same."""
         at = self.kinds.index(layer_type or "")
-        places = position_ids.reshape(-1)
+        places = position_ids.reshape(-1, position_ids.shape[-1])[0]
         cosines, sines = getattr(self, f"cosines_{at}"), getattr(self, f"sines_{at}")
         return cosines.index_select(1, places), sines.index_select(1, places)
 
