@@ -672,3 +672,19 @@ def test_a_conditional_expression_narrows_what_it_asks_for(choice: str, found: l
 def test_places_made_for_each_row_are_no_loop_over_them(element: str, expected: list[str]) -> None:
     text = net(f"rows = [{element} for _ in range(x.shape[0])]\nreturn rows[0], x")
     assert codes(text, "FLW004") == expected
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("rows = {i: [] for i in range(x.shape[0])}", []),
+        ("rows = [dict() for _ in range(x.shape[0])]", []),
+        ("rows = []\nfor _ in range(x.shape[0]):\n    rows.append({})", []),
+        ("rows = {}\nfor i in range(x.shape[0]):\n    rows[i] = set()", []),
+        ("rows = []\nfor _ in range(x.shape[0]):\n    rows.append(x)", ["FLW004"]),
+        ("rows = []\nfor i in range(x.shape[0]):\n    rows.append([x[i]])", ["FLW004"]),
+        ("rows = {i: x[i] for i in range(x.shape[0])}", ["FLW004"]),
+    ],
+)
+def test_a_loop_that_touches_no_tensor_is_unrolled_into_nothing(loop: str, expected: list[str]) -> None:
+    assert codes(net(f"{loop}\nreturn x.relu(), rows"), "FLW004") == expected
