@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from modellint.settings import Destination
     from modellint.source.facts.calling_contexts import Context
     from modellint.source.facts.class_analysis import Reading
+    from modellint.source.facts.static_sizes import StaticSizes
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -69,6 +70,7 @@ class Code:
         self._sorted = 0
         self._writes_of: dict[tuple[bool, str], list[Write]] = {}
         self._writes_sorted = 0
+        self._static_sizes: dict[ast.AST, StaticSizes] = {}
         if ref is not None:
             self.methods = list(self._own_methods())
             self._reading.build()
@@ -508,6 +510,20 @@ class Code:
     def ends_in_python(self, node: ast.expr, function: ast.AST) -> bool:
         """Whether the value of an expression certainly becomes a number, a condition or a text, and no tensor: a trace drops it."""
         return ends_in_python(node, function)
+
+    def has_static_size(self, node: ast.expr, function: ast.AST | None) -> bool:
+        """Whether a tensor of a method has the same sizes behind batch and channels whatever the input, by how it is made."""
+        if not any(method.node is function for method in self.methods) or not isinstance(
+            function, (ast.FunctionDef, ast.AsyncFunctionDef)
+        ):
+            return False
+        if function not in self._static_sizes:
+            from modellint.source.facts.static_sizes import StaticSizes
+
+            self._static_sizes[function] = StaticSizes(
+                function, lambda name: not self.attribute_writes(name), self.file.names
+            )
+        return self._static_sizes[function].of(node) > 0
 
     def tensor_argument(self, function: ast.AST) -> str | None:
         """The first argument of a function that is required and is a tensor."""
