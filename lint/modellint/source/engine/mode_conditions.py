@@ -8,8 +8,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.source.engine.abstract_values import Argument, Const, Method, Number, Value, alternatives, union
+from modellint.source.engine.abstract_values import (
+    Argument,
+    Const,
+    Method,
+    Number,
+    Value,
+    VersionTruth,
+    alternatives,
+    union,
+)
 from modellint.source.engine.asserted_conditions import asserted_truth, connected
+from modellint.source.engine.version_conditions import version_truth
 from modellint.source.project.symbols import FunctionRef
 from modellint.source.syntax.ast_walk import of_kind, once
 
@@ -210,11 +220,15 @@ class Modes:
             kept = [part for part in alternatives(frame.locals[name]) if not isinstance(part, tensor)]
             frame.locals[name] = union(kept) if kept else self._opaque()
 
-    def decided(self, test: ast.expr, frame: Frame) -> bool | None:
+    def decided(self, test: ast.expr, frame: Frame, read: Reads) -> bool | None:
         """What a condition certainly is: a local variable that holds a tensor which the code itself makes is not None."""
         if self.decides_flags and not frame.loops and (truth := _truth(test, frame)) is not None:
             return truth
+        if (truth := connected(test, lambda part: _is_always_true(part, frame))) is not None:
+            return truth
         if (truth := _by_constants_of_the_file(test, frame)) is not None:
+            return truth
+        if (truth := connected(test, lambda part: self._by_version(part, frame, read))) is not None:
             return truth
         if self.functions and (truth := asserted_truth(test, self.functions[-1], frame.file.tree)) is not None:
             return truth
@@ -228,6 +242,18 @@ class Modes:
                 if held is not None and not frame.loops and isinstance(held, Const) and held.value is None:
                     return isinstance(op, ast.Is)
         return None
+
+    def _by_version(self, test: ast.expr, frame: Frame, read: Reads) -> bool | None:
+        """What a condition is by PyTorch's version, which it asks, or which a variable or an attribute of the object was told."""
+        match test:
+            case ast.Name(id=name) if name in frame.locals:
+                value = frame.locals[name]
+            case ast.Attribute(value=ast.Name(id="self")):
+                value = read(test, frame)
+            case _:
+                return version_truth(test, self._project, frame.file)
+        truths = {part.truth if isinstance(part, VersionTruth) else None for part in alternatives(value)}
+        return truths.pop() if len(truths) == 1 else None
 
     def allow(self, test: ast.expr, held: bool, frame: Frame) -> None:
         """Take note that an assertion says which words an argument may be."""
@@ -425,6 +451,21 @@ def _words(node: ast.expr, several: bool) -> frozenset[str] | None:
     parts = node.elts if several and isinstance(node, (ast.List, ast.Tuple, ast.Set)) else [] if several else [node]
     words = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
     return frozenset(words) if words and len(words) == len(parts) else None
+
+
+def _is_always_true(test: ast.expr, frame: Frame) -> bool | None:
+    """What a condition is by a variable that holds what Python takes for true: `if device:` where the caller gives `x.device`."""
+    match test:
+        case ast.Name(id=name):
+            held = frame.locals.get(name)
+            return True if held is not None and all(part.is_always_true for part in alternatives(held)) else None
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
+        ):
+            held = frame.locals.get(name)
+            is_true = held is not None and all(part.is_always_true for part in alternatives(held))
+            return isinstance(op, ast.IsNot) if is_true else None
+    return None
 
 
 def _by_constants_of_the_file(test: ast.expr, frame: Frame) -> bool | None:
