@@ -156,6 +156,25 @@ def test_other_apply(body: str) -> None:
     assert "OPS009" not in {one.code for one in modellint.check_source(text).diagnostics}
 
 
+@pytest.mark.parametrize(
+    ("parameters", "given", "runs"),
+    [
+        ("ctx, x", "x, self.n", False),
+        ("ctx, x, n", "x", False),
+        ("ctx, x, n", "x, self.n", True),
+        ("ctx, x, n=2", "x", True),
+        ("ctx, x, *rest", "x, self.n", True),
+        ("ctx, x", "*self.n", True),
+    ],
+)
+def test_an_autograd_function_that_is_given_other_arguments_raises(parameters: str, given: str, runs: bool) -> None:
+    head = (
+        "\nclass Double(torch.autograd.Function):\n    @staticmethod\n"
+        f"    def forward({parameters}):\n        return x * 2\n"
+    )
+    assert bool(said(net(f"return Double.apply({given})", "self.n = n", head=head), "OPS009")) is runs
+
+
 COMPILED = """
 import triton
 
