@@ -688,3 +688,20 @@ def test_places_made_for_each_row_are_no_loop_over_them(element: str, expected: 
 )
 def test_a_loop_that_touches_no_tensor_is_unrolled_into_nothing(loop: str, expected: list[str]) -> None:
     assert codes(net(f"{loop}\nreturn x.relu(), rows"), "FLW004") == expected
+
+
+@pytest.mark.parametrize(
+    ("rest", "severity"),
+    [
+        ("if n > self.k:\n    print(f'{n} of {self.k}')\nreturn x", Severity.INFO),
+        ("if n > self.k:\n    raise ValueError(n)\nreturn x", Severity.INFO),
+        ("warnings.warn(f'{n}')\nreturn x", Severity.INFO),
+        ("if n > self.k:\n    print(n)\n    x = x * 2\nreturn x", Severity.ERROR),
+        ("if n > self.k:\n    print(n)\nreturn x * n", Severity.ERROR),
+        ("x = x[:n]\nprint(n)\nreturn x", Severity.ERROR),
+    ],
+)
+def test_a_number_that_only_a_message_reads_is_for_information(rest: str, severity: Severity) -> None:
+    text = "import warnings\n" + net(f"n = x.sum(-1).max().item()\n{rest}", init="self.k = k")
+    findings = [one for one in modellint.check_source(text).diagnostics if one.code == "FLW002"]
+    assert [one.severity for one in findings] == [severity]
