@@ -705,3 +705,18 @@ def test_a_number_that_only_a_message_reads_is_for_information(rest: str, severi
     text = "import warnings\n" + net(f"n = x.sum(-1).max().item()\n{rest}", init="self.k = k")
     findings = [one for one in modellint.check_source(text).diagnostics if one.code == "FLW002"]
     assert [one.severity for one in findings] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("n = x.sum() if self.k else 3\nreturn x * np.log(n)", []),
+        ("n = x.sum() if self.k else None\nreturn x * np.log(n)", ["FLW003"]),
+        ("n = x.sum()\nif is_tensor(n):\n    return x * 2\nreturn x * np.log(n)", []),
+        ("n = x.sum()\nif is_tensor(n):\n    return x * np.log(n)\nreturn x", ["FLW003"]),
+    ],
+)
+@pytest.mark.parametrize("told", ["type(one) == torch.Tensor", "torch.is_tensor(one)", "isinstance(one, torch.Tensor)"])
+def test_numpy_at_work_on_what_may_be_a_number(body: str, found: list[str], told: str) -> None:
+    text = net(body, init="self.k = k") + f"\n\ndef is_tensor(one):\n    return {told}\n"
+    assert codes(text, "FLW003") == found

@@ -197,6 +197,10 @@ class Modes:
                 function = self._guard_function(guard, name, frame)
                 if function is not None and _denies_tensors(function):
                     self._forget_tensor(name, frame)
+            case ast.Call(func=ast.Name(id=guard), args=[ast.Name(id=name)], keywords=[]):
+                function = self._guard_function(guard, name, frame)
+                if function is not None and _tells_tensors(function):
+                    self._forget_tensor(name, frame)
             case _:
                 pass
 
@@ -552,6 +556,31 @@ def _denies_tensors(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         node.value is None or (isinstance(node.value, ast.Constant) and not node.value.value) for node in returns
     )
     return bool(tests) and falsy and all(_is_of_another_class(test, parameters[0].arg) for test in tests)
+
+
+def _tells_tensors(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function is a type guard that is true of every tensor."""
+    parameters = [*function.args.posonlyargs, *function.args.args]
+    match function.body[-1]:
+        case ast.Return(value=ast.expr() as told) if (
+            len(parameters) == 1 and len(list(of_kind(function, ast.Return))) == 1
+        ):
+            name = parameters[0].arg
+        case _:
+            return False
+    match told:
+        case ast.Call(func=ast.Attribute(attr="is_tensor"), args=[ast.Name(id=asked)]):
+            return asked == name
+        case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=asked), kinds]):
+            parts = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+            return asked == name and any(map(is_tensor_class, parts))
+        case ast.Compare(
+            left=ast.Call(func=ast.Name(id="type"), args=[ast.Name(id=asked)]),
+            ops=[ast.Eq() | ast.Is()],
+            comparators=[kind],
+        ):
+            return asked == name and is_tensor_class(kind)
+    return False
 
 
 def _is_of_another_class(test: ast.expr, name: str) -> bool:
