@@ -720,3 +720,22 @@ def test_a_number_that_only_a_message_reads_is_for_information(rest: str, severi
 def test_numpy_at_work_on_what_may_be_a_number(body: str, found: list[str], told: str) -> None:
     text = net(body, init="self.k = k") + f"\n\ndef is_tensor(one):\n    return {told}\n"
     assert codes(text, "FLW003") == found
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("b, c, h, w = x.shape\nfor i in range(c):\n    x = x + i\nreturn x", ["FLW004"]),
+        ("b, c, h, w = x.shape\ny = self.conv(x)\nfor i in range(c):\n    y = y + x[:, i].sum()\nreturn y", []),
+        ("y = self.conv(x)\nfor i in range(x.size(1)):\n    y = y + x[:, i].sum()\nreturn y", []),
+        ("y = self.fc(x)\nfor i in range(x.shape[-1]):\n    y = y + x[..., i].sum()\nreturn y", []),
+        ("y = self.fc(x)\nfor i in range(x.shape[1]):\n    y = y + x[:, i].sum()\nreturn y", ["FLW004"]),
+        ("y = self.conv(x)\nfor i in range(x.size(2)):\n    y = y + x[:, :, i].sum()\nreturn y", ["FLW004"]),
+        ("y = self.pool(x)\nfor i in range(x.size(1)):\n    y = y + x[:, i].sum()\nreturn y", ["FLW004"]),
+    ],
+)
+def test_the_channels_of_what_a_convolution_takes_are_as_many_as_its_weights_say(
+    body: str, expected: list[str]
+) -> None:
+    init = "self.conv = nn.Conv2d(3, 8, 1)\nself.fc = nn.Linear(3, 3)\nself.pool = nn.AvgPool2d(3)"
+    assert codes(net(body, init=init), "FLW004") == expected

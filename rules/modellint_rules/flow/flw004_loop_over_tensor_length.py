@@ -322,7 +322,7 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     for node in walk(expression):
         if isinstance(node, (ast.Subscript, ast.Call)):
             dim = _dimension(node)
-            if any(size.is_data and (dim is None or not size.has_fixed_size(dim)) for size in code.sizes(node)):
+            if any(size.is_data and (dim is None or not _has_one_size(code, size, dim)) for size in code.sizes(node)):
                 return True
         if id(node) in owners:
             continue
@@ -336,6 +336,11 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
             if function is not None and _holds_size_of(code, target, value, getattr(node, "id", ""), function, depth):
                 return True
     return False
+
+
+def _has_one_size(code: Code, tensor: Tensor, dim: int) -> bool:
+    """Whether the code or the weights of a layer that takes the tensor say how large a dimension is."""
+    return tensor.has_fixed_size(dim) or code.is_fixed_by_weights(tensor, dim)
 
 
 def _dimension(node: ast.Subscript | ast.Call) -> int | None:
@@ -375,6 +380,6 @@ def _holds_size_of(code: Code, target: ast.expr, value: ast.expr, name: str, fun
         places = [at for at, part in enumerate(target.elts) if isinstance(part, ast.Name) and part.id == name]
         stars = any(isinstance(part, ast.Starred) for part in target.elts)
         return bool(places) and any(
-            tensor.is_data and (stars or not tensor.has_fixed_size(places[0])) for tensor in code.sizes(target)
+            tensor.is_data and (stars or not _has_one_size(code, tensor, places[0])) for tensor in code.sizes(target)
         )
     return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.domains.parameter_kinds import tensor_argument
-from modellint.source.domains.tensors import Shape, Size, Tensor, is_fixed
+from modellint.source.domains.tensors import CONVOLUTIONS, Shape, Size, Tensor, is_fixed
 from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
 from modellint.source.engine.asserted_conditions import tested_classes
 from modellint.source.engine.class_state import Attributes, Binding
@@ -214,6 +214,24 @@ class Code:
                     part for part in parts if isinstance(part, Tensor) and part.made_by not in ("unbind", "chunk")
                 )
         return found
+
+    def is_fixed_by_weights(self, tensor: Tensor, dim: int) -> bool:
+        """Whether a layer of torch takes the tensor whose weights say how large a dimension of it is."""
+        return dim in self._dims_of_weights.get(tensor.node, ())
+
+    @cached_property
+    def _dims_of_weights(self) -> dict[ast.AST | None, set[int]]:
+        """By where tensors are made, the dimensions that are channels of a convolution which takes them, or features of a linear layer."""
+        dims: dict[ast.AST | None, set[int]] = {}
+        for readings in self.calls:
+            for call in readings:
+                layers = [part for part in alternatives(call.callee) if isinstance(part, Instance)]
+                taken = [_DIMS_OF_WEIGHTS.get(part.name, frozenset()) for part in layers if part.kind == "module"]
+                given = call.arguments.get(0, "input") if any(taken) else None
+                for part in alternatives(given) if given is not None else ():
+                    if isinstance(part, Tensor) and part.node is not None:
+                        dims.setdefault(part.node, set()).update(*taken)
+        return dims
 
     @property
     def returned(self) -> Iterator[Value]:
@@ -613,6 +631,12 @@ _ASIDE = re.compile(
     r"|_?(?:get_)?debug|state_dict|_(?:save_to|load_from)_|configure|.*_(?:dataloader|hook)$"
 )
 """Names of methods that build, move, save or show a module."""
+_DIMS_OF_WEIGHTS: dict[str, frozenset[int]] = {
+    **{f"torch.nn.{name}": frozenset({1, -int(name[-2]) - 1}) for name in CONVOLUTIONS},
+    **{f"torch.nn.BatchNorm{rank}d": frozenset({1, -rank - 1}) for rank in (2, 3)},
+    "torch.nn.Linear": frozenset({-1}),
+}
+"""Layers of torch whose weights say how large a dimension of their input, which is a batch, is."""
 _ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype"})
 _UNBOUND = ("staticmethod", "classmethod")
 
