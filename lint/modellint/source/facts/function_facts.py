@@ -36,9 +36,9 @@ from modellint.source.triggers.patterns import shows
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Destination
+    from modellint.source.domains.static_sizes import StaticSizes
     from modellint.source.facts.calling_contexts import Context
     from modellint.source.facts.class_analysis import Reading
-    from modellint.source.facts.static_sizes import StaticSizes
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -536,7 +536,7 @@ class Code:
         ):
             return False
         if function not in self._static_sizes:
-            from modellint.source.facts.static_sizes import StaticSizes
+            from modellint.source.domains.static_sizes import StaticSizes
 
             self._static_sizes[function] = StaticSizes(
                 function, lambda name: not self.attribute_writes(name), self.file.names

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -327,7 +328,8 @@ def _counters(function: Function) -> frozenset[str]:
                     counters.add(target.id)
                 elif name == "enumerate" and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
                     counters.add(target.elts[0].id)
-    stored = [part.id for part in of_kind(function, ast.Name) if isinstance(part.ctx, ast.Store)]
-    loops = [loop.target for loop in (*of_kind(function, ast.For), *of_kind(function, ast.comprehension))]
-    bound = [part.id for target in loops for part in of_kind(target, ast.Name)]
-    return frozenset(name for name in counters if stored.count(name) == bound.count(name))
+    stored = Counter(part.id for part in of_kind(function, ast.Name) if isinstance(part.ctx, ast.Store))
+    targets = [loop.target for loop in of_kind(function, ast.For)]
+    targets += [loop.target for loop in of_kind(function, ast.comprehension)]
+    bound = Counter(part.id for target in targets for part in of_kind(target, ast.Name))
+    return frozenset(name for name in counters if stored[name] == bound[name])
