@@ -672,3 +672,70 @@ def test_a_conditional_expression_narrows_what_it_asks_for(choice: str, found: l
 def test_places_made_for_each_row_are_no_loop_over_them(element: str, expected: list[str]) -> None:
     text = net(f"rows = [{element} for _ in range(x.shape[0])]\nreturn rows[0], x")
     assert codes(text, "FLW004") == expected
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("rows = {i: [] for i in range(x.shape[0])}", []),
+        ("rows = [dict() for _ in range(x.shape[0])]", []),
+        ("rows = []\nfor _ in range(x.shape[0]):\n    rows.append({})", []),
+        ("rows = {}\nfor i in range(x.shape[0]):\n    rows[i] = set()", []),
+        ("rows = []\nfor _ in range(x.shape[0]):\n    rows.append(x)", ["FLW004"]),
+        ("rows = []\nfor i in range(x.shape[0]):\n    rows.append([x[i]])", ["FLW004"]),
+        ("rows = {i: x[i] for i in range(x.shape[0])}", ["FLW004"]),
+    ],
+)
+def test_a_loop_that_touches_no_tensor_is_unrolled_into_nothing(loop: str, expected: list[str]) -> None:
+    assert codes(net(f"{loop}\nreturn x.relu(), rows"), "FLW004") == expected
+
+
+@pytest.mark.parametrize(
+    ("rest", "severity"),
+    [
+        ("if n > self.k:\n    print(f'{n} of {self.k}')\nreturn x", Severity.INFO),
+        ("if n > self.k:\n    raise ValueError(n)\nreturn x", Severity.INFO),
+        ("warnings.warn(f'{n}')\nreturn x", Severity.INFO),
+        ("if n > self.k:\n    print(n)\n    x = x * 2\nreturn x", Severity.ERROR),
+        ("if n > self.k:\n    print(n)\nreturn x * n", Severity.ERROR),
+        ("x = x[:n]\nprint(n)\nreturn x", Severity.ERROR),
+    ],
+)
+def test_a_number_that_only_a_message_reads_is_for_information(rest: str, severity: Severity) -> None:
+    text = "import warnings\n" + net(f"n = x.sum(-1).max().item()\n{rest}", init="self.k = k")
+    findings = [one for one in modellint.check_source(text).diagnostics if one.code == "FLW002"]
+    assert [one.severity for one in findings] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("n = x.sum() if self.k else 3\nreturn x * np.log(n)", []),
+        ("n = x.sum() if self.k else None\nreturn x * np.log(n)", ["FLW003"]),
+        ("n = x.sum()\nif is_tensor(n):\n    return x * 2\nreturn x * np.log(n)", []),
+        ("n = x.sum()\nif is_tensor(n):\n    return x * np.log(n)\nreturn x", ["FLW003"]),
+    ],
+)
+@pytest.mark.parametrize("told", ["type(one) == torch.Tensor", "torch.is_tensor(one)", "isinstance(one, torch.Tensor)"])
+def test_numpy_at_work_on_what_may_be_a_number(body: str, found: list[str], told: str) -> None:
+    text = net(body, init="self.k = k") + f"\n\ndef is_tensor(one):\n    return {told}\n"
+    assert codes(text, "FLW003") == found
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("b, c, h, w = x.shape\nfor i in range(c):\n    x = x + i\nreturn x", ["FLW004"]),
+        ("b, c, h, w = x.shape\ny = self.conv(x)\nfor i in range(c):\n    y = y + x[:, i].sum()\nreturn y", []),
+        ("y = self.conv(x)\nfor i in range(x.size(1)):\n    y = y + x[:, i].sum()\nreturn y", []),
+        ("y = self.fc(x)\nfor i in range(x.shape[-1]):\n    y = y + x[..., i].sum()\nreturn y", []),
+        ("y = self.fc(x)\nfor i in range(x.shape[1]):\n    y = y + x[:, i].sum()\nreturn y", ["FLW004"]),
+        ("y = self.conv(x)\nfor i in range(x.size(2)):\n    y = y + x[:, :, i].sum()\nreturn y", ["FLW004"]),
+        ("y = self.pool(x)\nfor i in range(x.size(1)):\n    y = y + x[:, i].sum()\nreturn y", ["FLW004"]),
+    ],
+)
+def test_the_channels_of_what_a_convolution_takes_are_as_many_as_its_weights_say(
+    body: str, expected: list[str]
+) -> None:
+    init = "self.conv = nn.Conv2d(3, 8, 1)\nself.fc = nn.Linear(3, 3)\nself.pool = nn.AvgPool2d(3)"
+    assert codes(net(body, init=init), "FLW004") == expected

@@ -134,6 +134,15 @@ def test_a_list_behind_an_ellipsis_is_refused_on_both_routes(index: str) -> None
     assert (finding.code, finding.message.rpartition(", ")[2]) == ("MUT002", "on both routes")
 
 
+@pytest.mark.parametrize("index", ["..., 1, [0, 2]", "..., 1:3, (0, 2)", "..., self.i, 0", "..., None, range(2)"])
+def test_what_stands_beside_another_index_behind_an_ellipsis_is_dropped_or_refused(index: str) -> None:
+    init = "self.register_buffer('i', torch.tensor([0, 2]))"
+    for rest, ending in (("return y", "it is dropped without a word"), ("return y.relu() + x", "on both routes")):
+        text = net(f"y = x.clone()\ny[{index}] = 0.0\n{rest}", init=init)
+        (finding,) = (one for one in modellint.check_source(text).diagnostics if one.code.startswith("MUT"))
+        assert (finding.code, finding.message.rpartition(", ")[2]) == ("MUT002", ending)
+
+
 # By tensors of indices and by masks
 
 
@@ -148,6 +157,8 @@ def test_a_list_behind_an_ellipsis_is_refused_on_both_routes(index: str) -> None
         "y = x.clone()\ny[:, x.argmax(0)] += 1.0\nreturn y",
         "y = x.clone()\ny[..., self.i] = 0.0\nreturn y",
         "y = x.clone()\ny[:, range(2)] = 0.0\nreturn y",
+        "y = x.clone()\ny[:, (0, 2)] = 0.0\nreturn y",
+        "y = x.clone()\ny[range(2), 1] = 0.0\nreturn y",
     ],
 )
 def test_an_assignment_by_indices_next_to_another_is_found(forward: str) -> None:
@@ -160,6 +171,10 @@ def test_an_assignment_by_indices_next_to_another_is_found(forward: str) -> None
     [
         "y = x.clone()\ny[self.i] = 0.0\nreturn y",
         "y = x.clone()\ny[self.i, self.i] = 0.0\nreturn y",
+        "y = x.clone()\ny[range(len(y)), x[:, 0].long() + 5] = 0.0\nreturn y",
+        "y = x.clone()\ny[(0, 1), self.i] = 0.0\nreturn y",
+        "y = x.clone()\ny[..., [2]] = 0.0\nreturn y",
+        "y = x.clone()\nplace = (0, 1)\ny[place] = 0.0\nreturn y",
         "y = x.clone()\nfor i in range(3):\n    y[:, i] = i\nreturn y",
         "y = x.clone()\ny[self.i, ...] = 0.0\nreturn y",
         "y = x.clone()\nfor i, n in enumerate(x.sum(1)):\n    y[i, n] = 0.0\nreturn y",

@@ -278,6 +278,36 @@ def test_size_that_is_not_written_down(body: str) -> None:
     assert said(net(body, init), "SHP006") == []
 
 
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("y = self.conv(x.flatten(2).reshape(1, 8, 16, 16))\nreturn F.interpolate(y * 2, (64, 64))", 0),
+        ("x = x.reshape(-1, 8, 16, 16)\nreturn F.interpolate(x.relu(), (64, 64))", 0),
+        ("x = x.reshape(1, 8, 16, 16).permute(0, 2, 3, 1).permute(0, 3, 1, 2)\nreturn F.interpolate(x, (64, 64))", 0),
+        ("y = torch.cat([self.conv(x), self.grid + x[:, :1, :1, :1]], dim=1)\nreturn F.interpolate(y, (64, 64))", 0),
+        (
+            "parts = []\nfor i in range(2):\n    y = x.flatten(2)\n    y = y.reshape(1, 8, 16, 16)\n    parts.append(self.conv(y))\n"
+            "return F.interpolate(parts[0] + parts[1], (64, 64))",
+            0,
+        ),
+        ("y = F.adaptive_avg_pool2d(x, (8, 8))\nreturn F.interpolate(self.conv(y), (64, 64))", 0),
+        ("x = x.reshape(x.shape[0], 8, -1, 16)\nreturn F.interpolate(x, (64, 64))", 1),
+        ("x = x.reshape(-1, 8, 16, 16).permute(2, 1, 0, 3)\nreturn F.interpolate(x, (64, 64))", 1),
+        ("y = x.reshape(1, 8, 16, 16)\nif self.k:\n    y = x\nreturn F.interpolate(y * 2, (64, 64))", 1),
+        (
+            "y = x.reshape(1, 8, 16, 16)\nfor i in range(2):\n    z = F.interpolate(y * 2, (64, 64))\n    y = x + z.mean()\nreturn z",
+            1,
+        ),
+        ("y = x.reshape(1, 8, 16, 16)\nreturn F.interpolate(torch.cat([y, x], 2), (64, 64))", 1),
+        ("y = x.reshape(1, 8, 16, 16)\nreturn F.interpolate(y.view(x.shape[2], 8, -1, 16), (64, 64))", 1),
+        ("return F.interpolate(self.conv(x[:, :, :, :8]), (64, 64))", 1),
+    ],
+)
+def test_what_is_resampled_has_one_size_where_it_descends_from_numbers(body: str, count: int) -> None:
+    init = "self.k = 1\nself.conv = nn.Conv2d(8, 8, 1)\nself.register_buffer('grid', torch.zeros(1, 2, 16, 16))"
+    assert len(said(net(body, init), "SHP006")) == count
+
+
 # MOD003
 
 

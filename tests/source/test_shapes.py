@@ -213,7 +213,11 @@ def test_a_view_of_what_was_permuted(body: str, rows: list[str]) -> None:
         ("b, h, w = x.shape\nreturn x.transpose(1, 2).view(b, h, w)", ["W2"]),
         ("b, c, h, w = x.shape\nreturn x.permute(0, 2, 3, 1).view(b, -1, 3)", []),
         ("b, h, n, d = x.shape\nreturn x.transpose(1, 2).view(b, -1, 64)", ["W2"]),
+        ("b, n, k, c = x.shape\npart = x[0, :, 1, :]\nreturn part.view(len(y), 2, 1)", []),
+        ("b, n, k, c = x.shape\npart = x[0, :, 1, :]\nreturn part.view(1, -1, 2)", []),
+        ("b, h, w = x.shape\nreturn x.transpose(1, 2).view(b, len(y), self.n)", []),
+        ("b, n, k, c = x.shape\nreturn x.transpose(1, 2).view(b, n, k, c)", ["W2"]),
     ],
 )
 def test_a_view_that_may_only_name_the_sizes(body: str, rows: list[str]) -> None:
-    assert said(net(body), "SHP002") == rows
+    assert said(net(body, "self.n = n", arguments="x, y"), "SHP002") == rows

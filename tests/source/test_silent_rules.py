@@ -156,6 +156,25 @@ def test_other_apply(body: str) -> None:
     assert "OPS009" not in {one.code for one in modellint.check_source(text).diagnostics}
 
 
+@pytest.mark.parametrize(
+    ("parameters", "given", "runs"),
+    [
+        ("ctx, x", "x, self.n", False),
+        ("ctx, x, n", "x", False),
+        ("ctx, x, n", "x, self.n", True),
+        ("ctx, x, n=2", "x", True),
+        ("ctx, x, *rest", "x, self.n", True),
+        ("ctx, x", "*self.n", True),
+    ],
+)
+def test_an_autograd_function_that_is_given_other_arguments_raises(parameters: str, given: str, runs: bool) -> None:
+    head = (
+        "\nclass Double(torch.autograd.Function):\n    @staticmethod\n"
+        f"    def forward({parameters}):\n        return x * 2\n"
+    )
+    assert bool(said(net(f"return Double.apply({given})", "self.n = n", head=head), "OPS009")) is runs
+
+
 COMPILED = """
 import triton
 
@@ -293,6 +312,54 @@ def test_random_numbers_on_demand_are_for_information(body: str) -> None:
 def test_random_numbers_in_both_branches_are_drawn_in_any_case(body: str, severities: str) -> None:
     text = net(body, "self.p = n", arguments="x, reverse=False")
     assert [one[0] for one in said(text, "OPS010")] == [*severities]
+
+
+@pytest.mark.parametrize(
+    ("caller", "count"),
+    [
+        ("device = x.device\nreturn x + self.bases(device=device)", 1),
+        ("return x + self.bases(x.device)", 1),
+        ("return x + self.bases(where)", 2),
+    ],
+)
+@pytest.mark.parametrize("test", ["device", "device is not None"])
+def test_a_device_that_every_caller_gives_is_true(caller: str, count: int, test: str) -> None:
+    method = (
+        f"\n    def bases(self, device=None):\n        if {test}:\n            y = torch.randn(4).to(device)\n"
+        "        else:\n            y = torch.rand(4)\n        return y\n"
+    )
+    assert len(said(net(caller, arguments="x, where=None") + method, "OPS010")) == count
+
+
+@pytest.mark.parametrize(
+    ("condition", "runs"),
+    [
+        ("OLD", False),
+        ("not OLD", True),
+        ("torch.__version__ < '1.9'", False),
+        ("Version(torch.__version__) == Version('1.13.0')", False),
+        ("Version(torch.__version__) >= Version('2.0.0')", True),
+        ("int(torch.__version__.split('.')[0]) < 2", False),
+        ("tuple(map(int, torch.__version__.split('.')[:2])) < (1, 8)", False),
+        ("(1, 8) <= tuple(int(n) for n in torch.__version__.split('.')[:2])", True),
+        ("float(torch.__version__[:3]) < 1.6", False),
+        ("torch.__version__.startswith('1.')", False),
+        ("self.slow", False),
+        ("not hasattr(F, 'scaled_dot_product_attention')", False),
+        ("OLD and x.shape[0] > 2", False),
+        ("int(torch.__version__.split('.')[1]) < 2", True),
+        ("torch.__version__ < '2.5'", True),
+        ("torch.__version__ >= '2.5'", True),
+        ("Version(other.__version__) < Version('1.9')", True),
+        ("not hasattr(F, 'future')", True),
+        ("not hasattr(x, 'scaled_dot_product_attention')", True),
+    ],
+)
+def test_what_only_older_versions_of_torch_run_is_not_told(condition: str, runs: bool) -> None:
+    head = "import other\nimport torch\nfrom packaging.version import Version\n\nOLD = Version(torch.__version__) < Version('1.9')\n"
+    init = "self.slow = not hasattr(torch.nn.functional, 'scaled_dot_product_attention')"
+    text = head + net(f"if {condition}:\n    x = x + torch.randn_like(x)\nreturn x", init)
+    assert bool(said(text, "OPS010")) is runs
 
 
 def test_modules_that_are_random_on_purpose() -> None:

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Rule, Severity, Trigger, called_name, tensors_in, walk
+from modellint.authoring import Const, Diagnostic, Rule, Severity, Trigger, alternatives, called_name, tensors_in, walk
 
 if TYPE_CHECKING:
-    from modellint.authoring import Call, Code, LiveModel
+    from modellint.authoring import Call, Code, LiveModel, Value
 
 
 class NumpyInForward(Rule):
@@ -110,7 +110,13 @@ def _runs(call: Call) -> bool:
 def _leaves_torch(call: Call) -> bool:
     if not _runs(call):
         return False
-    return call.name.startswith("numpy.") and any(part.is_data for part in tensors_in(call.arguments.everything()))
+    return call.name.startswith("numpy.") and any(map(_holds_data, call.arguments.everything()))
+
+
+def _holds_data(value: Value) -> bool:
+    """Whether a value is, or holds, a tensor of what the caller gives, whichever of its alternatives it is: `is_tensor(n)` may be false."""
+    parts = [part for part in alternatives(value) if not (isinstance(part, Const) and part.value is None)]
+    return bool(parts) and all(any(tensor.is_data for tensor in tensors_in([part])) for part in parts)
 
 
 def _draws(call: Call) -> bool:

@@ -160,13 +160,36 @@ def _is_a_list(turns: Loop) -> bool:
 
 
 def _makes_empty_lists(turns: Loop) -> bool:
-    """Whether a loop makes a place for each turn, and computes nothing: `[[] for _ in range(n)]`."""
-    lists = [part for part in walk(turns.statement) if isinstance(part, ast.ListComp)]
+    """Whether a loop makes a place for each turn, and computes nothing: `[[] for _ in range(n)]`, `rows.append([])`."""
+    match turns.statement:
+        case ast.For(iter=iterated, body=body) if iterated is turns.node:
+            return all(map(_adds_a_place, body))
     return any(
         part.generators[0].iter is turns.node
-        and not any(isinstance(inner, (ast.Call, ast.BinOp, ast.Name)) for inner in walk(part.elt))
-        for part in lists
+        and (not isinstance(part, ast.DictComp) or isinstance(part.key, ast.Name) or _is_empty_place(part.key))
+        and _is_empty_place(part.value if isinstance(part, ast.DictComp) else part.elt)
+        for part in walk(turns.statement)
+        if isinstance(part, (ast.ListComp, ast.DictComp))
     )
+
+
+def _adds_a_place(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Pass():
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(), attr="append"), args=[place], keywords=[])):
+            return not isinstance(place, ast.Constant) and _is_empty_place(place)
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name())], value=place):
+            return not isinstance(place, ast.Constant) and _is_empty_place(place)
+    return False
+
+
+def _is_empty_place(place: ast.expr) -> bool:
+    """Whether an expression is a constant, or an empty list, dict or set, or holds nothing but such."""
+    match place:
+        case ast.Call(func=ast.Name(id="list" | "dict" | "set"), args=[], keywords=[]):
+            return True
+    return not any(isinstance(inner, (ast.Call, ast.BinOp, ast.Name)) for inner in walk(place))
 
 
 def _is_given_as_a_list(code: Code, turns: Loop) -> bool:
@@ -299,7 +322,7 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     for node in walk(expression):
         if isinstance(node, (ast.Subscript, ast.Call)):
             dim = _dimension(node)
-            if any(size.is_data and (dim is None or not size.has_fixed_size(dim)) for size in code.sizes(node)):
+            if any(size.is_data and (dim is None or not _has_one_size(code, size, dim)) for size in code.sizes(node)):
                 return True
         if id(node) in owners:
             continue
@@ -313,6 +336,11 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
             if function is not None and _holds_size_of(code, target, value, getattr(node, "id", ""), function, depth):
                 return True
     return False
+
+
+def _has_one_size(code: Code, tensor: Tensor, dim: int) -> bool:
+    """Whether the code or the weights of a layer that takes the tensor say how large a dimension is."""
+    return tensor.has_fixed_size(dim) or code.is_fixed_by_weights(tensor, dim)
 
 
 def _dimension(node: ast.Subscript | ast.Call) -> int | None:
@@ -352,6 +380,6 @@ def _holds_size_of(code: Code, target: ast.expr, value: ast.expr, name: str, fun
         places = [at for at, part in enumerate(target.elts) if isinstance(part, ast.Name) and part.id == name]
         stars = any(isinstance(part, ast.Starred) for part in target.elts)
         return bool(places) and any(
-            tensor.is_data and (stars or not tensor.has_fixed_size(places[0])) for tensor in code.sizes(target)
+            tensor.is_data and (stars or not _has_one_size(code, tensor, places[0])) for tensor in code.sizes(target)
         )
     return False

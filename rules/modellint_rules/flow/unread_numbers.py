@@ -16,10 +16,10 @@ _ADDING = frozenset({"append", "extend", "add", "update", "appendleft"})
 
 
 def is_unread(call: Call, code: Code) -> bool:
-    """Whether a number goes into an attribute that nothing which `forward` runs reads, or into a variable that nobody reads."""
+    """Whether a number goes into an attribute that nothing which `forward` runs reads, or a variable that only messages read."""
     match call.statement:
         case ast.Assign(targets=[ast.Name(id=name)]):
-            return call.function is not None and _is_dead(name, call.statement, call.function)
+            return call.function is not None and _is_dead(name, call.statement, call.function, code)
         case ast.Assign(targets=[target]):
             pass
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=method))) if method in _ADDING:
@@ -51,8 +51,8 @@ def _read(function: ast.AST) -> Iterator[ast.Attribute]:
         yield node
 
 
-def _is_dead(name: str, statement: ast.stmt, function: ast.AST) -> bool:
-    """Liveness: whether a variable is read no more behind a statement that binds it.
+def _is_dead(name: str, statement: ast.stmt, function: ast.AST, code: Code) -> bool:
+    """Liveness: whether a variable is read no more behind a statement that binds it, but for what is printed or raised.
 
     In a loop it may be read by the next turn, unless that binds it first.
     """
@@ -63,6 +63,7 @@ def _is_dead(name: str, statement: ast.stmt, function: ast.AST) -> bool:
         for node in walk(function)
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and node not in inside
     ]
+    loads = [node for node in loads if not _is_for_a_message(node, function, code)]
     end = statement.end_lineno or statement.lineno
     if any(node.lineno > end or _is_in_closure(node, function) for node in loads):
         return False
@@ -76,6 +77,20 @@ def _is_dead(name: str, statement: ast.stmt, function: ast.AST) -> bool:
             return name in bound or not loads
         around = parents.get(around)
     return True
+
+
+def _is_for_a_message(node: ast.AST, function: ast.AST, code: Code) -> bool:
+    """Whether what is read is only printed or raised, or asked whether to do that: `if n > most: print(n)`."""
+    parents = parents_in(function)
+    child, around = node, parents.get(node)
+    while around is not None and not isinstance(around, ast.stmt):
+        child, around = around, parents.get(around)
+    match around:
+        case ast.If(test=test, body=body, orelse=other):
+            return child is test and code.only_reports([*body, *other])
+        case ast.Expr() | ast.Raise() | ast.Assert():
+            return code.only_reports([around])
+    return False
 
 
 def _is_in_closure(node: ast.AST, function: ast.AST) -> bool:

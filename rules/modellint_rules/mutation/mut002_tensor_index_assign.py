@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from modellint.authoring import (
@@ -21,7 +21,15 @@ from modellint.authoring import (
     is_mask,
     walk,
 )
-from modellint_rules.mutation.shared_memory import consequence, indices, is_called_mask, item_writes, told
+from modellint_rules.mutation.shared_memory import (
+    consequence,
+    indices,
+    is_called_mask,
+    is_ellipsis,
+    is_single,
+    item_writes,
+    told,
+)
 
 if TYPE_CHECKING:
     from modellint.authoring import Code, LiveModel, Write
@@ -44,11 +52,15 @@ class TensorIndexAssign(Rule):
     | `y[:, i] = v`, `y[:, 0, i] = v`, nothing is computed behind it | dropped, nobody says so | refused |
     | `y[:, i] = v`, `y[:, 0, i] = v`, something is computed behind it | refused | refused |
     | `y[:, [3]] = v`, a single index | dropped, nobody says so | right |
-    | `y[..., i] = v` | refused | refused |
+    | `y[..., i] = v`, `y[..., i, j] = v` | refused | refused |
+    | `y[..., [3]] = v`, a single index | right | right |
+    | `y[..., 1, i] = v`, `y[..., i, 1:3] = v`, nothing is computed behind it | dropped, nobody says so | refused |
+    | `y[..., 1, i] = v`, `y[..., i, 1:3] = v`, something is computed behind it | refused | refused |
     | `y[i] = v`, `y[i, j] = v`, `y[i, ...] = v`: tensors alone | right | right |
     | `y[:, k] = v`, `y[0, k] = v`, `k` a number or the variable of a loop over a `range` | right | right |
     | `y[:, k] = v`, `k` a tensor without dimensions, or the variable of a loop over a tensor | right | refused by PyTorch |
 
+    A list, a tuple among several indices, and a `range` are tensors of indices, too: `y[range(n), i] = v` is right.
     Dropped, `y` stays as it was. "Refused" is `Input squeeze_0 has rank 1 != other inputs rank 0`. Behind it something is computed
     where the model goes on in any way, be it with another tensor. An assignment behind an ellipsis by a number or a slice, as in
     `y[..., 1:3] = v`, is MUT001's: it converts from `torch.export`, and from a trace goes to other dimensions, or is refused.
@@ -155,20 +167,30 @@ def _is_dropped(write: Write, place: ast.Subscript) -> bool:
     ):
         return False
     are_indices = [value is not None and _is_indices(value) for value in write.index]
+    if not isinstance(place.slice, ast.Tuple) and any(part.kind == "tuple" for part in _containers(write.index)):
+        # `y[place] = v`, where `place` holds the indices.
+        return False
     if not any(are_indices):
+        return False
+    if len(parts) == 2 and is_ellipsis(write.index[0]) and is_single(parts[1]):
         return False
     # What is not understood, and cast to whole numbers or sliced, is no single number.
     are_indices = [is_index or _is_of_many(part) for is_index, part in zip(are_indices, parts, strict=True)]
     last = len(are_indices) - 1 - are_indices[::-1].index(True)
     # An ellipsis behind the tensors is none: `y[i, ...] = v` is converted.
     others = [
-        not are_indices[at] and (value is None or _is_plain(value) or (_is_ellipsis(value) and at < last))
+        not are_indices[at] and (value is None or _is_plain(value) or (is_ellipsis(value) and at < last))
         for at, value in enumerate(write.index)
     ]
     return any(others) and all(
         is_index or is_other or (value is not None and _stands_by_indices(value))
         for is_index, is_other, value in zip(are_indices, others, write.index, strict=True)
     )
+
+
+def _containers(index: Sequence[Value | None]) -> Iterator[Container]:
+    for value in index:
+        yield from (part for part in alternatives(value) if isinstance(part, Container)) if value is not None else ()
 
 
 def _is_of_many(part: ast.expr) -> bool:
@@ -186,9 +208,13 @@ def _is_indices(value: Value) -> bool:
     """Whether a value is a tensor or a list of indices; what may be a single one, such as an element of lengths, is none."""
     return all(
         (isinstance(part, Tensor) and part.is_tensor and part.rank != 0 and not is_mask(part) and not _may_be_one(part))
-        or (isinstance(part, Container) and part.kind in ("list", "iterator"))
+        or (isinstance(part, Container) and part.kind in _OF_INDICES)
         for part in alternatives(value)
     )
+
+
+_OF_INDICES = frozenset({"list", "tuple", "iterator"})
+"""What PyTorch makes a tensor of indices of, where it stands among the indices; a tuple that stands alone is several of them."""
 
 
 def _stands_by_indices(value: Value) -> bool:
@@ -214,10 +240,6 @@ def _may_be_one(tensor: Tensor) -> bool:
     if not isinstance(node, ast.Subscript) or any(isinstance(part, ast.Slice) for part in indices(node)):
         return False
     return tensor.base is not None or node is not tensor.node
-
-
-def _is_ellipsis(value: Value) -> bool:
-    return isinstance(value, Const) and value.value is ...
 
 
 def _is_plain(value: Value) -> bool:

@@ -152,17 +152,25 @@ def consequence(write: Write, place: ast.Subscript, by: str) -> str:
     """What coremltools 9.0 makes of an assignment by a tensor next to another index, as it was measured."""
     tensors = [at for at, value in enumerate(write.index) if value is not None and _is_many(value)]
     before = write.index[: tensors[-1]] if tensors else ()
-    if any(isinstance(value, Const) and value.value is ... for value in before):
-        return told(by, "an ellipsis")
-    if not any(value is None or (isinstance(value, Const) and value.value is None) for value in before):
+    behind = "a slice"
+    if any(map(is_ellipsis, before)):
+        others = [value for value in write.index if value is None or not (_is_many(value) or is_ellipsis(value))]
+        if not others:
+            return told(by, "an ellipsis")
+        behind = BESIDE_ANOTHER
+    elif not any(value is None or (isinstance(value, Const) and value.value is None) for value in before):
         return told(by)
-    if len(tensors) == 1 and _is_one(indices(place)[tensors[0]]):
+    if len(tensors) == 1 and is_single(indices(place)[tensors[0]]):
         return told(by)
-    return told(by, "a slice", _is_computed_with(write, place))
+    return told(by, behind, _is_computed_with(write, place))
+
+
+BESIDE_ANOTHER = "an ellipsis and beside another index"
+"""What stands around the tensor in `y[..., 1, i] = v`."""
 
 
 def told(by: str, behind: str = "", is_computed_with: bool = False) -> str:
-    """What is said of an assignment behind ``a slice``, ``an ellipsis`` or nothing; with the tensor something may be computed."""
+    """What is said of an assignment behind ``a slice``, an ellipsis or nothing; with the tensor something may be computed."""
     if not behind:
         return (
             f"An assignment by {by} next to another index is dropped without a word when a traced model is converted; "
@@ -174,7 +182,12 @@ def told(by: str, behind: str = "", is_computed_with: bool = False) -> str:
     return f"{refused}; where a traced model computes nothing behind it, it is dropped without a word"
 
 
-def _is_one(index: ast.expr) -> bool:
+def is_ellipsis(value: Value | None) -> bool:
+    """Whether an index is `...`."""
+    return isinstance(value, Const) and value.value is ...
+
+
+def is_single(index: ast.expr) -> bool:
     """Whether an index is a list of one number."""
     return (
         isinstance(index, ast.List) and len(index.elts) == 1 and isinstance(index.elts[0], (ast.Constant, ast.UnaryOp))

@@ -116,7 +116,10 @@ class AutogradFunction(Rule):
                 continue
             refs = [_function_of(code, reading) for reading in readings]
             ref = refs[0] if len({part and part.node for part in refs}) == 1 else None
-            if ref is not None and not code.is_for_loss_only(call.node, call.function):
+            if ref is None or not all(_fits(code, ref, reading) for reading in readings):
+                # What is given other arguments than `forward` takes raises before anything is captured.
+                continue
+            if not code.is_for_loss_only(call.node, call.function):
                 opaque = code.opaque_call(ref, "forward")
                 yield code.finding(
                     self,
@@ -173,6 +176,25 @@ def _is_function(code: Code, ref: ClassRef) -> bool:
             if isinstance(symbol, External) and symbol.name.startswith("torch.") and symbol.name.endswith(".Function"):
                 return True
     return False
+
+
+def _fits(code: Code, ref: ClassRef, call: Call) -> bool:
+    """Whether `apply` is given as many arguments as `forward` takes, as far as that can be told."""
+    members = [cls.file.members(cls.node) for cls in code.project.lineage(ref)]
+    forward = next((part["forward"] for part in members if "forward" in part), None)
+    if not isinstance(forward, ast.FunctionDef) or call.arguments.spread or call.arguments.keywords:
+        return True
+    taken = forward.args
+    if taken.vararg is not None or any(not _is_static(part) for part in forward.decorator_list):
+        return True
+    # With a `setup_context` of its own there is no context in front.
+    most = len(taken.posonlyargs) + len(taken.args) - (not any("setup_context" in part for part in members))
+    return most - len(taken.defaults) <= len(call.arguments.positional) <= most
+
+
+def _is_static(decorator: ast.expr) -> bool:
+    """Whether a decorator leaves the arguments of a function alone."""
+    return getattr(decorator, "id", getattr(decorator, "attr", "")) in ("staticmethod", "once_differentiable")
 
 
 def _communicates(code: Code, call: Call) -> bool:

@@ -68,7 +68,8 @@ class InterpolateFixedSize(Rule):
 
     ## Known limits
     With an input of one size a size that is written down is right. A size that an attribute or the caller says is left alone,
-    and so is what is resampled where no input is flexible: parameters and constants.
+    and so is what is resampled where no input is flexible: parameters, constants, and what descends from a reshaping to
+    numbers (`x.reshape(1, 8, 32, 32)`).
 
     ## References
     - <https://github.com/apple/coremltools/issues/951>
@@ -95,6 +96,8 @@ class InterpolateFixedSize(Rule):
             if (runs or all(map(_is_layer, readings))) and not (
                 runs and call.function is not None and code.is_for_loss_only(call.node, call.function)
             ):
+                if runs and _is_of_one_size(code, call):
+                    continue
                 yield code.finding(
                     self,
                     call.node,
@@ -131,6 +134,12 @@ def _is_running(code: Code, call: Call) -> bool:
         isinstance(part, Tensor) and part.batch is not None for part in alternatives(tensor)
     )
     return data and call.function in code.in_forward and _is_literal(call.arguments.get(1, "size"))
+
+
+def _is_of_one_size(code: Code, call: Call) -> bool:
+    """Whether what is resampled has the same size whatever the input."""
+    words = [word.value for word in call.node.keywords if word.arg == "input"]
+    return any(code.has_static_size(node, call.function) for node in (*call.node.args[:1], *words))
 
 
 def _is_layer(call: Call) -> bool:

@@ -42,11 +42,15 @@ class ItemAssignment(NamedTuple):
 
     @property
     def stands_behind(self) -> str:
-        """What stands before the last tensor or list: `an ellipsis` that stands for something, `a slice` (or `None`), or nothing."""
+        """What stands before the last tensor or list: `an ellipsis` that stands for something, `a slice` (or `None`), or nothing.
+
+        Behind an ellipsis it is told whether there is another index than tensors, too.
+        """
         many = [at for at, part in enumerate(self.indices) if part in self.masks or part in self.tensors]
         before = self.indices[: many[-1]] if many else ()
         if self.dots > 0 and any(part is ... for part in before):
-            return "an ellipsis"
+            others = [part for part in self.indices if part is not ... and part not in self.masks + self.tensors]
+            return "an ellipsis and beside another index" if others else "an ellipsis"
         return "a slice" if any(part is None or isinstance(part, slice) for part in before) else ""
 
     @property

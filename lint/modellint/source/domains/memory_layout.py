@@ -422,9 +422,15 @@ class Layout:
 
 
 def _may_change_nothing(axes: Sequence[Axis], targets: Sequence[Dim | None]) -> bool:
-    """Whether a view may give each axis the size that it has: a number that is written down stands for one that is not known."""
+    """Whether a view may give each axis the size that it has: a number, or what comes from elsewhere, stands for one that is not known."""
+    own = {symbol for axis in axes for symbol, _ in axis.size.powers}
     return len(axes) == len(targets) and all(
-        target is None or axis.size == target or (target.value is not None and axis.size.value is None)
+        target is None
+        or axis.size == target
+        or (
+            axis.size.value is None
+            and (target.value is not None or own.isdisjoint(symbol for symbol, _ in target.powers))
+        )
         for axis, target in zip(axes, targets, strict=True)
     )
 

@@ -11,6 +11,7 @@ from modellint.source.domains.memory_layout import MOST_DIMENSIONS, Dim, Layout
 from modellint.source.domains.result_tensors import derived, tensors_in, view_of
 from modellint.source.domains.tensor_calls import operator_result
 from modellint.source.domains.tensors import (
+    DEVICE,
     Drawn,
     Length,
     Limit,
@@ -52,6 +53,8 @@ def attribute_of(receiver: Value, name: str, quiet: bool) -> Value | None:
             return Shape(receiver)
         if name in ("T", "mT", "H", "mH", "data", "real", "imag", "ndim"):
             return operator_result(name, receiver, NO_ARGUMENTS, ast.Constant(None), quiet)
+        if name == "device" and receiver.is_tensor:
+            return DEVICE
         if name in ("dtype", "device", "requires_grad", "grad", "is_cuda", "itemsize", "layout"):
             return UNKNOWN
         return Method(receiver, name)

@@ -254,6 +254,25 @@ class Shape(Value):
         self.tensor = tensor
 
 
+class Device(Value):
+    """`x.device`: where a tensor lies is not known, but a device is true."""
+
+    __slots__ = ()
+
+    @property
+    def is_unseen(self) -> bool:
+        """Nothing else is known of it."""
+        return True
+
+    @property
+    def is_always_true(self) -> bool:
+        """It is."""
+        return True
+
+
+DEVICE = Device()
+
+
 class Limits(Value):
     """`torch.finfo(dtype)` or `torch.iinfo(dtype)`; ``dtype`` is None where it is not written down, as in `x.dtype`."""
 

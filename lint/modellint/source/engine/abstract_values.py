@@ -78,6 +78,11 @@ class Value:
         """Whether it certainly is a tensor that the code itself makes, whatever the caller gives."""
         return False
 
+    @property
+    def is_always_true(self) -> bool:
+        """Whether Python takes it for true whatever it holds, and it is not None."""
+        return False
+
 
 UNKNOWN = Value()
 """What is not understood."""
@@ -115,6 +120,15 @@ class Number(Value):
     """An int or bool whose value is not known."""
 
     __slots__ = ()
+
+
+class VersionTruth(Number):
+    """A truth that PyTorch's version tells: `hasattr(F, "scaled_dot_product_attention")`."""
+
+    __slots__ = ("truth",)
+
+    def __init__(self, truth: bool) -> None:
+        self.truth = truth
 
 
 NUMBER = Number()

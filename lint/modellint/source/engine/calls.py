@@ -263,6 +263,8 @@ class Caller(Evaluator):
         if name in _PASSING:
             value = arguments.get(1) if name == "filter" else first
             return Container("iterator", node, [self.element_of(value)] if value is not None else ())
+        if name == "hasattr":
+            return self.truth_by_version(node, frame)
         if name in _READING:
             return NUMBER
         match name:

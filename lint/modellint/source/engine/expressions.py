@@ -24,6 +24,7 @@ from modellint.source.engine.abstract_values import (
     Text,
     Union,
     Value,
+    VersionTruth,
     alternatives,
     union,
     without_none,
@@ -40,6 +41,7 @@ from modellint.source.engine.class_state import (
 )
 from modellint.source.engine.layered_map import LARGE, copied, layered
 from modellint.source.engine.mode_conditions import Modes
+from modellint.source.engine.version_conditions import version_truth
 from modellint.source.project.symbols import ClassRef, External, FileRef, FunctionRef, ValueRef
 from modellint.source.syntax.ast_walk import is_property, of_kind
 
@@ -437,12 +439,17 @@ class Evaluator(ABC):
     def _compare(self, node: ast.Compare, frame: Frame) -> Value:
         parts = [self.value(node.left, frame), *(self.value(part, frame) for part in node.comparators)]
         known = self.domain.compared(self, node, parts)
-        return NUMBER if known is None else known
+        return self.truth_by_version(node, frame) if known is None else known
+
+    def truth_by_version(self, node: ast.expr, frame: Frame) -> Number:
+        """A truth, which PyTorch's version may tell."""
+        truth = version_truth(node, self.project, frame.file)
+        return NUMBER if truth is None else VersionTruth(truth)
 
     def _unary(self, node: ast.UnaryOp, frame: Frame) -> Value:
         if isinstance(node.op, ast.Not):
-            self.ask(node, node.operand, frame)
-            return NUMBER
+            asked = self.ask(node, node.operand, frame)
+            return VersionTruth(not asked.truth) if isinstance(asked, VersionTruth) else NUMBER
         known = self.domain.unary(self, node, self.value(node.operand, frame))
         return NUMBER if known is None else known
 

@@ -8,8 +8,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from modellint.source.engine.abstract_values import Argument, Const, Method, Number, Value, alternatives, union
+from modellint.source.engine.abstract_values import (
+    Argument,
+    Const,
+    Method,
+    Number,
+    Value,
+    VersionTruth,
+    alternatives,
+    union,
+)
 from modellint.source.engine.asserted_conditions import asserted_truth, connected
+from modellint.source.engine.version_conditions import version_truth
 from modellint.source.project.symbols import FunctionRef
 from modellint.source.syntax.ast_walk import of_kind, once
 
@@ -187,6 +197,10 @@ class Modes:
                 function = self._guard_function(guard, name, frame)
                 if function is not None and _denies_tensors(function):
                     self._forget_tensor(name, frame)
+            case ast.Call(func=ast.Name(id=guard), args=[ast.Name(id=name)], keywords=[]):
+                function = self._guard_function(guard, name, frame)
+                if function is not None and _tells_tensors(function):
+                    self._forget_tensor(name, frame)
             case _:
                 pass
 
@@ -210,11 +224,15 @@ class Modes:
             kept = [part for part in alternatives(frame.locals[name]) if not isinstance(part, tensor)]
             frame.locals[name] = union(kept) if kept else self._opaque()
 
-    def decided(self, test: ast.expr, frame: Frame) -> bool | None:
+    def decided(self, test: ast.expr, frame: Frame, read: Reads) -> bool | None:
         """What a condition certainly is: a local variable that holds a tensor which the code itself makes is not None."""
         if self.decides_flags and not frame.loops and (truth := _truth(test, frame)) is not None:
             return truth
+        if (truth := connected(test, lambda part: _is_always_true(part, frame))) is not None:
+            return truth
         if (truth := _by_constants_of_the_file(test, frame)) is not None:
+            return truth
+        if (truth := connected(test, lambda part: self._by_version(part, frame, read))) is not None:
             return truth
         if self.functions and (truth := asserted_truth(test, self.functions[-1], frame.file.tree)) is not None:
             return truth
@@ -228,6 +246,18 @@ class Modes:
                 if held is not None and not frame.loops and isinstance(held, Const) and held.value is None:
                     return isinstance(op, ast.Is)
         return None
+
+    def _by_version(self, test: ast.expr, frame: Frame, read: Reads) -> bool | None:
+        """What a condition is by PyTorch's version, which it asks, or which a variable or an attribute of the object was told."""
+        match test:
+            case ast.Name(id=name) if name in frame.locals:
+                value = frame.locals[name]
+            case ast.Attribute(value=ast.Name(id="self")):
+                value = read(test, frame)
+            case _:
+                return version_truth(test, self._project, frame.file)
+        truths = {part.truth if isinstance(part, VersionTruth) else None for part in alternatives(value)}
+        return truths.pop() if len(truths) == 1 else None
 
     def allow(self, test: ast.expr, held: bool, frame: Frame) -> None:
         """Take note that an assertion says which words an argument may be."""
@@ -427,6 +457,21 @@ def _words(node: ast.expr, several: bool) -> frozenset[str] | None:
     return frozenset(words) if words and len(words) == len(parts) else None
 
 
+def _is_always_true(test: ast.expr, frame: Frame) -> bool | None:
+    """What a condition is by a variable that holds what Python takes for true: `if device:` where the caller gives `x.device`."""
+    match test:
+        case ast.Name(id=name):
+            held = frame.locals.get(name)
+            return True if held is not None and all(part.is_always_true for part in alternatives(held)) else None
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
+        ):
+            held = frame.locals.get(name)
+            is_true = held is not None and all(part.is_always_true for part in alternatives(held))
+            return isinstance(op, ast.IsNot) if is_true else None
+    return None
+
+
 def _by_constants_of_the_file(test: ast.expr, frame: Frame) -> bool | None:
     """What a condition is by constants of its file: names that one statement at its top binds to True or False, and nothing else does."""
 
@@ -511,6 +556,31 @@ def _denies_tensors(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         node.value is None or (isinstance(node.value, ast.Constant) and not node.value.value) for node in returns
     )
     return bool(tests) and falsy and all(_is_of_another_class(test, parameters[0].arg) for test in tests)
+
+
+def _tells_tensors(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function is a type guard that is true of every tensor."""
+    parameters = [*function.args.posonlyargs, *function.args.args]
+    match function.body[-1]:
+        case ast.Return(value=ast.expr() as told) if (
+            len(parameters) == 1 and len(list(of_kind(function, ast.Return))) == 1
+        ):
+            name = parameters[0].arg
+        case _:
+            return False
+    match told:
+        case ast.Call(func=ast.Attribute(attr="is_tensor"), args=[ast.Name(id=asked)]):
+            return asked == name
+        case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=asked), kinds]):
+            parts = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+            return asked == name and any(map(is_tensor_class, parts))
+        case ast.Compare(
+            left=ast.Call(func=ast.Name(id="type"), args=[ast.Name(id=asked)]),
+            ops=[ast.Eq() | ast.Is()],
+            comparators=[kind],
+        ):
+            return asked == name and is_tensor_class(kind)
+    return False
 
 
 def _is_of_another_class(test: ast.expr, name: str) -> bool:

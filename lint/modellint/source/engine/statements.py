@@ -546,7 +546,9 @@ class Interpreter(Caller):
         modes = self.modes
         self.ask(node, node.test, frame)
         decided = (
-            modes.decided(node.test, frame) if self.reading else modes.decided_by_words(node.test, frame, self.value)
+            modes.decided(node.test, frame, self.value)
+            if self.reading
+            else modes.decided_by_words(node.test, frame, self.value)
         )
         condition = modes.condition(node.test, frame, self.value)
         before = self._state(frame)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.domains.parameter_kinds import tensor_argument
-from modellint.source.domains.tensors import Shape, Size, Tensor, is_fixed
+from modellint.source.domains.tensors import CONVOLUTIONS, Shape, Size, Tensor, is_fixed
 from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
 from modellint.source.engine.asserted_conditions import tested_classes
 from modellint.source.engine.class_state import Attributes, Binding
@@ -36,6 +36,7 @@ from modellint.source.triggers.patterns import shows
 if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.settings import Destination
+    from modellint.source.domains.static_sizes import StaticSizes
     from modellint.source.facts.calling_contexts import Context
     from modellint.source.facts.class_analysis import Reading
     from modellint.source.project.index import Project
@@ -69,6 +70,7 @@ class Code:
         self._sorted = 0
         self._writes_of: dict[tuple[bool, str], list[Write]] = {}
         self._writes_sorted = 0
+        self._static_sizes: dict[ast.AST, StaticSizes] = {}
         if ref is not None:
             self.methods = list(self._own_methods())
             self._reading.build()
@@ -212,6 +214,24 @@ class Code:
                     part for part in parts if isinstance(part, Tensor) and part.made_by not in ("unbind", "chunk")
                 )
         return found
+
+    def is_fixed_by_weights(self, tensor: Tensor, dim: int) -> bool:
+        """Whether a layer of torch takes the tensor whose weights say how large a dimension of it is."""
+        return dim in self._dims_of_weights.get(tensor.node, ())
+
+    @cached_property
+    def _dims_of_weights(self) -> dict[ast.AST | None, set[int]]:
+        """By where tensors are made, the dimensions that are channels of a convolution which takes them, or features of a linear layer."""
+        dims: dict[ast.AST | None, set[int]] = {}
+        for readings in self.calls:
+            for call in readings:
+                layers = [part for part in alternatives(call.callee) if isinstance(part, Instance)]
+                taken = [_DIMS_OF_WEIGHTS.get(part.name, frozenset()) for part in layers if part.kind == "module"]
+                given = call.arguments.get(0, "input") if any(taken) else None
+                for part in alternatives(given) if given is not None else ():
+                    if isinstance(part, Tensor) and part.node is not None:
+                        dims.setdefault(part.node, set()).update(*taken)
+        return dims
 
     @property
     def returned(self) -> Iterator[Value]:
@@ -509,6 +529,20 @@ class Code:
         """Whether the value of an expression certainly becomes a number, a condition or a text, and no tensor: a trace drops it."""
         return ends_in_python(node, function)
 
+    def has_static_size(self, node: ast.expr, function: ast.AST | None) -> bool:
+        """Whether a tensor of a method has the same sizes behind batch and channels whatever the input, by how it is made."""
+        if not any(method.node is function for method in self.methods) or not isinstance(
+            function, (ast.FunctionDef, ast.AsyncFunctionDef)
+        ):
+            return False
+        if function not in self._static_sizes:
+            from modellint.source.domains.static_sizes import StaticSizes
+
+            self._static_sizes[function] = StaticSizes(
+                function, lambda name: not self.attribute_writes(name), self.file.names
+            )
+        return self._static_sizes[function].of(node) > 0
+
     def tensor_argument(self, function: ast.AST) -> str | None:
         """The first argument of a function that is required and is a tensor."""
         return tensor_argument(function)
@@ -597,6 +631,12 @@ _ASIDE = re.compile(
     r"|_?(?:get_)?debug|state_dict|_(?:save_to|load_from)_|configure|.*_(?:dataloader|hook)$"
 )
 """Names of methods that build, move, save or show a module."""
+_DIMS_OF_WEIGHTS: dict[str, frozenset[int]] = {
+    **{f"torch.nn.{name}": frozenset({1, -int(name[-2]) - 1}) for name in CONVOLUTIONS},
+    **{f"torch.nn.BatchNorm{rank}d": frozenset({1, -rank - 1}) for rank in (2, 3)},
+    "torch.nn.Linear": frozenset({-1}),
+}
+"""Layers of torch whose weights say how large a dimension of their input, which is a batch, is."""
 _ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype"})
 _UNBOUND = ("staticmethod", "classmethod")
 
