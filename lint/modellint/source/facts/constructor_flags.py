@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from modellint.source.facts.roles import is_in_tests
+from modellint.source.facts.roles import is_in_tests, is_path_of_tests
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
@@ -45,6 +45,11 @@ class _Parameter(NamedTuple):
     place: int | None
     default: _Told
 
+    @property
+    def is_flag(self) -> bool:
+        """Whether it is True, False or None where it is left out."""
+        return self.default is None or isinstance(self.default, bool)
+
 
 _TRACKS = _Parameter("track_running_stats", 4, True)
 """Of PyTorch's batch normalization, which has no other switch that a branch asks for."""
@@ -54,8 +59,17 @@ def is_switched_off(project: Project, ref: ClassRef, function: ast.AST | None, r
     """Whether a row of a method is reached in training only, or with a flag only that no construction in the project switches on."""
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
-    flags = _Flags(project, ref)
+    flags = _Flags(project, ref, function if function.name == "__init__" else None)
     return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
+
+
+def is_never_built(project: Project, ref: ClassRef, function: ast.AST | None, row: int) -> bool:
+    """Whether a row of a constructor is reached with an argument only that no construction in the project gives."""
+    return (
+        isinstance(function, ast.FunctionDef)
+        and function.name == "__init__"
+        and is_switched_off(project, ref, function, row)
+    )
 
 
 def _ends(body: Sequence[ast.stmt]) -> list[tuple[int, ast.expr, bool]]:
@@ -99,9 +113,11 @@ def conditions_at(body: Sequence[ast.stmt], row: int) -> Iterator[tuple[ast.expr
 class _Flags:
     """The flags of one class: attributes of its objects that are True, False or None in all the project."""
 
-    def __init__(self, project: Project, ref: ClassRef) -> None:
+    def __init__(self, project: Project, ref: ClassRef, init: _Function | None = None) -> None:
         self.project = project
         self.ref = ref
+        self.init = init
+        """The constructor whose arguments are asked for by their names, if it is one that runs."""
 
     def truth(self, test: ast.expr) -> bool | None:
         """What a condition is while the model does not train; None where that depends on more than flags."""
@@ -120,6 +136,16 @@ class _Flags:
             ):
                 value = self.value(name)
                 return None if value is _UNKNOWN else (value is wanted) is isinstance(op, (ast.Is, ast.Eq))
+            case ast.Compare(
+                left=ast.Name(id=name),
+                ops=[ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq() as op],
+                comparators=[ast.Constant(value=None | bool() as wanted)],
+            ):
+                value = self.argument(name)
+                return None if value is _UNKNOWN else (value is wanted) is isinstance(op, (ast.Is, ast.Eq))
+            case ast.Name(id=name):
+                value = self.argument(name)
+                return None if value is _UNKNOWN else bool(value)
             case ast.Attribute(value=ast.Name(id="self"), attr="training"):
                 return False
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
@@ -135,6 +161,21 @@ class _Flags:
             flags[attribute] = self._look_up(attribute)
         self.project.touch_tree()
         return flags[attribute]
+
+    def argument(self, name: str) -> _Told:
+        """True, False or None, where an argument of the constructor is that in all the project."""
+        init = self.init
+        if init is None or init is not _own_init(self.ref):
+            return _UNKNOWN
+        told: dict[str, _Told] = once(init, "_arguments", lambda _: {})
+        if name not in told:
+            parameter = _parameter(init, name)
+            told[name] = _UNKNOWN
+            if parameter is not None and parameter.is_flag and not _rebinds(init, name):
+                value = self._built(self.ref, parameter, 0, needed=True)
+                told[name] = value if value is parameter.default else _UNKNOWN
+        self.project.touch_tree()
+        return told[name]
 
     def _look_up(self, attribute: str) -> _Told:
         lineage = self.project.lineage(self.ref)
@@ -157,7 +198,7 @@ class _Flags:
             if known is None or _rebinds(init, bound.id):
                 return _UNKNOWN
             parameter = known
-        if not (parameter.default is None or isinstance(parameter.default, bool)):
+        if not parameter.is_flag:
             return _UNKNOWN
         value = self._argument(lineage[:end], lineage[end] if binders else None, parameter, 0)
         if value is _LEFT_OUT or value is parameter.default:

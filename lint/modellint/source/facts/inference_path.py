@@ -18,7 +18,7 @@ from modellint.source.facts.comparisons import (
     is_only_compared,
     runs_with_collectives,
 )
-from modellint.source.facts.constructor_flags import is_switched_off
+from modellint.source.facts.constructor_flags import is_never_built, is_switched_off
 from modellint.source.facts.dead_code import Uses, cannot_be_built, may_be_looked_up
 from modellint.source.facts.module_calls import is_left_out, is_never_switched_on
 from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
@@ -126,6 +126,9 @@ class _Paths:
         """Whether a finding is about what an exported model does not run."""
         if rule is None:
             return False
+        # Nobody exports what a test defines, or trains it to be kept: whatever a rule is about.
+        if is_in_tests(self.project, file):
+            return True
         if (
             rule.answered_by
             and finding.attribute is not None
@@ -140,10 +143,13 @@ class _Paths:
             if rule.code == "REG006":
                 if finding.attribute is not None and self._is_moved(finding.attribute):
                     return True
-                if is_in_tests(self.project, file):
-                    return True
             if ref is None:
                 return False
+            around = _around(file.tree, finding.span.row) if finding.span is not None else []
+            if len(around) == 2 and isinstance(around[0], ast.ClassDef) and finding.span is not None:
+                owner = ClassRef(file, around[0])
+                if is_never_built(self.project, owner, around[1], finding.span.row):
+                    return True
             if finding.attribute is not None and rule.code in ("REG001", "REG006"):
                 if ref.node not in self._criteria:
                     self._criteria[ref.node] = self._is_constant_criterion(ref)
@@ -153,7 +159,7 @@ class _Paths:
             return once(ref.node, "_optimizes_by_hand", optimizes_by_hand) or (
                 rule.code == "REG006" and self._is_part_of_training(ref)
             )
-        if is_in_tests(self.project, file) or is_about_a_loss(finding, file):
+        if is_about_a_loss(finding, file):
             return True
         # That hooks do not run is so of a module for whoever takes it, too.
         if rule.code != "FLW007" and self._is_unused(finding, file, ref):

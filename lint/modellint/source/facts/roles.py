@@ -370,12 +370,21 @@ def _place(code: Code) -> str:
 
 def _place_of(project: Project, file: IndexedFile) -> str:
     """Where a file stands in its project."""
-    return "/".join(file.path.removeprefix(str(project.root)).split("/")[-4:])
+    return _place_of_path(project, file.path)
+
+
+def _place_of_path(project: Project, path: str) -> str:
+    return "/".join(path.removeprefix(str(project.root)).split("/")[-4:])
 
 
 def is_in_tests(project: Project, file: IndexedFile) -> bool:
     """Whether a file holds tests."""
-    return re.search(_TESTS, _place_of(project, file)) is not None
+    return is_path_of_tests(project, file.path)
+
+
+def is_path_of_tests(project: Project, path: str) -> bool:
+    """Whether a path leads to a file of tests."""
+    return re.search(_TESTS, _place_of_path(project, path)) is not None
 
 
 def stands_beside_models(project: Project, file: IndexedFile) -> bool:
