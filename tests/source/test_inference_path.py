@@ -1803,3 +1803,124 @@ def test_a_helper_that_is_given_a_prediction_and_a_label(arguments: str, severit
             return self.accuracy({", ".join("xyx"[: arguments.count(",") + 1])})
     """
     assert of_text(text) == [severity]
+
+
+DROPS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4)]
+        self.shift = torch.ones(4)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return F.dropout(x + self.shift, 0.2)
+"""
+
+
+@pytest.mark.parametrize("code", ["MOD002", "REG001", "REG006"])
+def test_no_rule_says_more_than_information_of_a_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    project(tmp_path, tests__net=DROPS, net_test=DROPS, test_net=DROPS, net=DROPS, contest=DROPS)
+    for name in ("tests/net", "net_test", "test_net"):
+        assert severities(tmp_path, monkeypatch, f"{name}.py", code) == ["info"]
+    for name in ("net", "contest"):
+        assert severities(tmp_path, monkeypatch, f"{name}.py", code) in (["error"], ["warning"])
+
+
+LEARNED = """
+class Norm(nn.Module):
+    def __init__(self, size, learned=True):
+        super().__init__()
+        if learned:
+            self.gain = nn.Parameter(torch.ones(size))
+        else:
+            self.gain = torch.ones(size)
+
+    def forward(self, x):
+        return x * self.gain
+"""
+
+
+@pytest.mark.parametrize(
+    "files, severity",
+    [
+        ({"net": "from norm import Norm\n\nnorm = Norm(4)\n"}, "info"),
+        ({"net": "from norm import Norm\n\nnorm = Norm(4, learned=False)\n"}, "warning"),
+        ({"net": "from norm import Norm\n\n\ndef make(learned):\n    return Norm(4, learned)\n"}, "warning"),
+        ({}, "warning"),
+        (
+            {
+                "net": "from norm import Norm\n\nnorm = Norm(4)\n",
+                "tests__test_norm": "from norm import Norm\n\nnorm = Norm(4, learned=False)\n",
+            },
+            "info",
+        ),
+        ({"tests__test_norm": "from norm import Norm\n\nnorm = Norm(4)\n"}, "warning"),
+    ],
+)
+def test_state_of_a_branch_of_the_constructor_that_nobody_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], severity: str
+) -> None:
+    project(tmp_path, norm=LEARNED, **files)
+    assert severities(tmp_path, monkeypatch, "norm.py", "REG006") == [severity]
+
+
+HANDED = """
+NEVER = {never}
+
+
+class Core(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.plain = False
+
+    def forward(self, x):
+        if not self.plain:
+            return self.lin(x)
+        return x * x.max().item()
+
+
+class Whole(nn.Module):
+    def __init__(self, size, plain=False):
+        super().__init__()
+        self.plain = plain or NEVER
+        self.core = Core()
+        self.core.plain = {handed}
+
+    def forward(self, x):
+        return self.core(x)
+
+
+def convert(model: Whole):
+    return model
+"""
+
+
+@pytest.mark.parametrize(
+    "user, never, handed, severity",
+    [
+        ("Whole(4)", "False", "self.plain", "info"),
+        ("Whole(4, plain=False)", "False", "self.plain", "info"),
+        ("Whole(4, True)", "False", "self.plain", "error"),
+        ("Whole(4, plain=True)", "False", "self.plain", "error"),
+        ("Whole(**options)", "False", "self.plain", "error"),
+        ("setattr(whole.core, 'plain', True)", "False", "self.plain", "error"),
+        ("Whole(4)", "True", "self.plain", "error"),
+        ("Whole(4)", "False", "size > 4", "error"),
+    ],
+)
+def test_a_flag_that_one_module_hands_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str, never: str, handed: str, severity: str
+) -> None:
+    test = "from whole import Whole\n\nWhole(4, plain=True)\n"
+    project(
+        tmp_path,
+        whole=HANDED.format(never=never, handed=handed),
+        use=f"from whole import Whole\n\nmodel = {user}\n",
+        tests__test_whole=test,
+    )
+    assert severities(tmp_path, monkeypatch, "whole.py", "FLW002") == [severity]

@@ -140,9 +140,8 @@ class _Paths:
         if not rule.only_inference:
             if not rule.code.startswith("REG"):
                 return False
-            if rule.code == "REG006":
-                if finding.attribute is not None and self._is_moved(finding.attribute):
-                    return True
+            if rule.code == "REG006" and finding.attribute is not None and self._is_moved(finding.attribute):
+                return True
             if ref is None:
                 return False
             around = _around(file.tree, finding.span.row) if finding.span is not None else []
