@@ -1426,13 +1426,13 @@ class {name}(nn.Module):
     [
         ("ScaleLoss", "pass", "pass", "info"),
         ("Scale", "pass", "pass", "warning"),
-        ("ScaleLoss", "self.lin = nn.Linear(4, 4)", "pass", "warning"),
+        ("ScaleLoss", "self.lin = nn.Linear(4, 4)", "pass", "info"),
         ("ScaleLoss", "pass", "self.scale = self.scale * 2", "warning"),
         ("ScaleLoss", "pass", "self.scale[0] += 1", "warning"),
         ("ScaleLoss", "pass", "self.scale.mul_(2)", "warning"),
     ],
 )
-def test_a_tensor_of_a_loss_without_state(name: str, layer: str, body: str, severity: str) -> None:
+def test_a_constant_tensor_of_a_loss(name: str, layer: str, body: str, severity: str) -> None:
     assert of_text(CONSTANT.format(name=name, layer=layer, body=body), "REG006") == [severity]
 
 
@@ -1924,3 +1924,119 @@ def test_a_flag_that_one_module_hands_to_another(
         tests__test_whole=test,
     )
     assert severities(tmp_path, monkeypatch, "whole.py", "FLW002") == [severity]
+
+
+MEASURED = """
+class Distance(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.ones(4)
+        self.nets = [nn.Linear(4, 4)]
+
+    def forward(self, x, y):
+        return torch.cdist(self.nets[0](x) - self.shift, y)
+"""
+
+
+@pytest.mark.parametrize(
+    "place, user, severity",
+    [
+        ("official_metrics__lpips", "", "info"),
+        ("layers", "fid_score", "info"),
+        ("layers", "evaluators__scores", "info"),
+        ("layers", "model", "error"),
+        ("layers", "evaluate", "error"),
+        ("metric_learning", "", "error"),
+    ],
+)
+def test_a_measure_of_quality_by_where_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, user: str, severity: str
+) -> None:
+    module = place.replace("__", ".")
+    files = {user: f"from {module} import Distance\n\nmodel = Distance()\n"} if user else {}
+    project(tmp_path, **{place: MEASURED}, **files)
+    target = place.replace("__", "/") + ".py"
+    assert severities(tmp_path, monkeypatch, target) == [severity]
+    assert severities(tmp_path, monkeypatch, target, "REG001") == [severity]
+    expected = "info" if severity == "info" else "warning"
+    assert severities(tmp_path, monkeypatch, target, "REG006") == [expected]
+
+
+@pytest.mark.parametrize(
+    "method, severity",
+    [
+        ("pass", "info"),
+        ("self.weight = x", "warning"),
+        ("self.weight.mul_(2)", "warning"),
+        ("self.weight[0] = x.sum()", "warning"),
+    ],
+)
+def test_a_constant_of_a_loss_is_no_state(method: str, severity: str) -> None:
+    text = f"""
+    class FocalLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.ones(4)
+            self.scale = nn.Linear(4, 4)
+
+        def step(self, x):
+            {method}
+
+        def forward(self, x, target):
+            return F.mse_loss(self.scale(x) * self.weight, target)
+    """
+    assert of_text(text, "REG006") == [severity]
+
+
+@pytest.mark.parametrize(
+    "given, method, severity",
+    [
+        ("loss / x.size(1)", "pass", "error"),
+        ("loss", "pass", "info"),
+        ("loss, x", "pass", "error"),
+        ("loss", "return self.drop(x)", "error"),
+    ],
+)
+def test_a_dropout_that_nothing_but_a_loss_sees(given: str, method: str, severity: str) -> None:
+    text = f"""
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+            self.ctc = nn.CTCLoss()
+
+        def drop(self, x):
+            return self.lin(F.dropout(x, 0.5))
+
+        def decode(self, x):
+            {method}
+
+        def forward(self, x, lengths, y, sizes):
+            x = self.drop(x)
+            loss = self.ctc(x, y, lengths, sizes)
+            return {given}
+    """
+    assert of_text(text, "MOD002") == [severity]
+
+
+@pytest.mark.parametrize("grad, severity", [("torch.autograd.grad(far.sum(), x)[0]", "info"), ("far", "error")])
+def test_what_guides_a_model_by_gradients(grad: str, severity: str) -> None:
+    text = f"""
+    class Distance(nn.Module):
+        def forward(self, x, y):
+            return torch.cdist(x, y)
+
+
+    def main(y):
+        distance = Distance()
+
+        def guide(x):
+            far = distance(x, y)
+            return {grad}
+
+        return guide(y)
+
+
+    print(main(torch.ones(4, 4)))
+    """
+    assert of_text(text) == [severity]

@@ -59,17 +59,16 @@ def is_switched_off(project: Project, ref: ClassRef, function: ast.AST | None, r
     """Whether a row of a method is reached in training only, or with a flag only that no construction in the project switches on."""
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
-    flags = _Flags(project, ref, function if function.name == "__init__" else None)
+    flags = _Flags(project, ref)
     return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
 
 
 def is_never_built(project: Project, ref: ClassRef, function: ast.AST | None, row: int) -> bool:
     """Whether a row of a constructor is reached with an argument only that no construction in the project gives."""
-    return (
-        isinstance(function, ast.FunctionDef)
-        and function.name == "__init__"
-        and is_switched_off(project, ref, function, row)
-    )
+    if not isinstance(function, ast.FunctionDef) or function.name != "__init__":
+        return False
+    flags = _Flags(project, ref, function)
+    return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
 
 
 def _ends(body: Sequence[ast.stmt]) -> list[tuple[int, ast.expr, bool]]:
