@@ -112,7 +112,8 @@ class CannotParse(Rule):
     Syntax that is newer than the running Python is read by libcst, as far as the installed version knows it. What
     only the compiler refuses, such as `return` outside a function, is not reported. No comment suppresses the
     finding: comments are read from parsed files. Exclude the file instead. Where `ignore` names the code, the file is
-    told of on standard error, and a run that could read none exits with 2.
+    told of on standard error, and a run that could read none exits with 2. It is information in a file without a model that
+    no file with one imports, by the text of the project's files, such as a script of Python 2.
 
     ## References
     - Source encodings, PEP 263: https://peps.python.org/pep-0263/

@@ -80,6 +80,8 @@ def found(
         # Numbers that fit, and infinity, which is meant.
         "return x.masked_fill(x > 0, float('-inf')) + 1e-6",
         "return (x - 1e4).clamp(-1e9, 1e9)",
+        # An entropy, whose epsilon is multiplied by 0.
+        "return -(x * ((x + 1e-10).log() + 2)).sum(-1)",
         "return F.normalize(x) + F.dropout(x, 0.5, self.training)",
     ],
 )
@@ -106,6 +108,7 @@ def test_nothing_is_wrong(forward: str, tmp_path: Path) -> None:
         ("return torch.where(x > 0, x, -1e9)", ("NUM001", 1)),
         ("return x + torch.full((4,), -1e9)", ("NUM001", 1)),
         ("return (x + 1e-10).log()", ("NUM002", 1)),
+        ("return (x.tanh() * (x + 1e-10).log()).sum()", ("NUM002", 1)),
         ("return F.normalize(x, eps=1e-9)", ("NUM002", 1)),
         ("return F.dropout(x)", ("MOD002", 1)),
         ("return nn.Dropout(0.5)(x) * 2", ("MOD002", 1)),

@@ -1426,13 +1426,13 @@ class {name}(nn.Module):
     [
         ("ScaleLoss", "pass", "pass", "info"),
         ("Scale", "pass", "pass", "warning"),
-        ("ScaleLoss", "self.lin = nn.Linear(4, 4)", "pass", "warning"),
+        ("ScaleLoss", "self.lin = nn.Linear(4, 4)", "pass", "info"),
         ("ScaleLoss", "pass", "self.scale = self.scale * 2", "warning"),
         ("ScaleLoss", "pass", "self.scale[0] += 1", "warning"),
         ("ScaleLoss", "pass", "self.scale.mul_(2)", "warning"),
     ],
 )
-def test_a_tensor_of_a_loss_without_state(name: str, layer: str, body: str, severity: str) -> None:
+def test_a_constant_tensor_of_a_loss(name: str, layer: str, body: str, severity: str) -> None:
     assert of_text(CONSTANT.format(name=name, layer=layer, body=body), "REG006") == [severity]
 
 
@@ -1801,5 +1801,242 @@ def test_a_helper_that_is_given_a_prediction_and_a_label(arguments: str, severit
 
         def forward(self, x, y):
             return self.accuracy({", ".join("xyx"[: arguments.count(",") + 1])})
+    """
+    assert of_text(text) == [severity]
+
+
+DROPS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4)]
+        self.shift = torch.ones(4)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return F.dropout(x + self.shift, 0.2)
+"""
+
+
+@pytest.mark.parametrize("code", ["MOD002", "REG001", "REG006"])
+def test_no_rule_says_more_than_information_of_a_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    project(tmp_path, tests__net=DROPS, net_test=DROPS, test_net=DROPS, net=DROPS, contest=DROPS)
+    for name in ("tests/net", "net_test", "test_net"):
+        assert severities(tmp_path, monkeypatch, f"{name}.py", code) == ["info"]
+    for name in ("net", "contest"):
+        assert severities(tmp_path, monkeypatch, f"{name}.py", code) in (["error"], ["warning"])
+
+
+LEARNED = """
+class Norm(nn.Module):
+    def __init__(self, size, learned=True):
+        super().__init__()
+        if learned:
+            self.gain = nn.Parameter(torch.ones(size))
+        else:
+            self.gain = torch.ones(size)
+
+    def forward(self, x):
+        return x * self.gain
+"""
+
+
+@pytest.mark.parametrize(
+    "files, severity",
+    [
+        ({"net": "from norm import Norm\n\nnorm = Norm(4)\n"}, "info"),
+        ({"net": "from norm import Norm\n\nnorm = Norm(4, learned=False)\n"}, "warning"),
+        ({"net": "from norm import Norm\n\n\ndef make(learned):\n    return Norm(4, learned)\n"}, "warning"),
+        ({}, "warning"),
+        (
+            {
+                "net": "from norm import Norm\n\nnorm = Norm(4)\n",
+                "tests__test_norm": "from norm import Norm\n\nnorm = Norm(4, learned=False)\n",
+            },
+            "info",
+        ),
+        ({"tests__test_norm": "from norm import Norm\n\nnorm = Norm(4)\n"}, "warning"),
+    ],
+)
+def test_state_of_a_branch_of_the_constructor_that_nobody_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], severity: str
+) -> None:
+    project(tmp_path, norm=LEARNED, **files)
+    assert severities(tmp_path, monkeypatch, "norm.py", "REG006") == [severity]
+
+
+HANDED = """
+NEVER = {never}
+
+
+class Core(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.plain = False
+
+    def forward(self, x):
+        if not self.plain:
+            return self.lin(x)
+        return x * x.max().item()
+
+
+class Whole(nn.Module):
+    def __init__(self, size, plain=False):
+        super().__init__()
+        self.plain = plain or NEVER
+        self.core = Core()
+        self.core.plain = {handed}
+
+    def forward(self, x):
+        return self.core(x)
+
+
+def convert(model: Whole):
+    return model
+"""
+
+
+@pytest.mark.parametrize(
+    "user, never, handed, severity",
+    [
+        ("Whole(4)", "False", "self.plain", "info"),
+        ("Whole(4, plain=False)", "False", "self.plain", "info"),
+        ("Whole(4, True)", "False", "self.plain", "error"),
+        ("Whole(4, plain=True)", "False", "self.plain", "error"),
+        ("Whole(**options)", "False", "self.plain", "error"),
+        ("setattr(whole.core, 'plain', True)", "False", "self.plain", "error"),
+        ("Whole(4)", "True", "self.plain", "error"),
+        ("Whole(4)", "False", "size > 4", "error"),
+    ],
+)
+def test_a_flag_that_one_module_hands_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str, never: str, handed: str, severity: str
+) -> None:
+    test = "from whole import Whole\n\nWhole(4, plain=True)\n"
+    project(
+        tmp_path,
+        whole=HANDED.format(never=never, handed=handed),
+        use=f"from whole import Whole\n\nmodel = {user}\n",
+        tests__test_whole=test,
+    )
+    assert severities(tmp_path, monkeypatch, "whole.py", "FLW002") == [severity]
+
+
+MEASURED = """
+class Distance(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.ones(4)
+        self.nets = [nn.Linear(4, 4)]
+
+    def forward(self, x, y):
+        return torch.cdist(self.nets[0](x) - self.shift, y)
+"""
+
+
+@pytest.mark.parametrize(
+    "place, user, severity",
+    [
+        ("official_metrics__lpips", "", "info"),
+        ("layers", "fid_score", "info"),
+        ("layers", "evaluators__scores", "info"),
+        ("layers", "model", "error"),
+        ("layers", "evaluate", "error"),
+        ("metric_learning", "", "error"),
+    ],
+)
+def test_a_measure_of_quality_by_where_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, user: str, severity: str
+) -> None:
+    module = place.replace("__", ".")
+    files = {user: f"from {module} import Distance\n\nmodel = Distance()\n"} if user else {}
+    project(tmp_path, **{place: MEASURED}, **files)
+    target = place.replace("__", "/") + ".py"
+    assert severities(tmp_path, monkeypatch, target) == [severity]
+    assert severities(tmp_path, monkeypatch, target, "REG001") == [severity]
+    expected = "info" if severity == "info" else "warning"
+    assert severities(tmp_path, monkeypatch, target, "REG006") == [expected]
+
+
+@pytest.mark.parametrize(
+    "method, severity",
+    [
+        ("pass", "info"),
+        ("self.weight = x", "warning"),
+        ("self.weight.mul_(2)", "warning"),
+        ("self.weight[0] = x.sum()", "warning"),
+    ],
+)
+def test_a_constant_of_a_loss_is_no_state(method: str, severity: str) -> None:
+    text = f"""
+    class FocalLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.ones(4)
+            self.scale = nn.Linear(4, 4)
+
+        def step(self, x):
+            {method}
+
+        def forward(self, x, target):
+            return F.mse_loss(self.scale(x) * self.weight, target)
+    """
+    assert of_text(text, "REG006") == [severity]
+
+
+@pytest.mark.parametrize(
+    "given, method, severity",
+    [
+        ("loss / x.size(1)", "pass", "error"),
+        ("loss", "pass", "info"),
+        ("loss, x", "pass", "error"),
+        ("loss", "return self.drop(x)", "error"),
+    ],
+)
+def test_a_dropout_that_nothing_but_a_loss_sees(given: str, method: str, severity: str) -> None:
+    text = f"""
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 4)
+            self.ctc = nn.CTCLoss()
+
+        def drop(self, x):
+            return self.lin(F.dropout(x, 0.5))
+
+        def decode(self, x):
+            {method}
+
+        def forward(self, x, lengths, y, sizes):
+            x = self.drop(x)
+            loss = self.ctc(x, y, lengths, sizes)
+            return {given}
+    """
+    assert of_text(text, "MOD002") == [severity]
+
+
+@pytest.mark.parametrize("grad, severity", [("torch.autograd.grad(far.sum(), x)[0]", "info"), ("far", "error")])
+def test_what_guides_a_model_by_gradients(grad: str, severity: str) -> None:
+    text = f"""
+    class Distance(nn.Module):
+        def forward(self, x, y):
+            return torch.cdist(x, y)
+
+
+    def main(y):
+        distance = Distance()
+
+        def guide(x):
+            far = distance(x, y)
+            return {grad}
+
+        return guide(y)
+
+
+    print(main(torch.ones(4, 4)))
     """
     assert of_text(text) == [severity]

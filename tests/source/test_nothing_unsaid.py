@@ -248,3 +248,45 @@ def test_a_folder_that_holds_something_is_no_cache(project: Path) -> None:
     assert not (project / ".gitignore").exists()
     assert run("check", "--cache-dir", "cache").exit_code == 0
     assert (project / "cache" / ".gitignore").read_text("utf-8") == "*\n"
+
+
+@pytest.mark.parametrize(
+    "files, severity",
+    [
+        (
+            {
+                "net.py": "from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x\n"
+            },
+            "info",
+        ),
+        ({"net.py": "import old\n\n\nclass Net:\n    def forward(self, x):\n        return x\n"}, "error"),
+        (
+            {"net.py": "from .tools import f\n\n\ndef forward(x):\n    return x\n", "tools.py": "from .old import f\n"},
+            "error",
+        ),
+        ({"net.py": "def forward(x):\n    return x\n", "tools.py": "from .old import f\n"}, "info"),
+        ({"net.py": "x = 1\n"}, "error"),
+    ],
+)
+def test_a_file_that_is_no_python_and_that_no_model_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], severity: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "old.py").write_text("import torch\n\nprint torch.ones(1).cuda(async=True)\n", "utf-8")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    (finding,) = json.loads(run("check", "--output-format", "json", "old.py").stdout)
+    assert (finding["code"], finding["severity"]) == ("LNT002", severity)
+    assert finding["message"].endswith("no file with a model imports this one") is (severity == "info")
+
+
+def test_a_model_that_is_no_python_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    for name in ("old", "new"):
+        line = "print x" if name == "old" else "print(x)"
+        text = f"from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        {line}\n"
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    (finding,) = json.loads(run("check", "--output-format", "json", "--select", "LNT", "old.py").stdout)
+    assert (finding["code"], finding["severity"]) == ("LNT002", "error")

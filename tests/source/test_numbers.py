@@ -146,6 +146,37 @@ def test_epsilon_that_is_none_or_fits(body: str) -> None:
     assert said(net(body, init), "NUM002") == []
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return -(x * (x + 1e-10).log()).sum(-1)",
+        "return torch.exp(-torch.sum(x * torch.log(x + 1e-10)))",
+        "return (x * torch.log2(1e-12 + x)).sum()",
+        "return (x * (x.clamp_min(1e-8).log() + 4.0)).sum()",
+        "return (-x * torch.log(torch.clamp(x, min=1e-9))).mean()",
+        "y = torch.log(x + 1e-10)\nreturn -(x * y).sum(-1)",
+        "return 0.5 * x * (x + 1e-10).log()",
+    ],
+)
+def test_the_epsilon_of_an_entropy(body: str) -> None:
+    assert said(net(body), "NUM002") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return -(x.tanh() * (x + 1e-10).log()).sum(-1)",
+        "return x + (x + 1e-10).log()",
+        "return x * (x + 1e-10).rsqrt()",
+        "y = torch.log(x + 1e-10)\nreturn x * y + y",
+        "y = torch.log(x + 1e-10)\nx = x + 1\nreturn x * y",
+        "return x * (x / (x + 1e-10)).log()",
+    ],
+)
+def test_an_epsilon_that_the_factor_does_not_hide(body: str) -> None:
+    assert said(net(body), "NUM002") == ["W1"]
+
+
 # NUM006
 
 

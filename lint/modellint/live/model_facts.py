@@ -216,6 +216,12 @@ class LiveModel:
 
         return depends_on_data(operand, data)
 
+    def is_weighted_logarithm(self, operand: ScalarOperand) -> bool:
+        """Whether the run takes the logarithm of what comes of a number and a tensor, and only multiplies that by the tensor."""
+        from modellint.live.capture.scalar_operands import is_weighted_logarithm
+
+        return self.run is not None and is_weighted_logarithm(operand, self.run)
+
     @property
     def concretizations(self) -> tuple[Concretization, ...]:
         """Where Python took a value out of a tensor: a truth, a number, an array."""

@@ -75,7 +75,16 @@ def check_source(
     try:
         file = project.adopt(location, source)
     except Unparsable as error:
-        return Checked((_cannot_parse(source, shown, error),), {})
+        finding = _cannot_parse(source, shown, error)
+        if path is not None:
+            from modellint.source.facts.unparsed_files import is_apart_from_models
+
+            if is_apart_from_models(project, location, text):
+                message = f"{finding.message}; no file with a model imports this one"
+                finding = finding._replace(message=message, severity=Severity.INFO)
+        consulted = project.consulted()
+        consulted.pop(location, None)
+        return Checked((finding,), consulted)
     found = [finding._replace(path=shown) for finding in _findings(file, project, rules, shown, gated, goal)]
     found = _most_specific(found, rules)
     if suppressing:

@@ -22,6 +22,7 @@ from modellint.authoring import (
 )
 from modellint_rules.numerics.conversion_precision import is_converted_in_float32
 from modellint_rules.numerics.number_literals import FLOOR, TERM, depends_on_data, name_of_number, number_uses
+from modellint_rules.numerics.weighted_logarithms import is_weighted
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, ScalarOperand
@@ -37,7 +38,8 @@ class Fp16EpsTooSmall(Rule):
 
     ## Why
     A model is converted to float16 unless `--precision fp32` is set. Its smallest positive number is 6e-8, and coremltools
-    writes that for every smaller one: `log(x + 1e-12)` of 0 is then -16.6 instead of -27.6.
+    writes that for every smaller one: `log(x + 1e-12)` of 0 is then -16.6 instead of -27.6. In an entropy, `p * log(p + 1e-12)`,
+    that makes no difference, as `p` is 0 there.
 
     ## Bad
     ```python
@@ -45,9 +47,9 @@ class Fp16EpsTooSmall(Rule):
     from torch import nn
 
 
-    class Entropy(nn.Module):
+    class Decibels(nn.Module):
         def forward(self, p):
-            return -(p * (p + 1e-12).log()).sum(-1)
+            return 10 * (p + 1e-12).log10()
 
 
     inputs = (torch.rand(2, 4),)
@@ -59,9 +61,9 @@ class Fp16EpsTooSmall(Rule):
     from torch import nn
 
 
-    class Entropy(nn.Module):
+    class Decibels(nn.Module):
         def forward(self, p):
-            return -(p * (p + 1e-07).log()).sum(-1)
+            return 10 * (p + 1e-07).log10()
 
 
     inputs = (torch.rand(2, 4),)
@@ -74,7 +76,8 @@ class Fp16EpsTooSmall(Rule):
     An `eps` that is not written down but the default of a function, or that the caller of the constructor may set, is left
     alone, and so is that of batch normalization, which mostly becomes a part of the weights before they are rounded. With
     `--precision fp32` nothing is said, and what the file itself converts with `compute_precision=ct.precision.FLOAT32`, or
-    what a variable called a loss is bound to, is information. An epsilon with a name is told of once in a function.
+    what a variable called a loss is bound to, is information. An epsilon with a name is told of once in a function. The logarithm of
+    an entropy is left alone.
 
     ## References
     - <https://apple.github.io/coremltools/docs-guides/source/typed-execution.html>
@@ -102,6 +105,8 @@ class Fp16EpsTooSmall(Rule):
             others = [value for value in use.met() if value not in use.numbers]
             guards = use.how in (TERM, FLOOR) and not _subtracts(use.node)
             if guards and _are_tiny(use.known()) and any(map(depends_on_data, others)):
+                if is_weighted(code, use.node, use.written):
+                    continue
                 name = name_of_number(code, use)
                 if name is not None and name in named:
                     continue
@@ -169,6 +174,7 @@ class Fp16EpsTooSmall(Rule):
                 and 0 < met.number < coreml.float16.smallest
                 and "float" in met.dtype
                 and subject.depends_on(met, data)
+                and not subject.is_weighted_logarithm(met)
             ):
                 yield subject.finding(
                     self,

@@ -34,6 +34,7 @@ _EPS = {
 _ADDING = frozenset({"add", "sub", "rsub", "radd", "iadd", "isub", "subtract"})
 _SUBTRACTING = frozenset({"sub", "rsub", "isub", "subtract"})
 _MULTIPLYING = frozenset({"mul", "rmul", "imul", "multiply"})
+_LOGARITHMS = frozenset({"log", "log2", "log10"})
 _JUDGING = frozenset(
     {
         "maximum",
@@ -164,3 +165,27 @@ def _judged(run: Run) -> frozenset[int]:
 def depends_on_data(met: ScalarOperand, data: Reach) -> bool:
     """Whether a number is combined with a tensor that depends on the values of the inputs."""
     return any(fact in data for fact in met.others)
+
+
+def is_weighted_logarithm(met: ScalarOperand, run: Run) -> bool:
+    """Whether a run only multiplies by a tensor what is the logarithm of it and of a number: ``p * log(p + eps)``.
+
+    A number that is added to the logarithm may come between.
+    """
+    weights = {fact.tensor for fact in met.others}
+    pending = [(fact.tensor, False) for fact in met.call.outputs]
+    is_multiplied = False
+    for tensor, is_log in pending:
+        for call in run.calls:
+            facts = {fact.tensor for fact in facts_in((call.arguments, call.keywords))}
+            if tensor not in facts or call is met.call:
+                continue
+            method = call.name.rpartition(".")[2].strip("_")
+            shifts = facts == {tensor} and (method in _ADDING or method == "neg")
+            if shifts if is_log else method in _LOGARITHMS:
+                pending += [(fact.tensor, True) for fact in call.outputs]
+            elif is_log and method in _MULTIPLYING and facts - {tensor} <= weights and len(facts) > 1:
+                is_multiplied = True
+            else:
+                return False
+    return is_multiplied

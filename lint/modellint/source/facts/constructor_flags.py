@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from modellint.source.facts.roles import is_in_tests
+from modellint.source.facts.roles import is_in_tests, is_path_of_tests
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
@@ -45,6 +45,11 @@ class _Parameter(NamedTuple):
     place: int | None
     default: _Told
 
+    @property
+    def is_flag(self) -> bool:
+        """Whether it is True, False or None where it is left out."""
+        return self.default is None or isinstance(self.default, bool)
+
 
 _TRACKS = _Parameter("track_running_stats", 4, True)
 """Of PyTorch's batch normalization, which has no other switch that a branch asks for."""
@@ -55,6 +60,14 @@ def is_switched_off(project: Project, ref: ClassRef, function: ast.AST | None, r
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
     flags = _Flags(project, ref)
+    return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
+
+
+def is_never_built(project: Project, ref: ClassRef, function: ast.AST | None, row: int) -> bool:
+    """Whether a row of a constructor is reached with an argument only that no construction in the project gives."""
+    if not isinstance(function, ast.FunctionDef) or function.name != "__init__":
+        return False
+    flags = _Flags(project, ref, function)
     return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
 
 
@@ -99,9 +112,11 @@ def conditions_at(body: Sequence[ast.stmt], row: int) -> Iterator[tuple[ast.expr
 class _Flags:
     """The flags of one class: attributes of its objects that are True, False or None in all the project."""
 
-    def __init__(self, project: Project, ref: ClassRef) -> None:
+    def __init__(self, project: Project, ref: ClassRef, init: _Function | None = None) -> None:
         self.project = project
         self.ref = ref
+        self.init = init
+        """The constructor whose arguments are asked for by their names, if it is one that runs."""
 
     def truth(self, test: ast.expr) -> bool | None:
         """What a condition is while the model does not train; None where that depends on more than flags."""
@@ -120,6 +135,16 @@ class _Flags:
             ):
                 value = self.value(name)
                 return None if value is _UNKNOWN else (value is wanted) is isinstance(op, (ast.Is, ast.Eq))
+            case ast.Compare(
+                left=ast.Name(id=name),
+                ops=[ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq() as op],
+                comparators=[ast.Constant(value=None | bool() as wanted)],
+            ):
+                value = self.argument(name)
+                return None if value is _UNKNOWN else (value is wanted) is isinstance(op, (ast.Is, ast.Eq))
+            case ast.Name(id=name):
+                value = self.argument(name)
+                return None if value is _UNKNOWN else bool(value)
             case ast.Attribute(value=ast.Name(id="self"), attr="training"):
                 return False
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
@@ -132,9 +157,27 @@ class _Flags:
         flags: dict[str, _Told] = once(self.ref.node, "_flags", lambda _: {})
         if attribute not in flags:
             flags[attribute] = _UNKNOWN
-            flags[attribute] = self._look_up(attribute)
+            value = self._look_up(attribute)
+            if value is _UNKNOWN and _is_handed_down(self.project, self.ref, attribute):
+                value = False
+            flags[attribute] = value
         self.project.touch_tree()
         return flags[attribute]
+
+    def argument(self, name: str) -> _Told:
+        """True, False or None, where an argument of the constructor is that in all the project."""
+        init = self.init
+        if init is None or init is not _own_init(self.ref):
+            return _UNKNOWN
+        told: dict[str, _Told] = once(init, "_arguments", lambda _: {})
+        if name not in told:
+            parameter = _parameter(init, name)
+            told[name] = _UNKNOWN
+            if parameter is not None and parameter.is_flag and not _rebinds(init, name):
+                value = self._built(self.ref, parameter, 0, needed=True)
+                told[name] = value if value is parameter.default else _UNKNOWN
+        self.project.touch_tree()
+        return told[name]
 
     def _look_up(self, attribute: str) -> _Told:
         lineage = self.project.lineage(self.ref)
@@ -157,7 +200,7 @@ class _Flags:
             if known is None or _rebinds(init, bound.id):
                 return _UNKNOWN
             parameter = known
-        if not (parameter.default is None or isinstance(parameter.default, bool)):
+        if not parameter.is_flag:
             return _UNKNOWN
         value = self._argument(lineage[:end], lineage[end] if binders else None, parameter, 0)
         if value is _LEFT_OUT or value is parameter.default:
@@ -196,14 +239,14 @@ class _Flags:
         values: list[_Told] = []
         is_built = not needed
         for mention, file in mentions:
-            if _is_name_for_super(mention):
+            # What a test switches on is no part of what is exported.
+            if _is_name_for_super(mention) or mention.is_in_test or is_in_tests(self.project, file):
                 continue
             value = _or_default(self._of_mention(mention, file, ref, parameter, depth), parameter)
             if value is _UNKNOWN or any(value is not other for other in values):
                 return _UNKNOWN
             values.append(value)
-            is_aside = mention.is_demonstration or mention.is_in_test or isinstance(mention.statement, ast.ClassDef)
-            is_built = is_built or not (is_aside or is_in_tests(self.project, file))
+            is_built = is_built or not (mention.is_demonstration or isinstance(mention.statement, ast.ClassDef))
         return (values[0] if values else parameter.default) if is_built else _UNKNOWN
 
     def _of_mention(
@@ -246,7 +289,7 @@ class _Flags:
         """Where the project names a class; None where a file is not read, or binds it to another name."""
         self.project.touch_tree()
         whole = self.project.mentions
-        paths = whole.naming(ref.node.name)
+        paths = [path for path in whole.naming(ref.node.name) if not is_path_of_tests(self.project, path)]
         if not whole.is_whole or len(paths) > _MOST_FILES:
             return None
         mentions: list[tuple[Mention, IndexedFile]] = []
@@ -291,6 +334,120 @@ class _Flags:
             return True
         ref = ClassRef(file, owner)
         return ref.key not in keys and self.ref.key in {other.key for other in self.project.lineage(ref)}
+
+
+class _Places(NamedTuple):
+    """Of one name in a file: the constructors that it is a switch of, with its place, and whether another's attribute is set."""
+
+    switches: list[tuple[ast.ClassDef | None, _Function, int | None]]
+    is_put_on_another: bool
+
+
+def _is_handed_down(project: Project, ref: ClassRef, attribute: str) -> bool:
+    """Whether an attribute is False in all the project but its tests: its name is given nothing but its default, and itself.
+
+    That holds by induction where one module hands it to another: ``self.model.slow = self.slow``, and ``self.slow = slow`` of an
+    argument that is False by default, which all who build that module leave out.
+    """
+    init = _own_init(ref)
+    if init is None or not any(_is_off(ref.file, value, attribute) for value in _bound(ref.node, attribute)):
+        return False
+    project.touch_tree()
+    mentions = project.mentions
+    paths = [path for path in mentions.naming(attribute) if not is_path_of_tests(project, path)]
+    if not mentions.is_whole or len(paths) > _MOST_FILES or mentions.is_in_configuration(attribute):
+        return False
+    switches: list[tuple[IndexedFile, ast.ClassDef | None, _Function, int | None]] = []
+    is_put_on_another = False
+    for path in paths:
+        file = None if path.endswith(".ipynb") else project.file(path)
+        places = _places_in(file, attribute) if file is not None else None
+        if file is None or places is None:
+            return False
+        switches += [(file, *switch) for switch in places.switches]
+        is_put_on_another = is_put_on_another or places.is_put_on_another
+    return is_put_on_another and bool(switches) and all(_is_left_out_of(project, *switch) for switch in switches)
+
+
+def _is_off(file: IndexedFile, value: ast.expr | None, name: str) -> bool:
+    """Whether a value is False where whatever has a name is: ``name or NEVER``."""
+    match value:
+        case ast.Constant(value=False):
+            return True
+        case ast.Name(id=other) | ast.Attribute(attr=other) if other == name:
+            return True
+        case ast.Name(id=other):
+            bindings = file.names.get(other, ())
+            return len(bindings) == 1 and isinstance(bindings[0], ast.Constant) and bindings[0].value is False
+        case ast.BoolOp(op=op, values=values):
+            return (all if isinstance(op, ast.Or) else any)(_is_off(file, part, name) for part in values)
+    return False
+
+
+def _places_in(file: IndexedFile, name: str) -> _Places | None:
+    return once(file.tree, f"_handed_{name}", lambda _: _places(file, name))
+
+
+def _places(file: IndexedFile, name: str) -> _Places | None:
+    """Where a file has a name for a switch; None where it gives it anything but False, or what has its name."""
+    tree = file.tree
+    if any(part.value == name for part in of_kind(tree, ast.Constant)):
+        return None
+    if any(part.arg == name and not _is_off(file, part.value, name) for part in of_kind(tree, ast.keyword)):
+        return None
+    plain: set[ast.expr] = set()
+    put = False
+    for part in of_kind(tree, ast.Assign):
+        for target in part.targets:
+            if isinstance(target, ast.Attribute) and target.attr == name:
+                if not _is_off(file, part.value, name):
+                    return None
+                plain.add(target)
+                put = put or not (isinstance(target.value, ast.Name) and target.value.id == "self")
+    stores = [part for part in of_kind(tree, ast.Attribute) if part.attr == name and not isinstance(part.ctx, ast.Load)]
+    names = [part for part in of_kind(tree, ast.Name) if part.id == name and not isinstance(part.ctx, ast.Load)]
+    if names or any(part not in plain for part in stores):
+        return None
+    owners = {function: cls for cls in of_kind(tree, ast.ClassDef) for function in functions_in([cls])}
+    switches: list[tuple[ast.ClassDef | None, _Function, int | None]] = []
+    for function in (*of_kind(tree, ast.FunctionDef), *of_kind(tree, ast.AsyncFunctionDef)):
+        if _takes(function, name):
+            parameter = _parameter(function, name)
+            if parameter is None or parameter.default is not False:
+                return None
+            switches.append((owners.get(function), function, parameter.place))
+    return _Places(switches, put)
+
+
+def _is_left_out_of(
+    project: Project, file: IndexedFile, owner: ast.ClassDef | None, function: _Function, place: int | None
+) -> bool:
+    """Whether some who are no tests build the class of a constructor, and none gives it the argument at a place but False."""
+    if owner is None or function.name != "__init__" or owner not in file.tree.body:
+        return False
+    mentions = project.mentions
+    paths = [path for path in mentions.naming(owner.name) if not is_path_of_tests(project, path)]
+    if len(paths) > _MOST_FILES:
+        return False
+    is_built = False
+    for path in paths:
+        other = None if path.endswith(".ipynb") else project.file(path)
+        if other is None or _renames(other, owner.name):
+            return False
+        for call in of_kind(other.tree, ast.Call):
+            name = called_name(call)
+            if name not in (owner.name, "__init__", "cls", "super"):
+                continue
+            placed = call.args[place : place + 1] if place is not None else []
+            spread = any(isinstance(part, ast.Starred) for part in call.args) or any(
+                word.arg is None for word in call.keywords
+            )
+            if name == owner.name and spread:
+                return False
+            if any(not (isinstance(part, ast.Constant) and part.value is False) for part in placed):
+                return False
+            is_built = is_built or name == owner.name
+    return is_built
 
 
 def _writers(file: IndexedFile, attribute: str) -> Iterator[ast.ClassDef | None]:

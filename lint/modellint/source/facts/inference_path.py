@@ -18,14 +18,24 @@ from modellint.source.facts.comparisons import (
     is_only_compared,
     runs_with_collectives,
 )
-from modellint.source.facts.constructor_flags import is_switched_off
+from modellint.source.facts.constructor_flags import is_never_built, is_switched_off
 from modellint.source.facts.dead_code import Uses, cannot_be_built, may_be_looked_up
 from modellint.source.facts.module_calls import is_left_out, is_never_switched_on
-from modellint.source.facts.roles import builds_no_model, gives_a_loss, gives_losses, is_in_tests, is_never_exported
+from modellint.source.facts.roles import (
+    builds_no_model,
+    gives_a_loss,
+    gives_losses,
+    gives_only_a_loss,
+    is_in_tests,
+    is_never_exported,
+    measures,
+)
 from modellint.source.facts.training_evidence import (
     UnreadClass,
     asks_for_answers,
+    attributes_changed,
     counts_up,
+    follows_gradients,
     imports_a_runtime,
     infers_elsewhere,
     is_about_a_loss,
@@ -126,6 +136,9 @@ class _Paths:
         """Whether a finding is about what an exported model does not run."""
         if rule is None:
             return False
+        # Nobody exports what a test defines, or trains it to be kept: whatever a rule is about.
+        if is_in_tests(self.project, file):
+            return True
         if (
             rule.answered_by
             and finding.attribute is not None
@@ -135,25 +148,37 @@ class _Paths:
         if ref is not None and (rule.only_inference or rule.code.startswith("REG")) and cannot_be_built(ref):
             return True
         if not rule.only_inference:
+            if rule.code == "MOD002" and ref is not None:
+                return self._is_dropped_for_a_loss(finding, file, ref)
             if not rule.code.startswith("REG"):
                 return False
-            if rule.code == "REG006":
-                if finding.attribute is not None and self._is_moved(finding.attribute):
-                    return True
-                if is_in_tests(self.project, file):
-                    return True
+            if rule.code == "REG006" and finding.attribute is not None and self._is_moved(finding.attribute):
+                return True
             if ref is None:
                 return False
+            around = _around(file.tree, finding.span.row) if finding.span is not None else []
+            if len(around) == 2 and isinstance(around[0], ast.ClassDef) and finding.span is not None:
+                owner = ClassRef(file, around[0])
+                if is_never_built(self.project, owner, around[1], finding.span.row):
+                    return True
             if finding.attribute is not None and rule.code in ("REG001", "REG006"):
                 if ref.node not in self._criteria:
                     self._criteria[ref.node] = self._is_constant_criterion(ref)
                 makes = rule.code == "REG006" or makes_by_itself(ref.node, finding.attribute)
                 if makes and self._criteria[ref.node]:
                     return True
+                if (
+                    rule.code == "REG006"
+                    and finding.attribute not in once(ref.node, "_changed", lambda _: self._changed(ref))
+                    and is_off_path(self.project, ref)
+                ):
+                    return True
+            if self._is_of_a_measure(ref):
+                return True
             return once(ref.node, "_optimizes_by_hand", optimizes_by_hand) or (
                 rule.code == "REG006" and self._is_part_of_training(ref)
             )
-        if is_in_tests(self.project, file) or is_about_a_loss(finding, file):
+        if is_about_a_loss(finding, file):
             return True
         # That hooks do not run is so of a module for whoever takes it, too.
         if rule.code != "FLW007" and self._is_unused(finding, file, ref):
@@ -406,7 +431,7 @@ class _Paths:
                 if self.project.is_module(user) is not False:
                     return False
             function = mention.function
-            if serves(file):
+            if serves(file) or measures(self.project, file):
                 return True
             statement = mention.statement
             if isinstance(statement, ast.ClassDef) and mention.node in statement.bases and statement in file.tree.body:
@@ -414,7 +439,9 @@ class _Paths:
                 return self._class_is_off(ClassRef(file, statement), depth + 1)
             if function is None:
                 return False
-            if (is_quiet or trains(function)) and not isinstance(mention.statement, ast.ClassDef):
+            if (is_quiet or trains(function) or follows_gradients(function)) and not isinstance(
+                mention.statement, ast.ClassDef
+            ):
                 return self._has_no_weights(cls)
             if is_only_compared(self.project, mention, file) and self._has_no_weights(cls, wraps=True):
                 return True
@@ -474,6 +501,30 @@ class _Paths:
             return False
         # Who uses it is asked last: all files of the project are searched for its name.
         return self._has_no_weights(cls, wraps=True) and is_off_path(self.project, ref)
+
+    def _changed(self, ref: ClassRef) -> frozenset[str]:
+        """The attributes that methods other than the constructor write, or change: what they hold is a state."""
+        methods = UnreadClass(self.project, ref).methods
+        return frozenset().union(*(attributes_changed(part.node) for part in methods if part.node.name != "__init__"))
+
+    def _is_of_a_measure(self, ref: ClassRef) -> bool:
+        """Whether a class stands among measures of quality, or nothing else uses it: it is neither trained nor exported."""
+        if measures(self.project, ref.file):
+            return True
+        return not may_be_looked_up(self.project, ref) and self._all(
+            ref.node, ref.file, 0, lambda _, file: measures(self.project, file)
+        )
+
+    def _is_dropped_for_a_loss(self, finding: Diagnostic, file: IndexedFile, ref: ClassRef) -> bool:
+        """Whether nothing but a `forward` that gives a loss alone runs what a finding is about."""
+        around = _around(file.tree, finding.span.row) if finding.span is not None else []
+        cls = UnreadClass(self.project, ref)
+        return (
+            len(around) > 1
+            and around[0] is ref.node
+            and gives_only_a_loss(cls)
+            and around[1].name in methods_of_forward(cls.methods)
+        )
 
     def _is_part_of_training(self, ref: ClassRef) -> bool:
         """Whether all that builds a class are modules that hold it for training: `forward` runs it under `if self.training:`."""

@@ -63,6 +63,11 @@ _TRAINERS = (
 """Names of classes that, as a rule, only training runs, or what comes after the model."""
 _TESTS = r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|tests?|conftest)\.py$"
 _FOR_TRAINING = r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)"
+_MEASURES = (
+    r"(?:^|/)(?:(?:\w+_)?metrics|evaluators?|(?:\w+_)?(?:fid|lpips|inception_score))(?:_(?:scores?|utils?|calculator|computer))?"
+    r"(?:/|\.py$)"
+)
+"""Files and folders of what measures the quality of what models give."""
 _BESIDE = (
     r"(?:^|/)(?:\w+_)?(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics?|nms|post_?process(?:ing|ors?)?|eval(?:uation)?)"
     r"(?:_\w+)?(?:/|\.py$)"
@@ -141,7 +146,9 @@ def _says_it_is_trained(code: Code) -> bool:
 
 def gives_a_loss(code: Code) -> bool:
     """Whether a class is for training by its name or its file's, or as it gives a loss, or takes one of the labels that it asks for."""
-    if any(re.search(_TRAINERS, ref.node.name) for ref in code.lineage) or re.search(_FOR_TRAINING, _place(code)):
+    if any(re.search(_TRAINERS, ref.node.name) for ref in code.lineage):
+        return True
+    if re.search(_FOR_TRAINING, _place(code)) or re.search(_MEASURES, _place(code)):
         return True
     forward = _forward_of(code)
     return forward is not None and (
@@ -149,6 +156,20 @@ def gives_a_loss(code: Code) -> bool:
         or (_asks_for_labels(forward) and _takes_a_loss(forward))
         or _gives_what_a_criterion_gives(code, forward)
     )
+
+
+def gives_only_a_loss(code: Code) -> bool:
+    """Whether all that `forward` gives back is one value, a loss: whatever its random numbers are, no answer depends on them."""
+    forward = _forward_of(code)
+    if forward is None or not _gives_loss(forward):
+        return False
+    returned = [part.value for part in of_kind(forward, ast.Return)]
+    return bool(returned) and all(value is not None and _is_loss(value) for value in returned)
+
+
+def measures(project: Project, file: IndexedFile) -> bool:
+    """Whether a file computes a measure of quality of what models give, by its name or its folders'."""
+    return re.search(_MEASURES, _place_of(project, file)) is not None
 
 
 def _forward_of(code: Code) -> ast.FunctionDef | None:
@@ -370,12 +391,21 @@ def _place(code: Code) -> str:
 
 def _place_of(project: Project, file: IndexedFile) -> str:
     """Where a file stands in its project."""
-    return "/".join(file.path.removeprefix(str(project.root)).split("/")[-4:])
+    return _place_of_path(project, file.path)
+
+
+def _place_of_path(project: Project, path: str) -> str:
+    return "/".join(path.removeprefix(str(project.root)).split("/")[-4:])
 
 
 def is_in_tests(project: Project, file: IndexedFile) -> bool:
     """Whether a file holds tests."""
-    return re.search(_TESTS, _place_of(project, file)) is not None
+    return is_path_of_tests(project, file.path)
+
+
+def is_path_of_tests(project: Project, path: str) -> bool:
+    """Whether a path leads to a file of tests."""
+    return re.search(_TESTS, _place_of_path(project, path)) is not None
 
 
 def stands_beside_models(project: Project, file: IndexedFile) -> bool:

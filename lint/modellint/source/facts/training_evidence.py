@@ -259,6 +259,28 @@ def keeps_nothing(method: _Function) -> bool:
     )
 
 
+def attributes_changed(method: _Function) -> frozenset[str]:
+    """The attributes of `self` that a method writes, or changes in place, as a whole or in part."""
+    return once(method, "_changes", _changed_by)
+
+
+def _changed_by(method: _Function) -> frozenset[str]:
+    places = [part for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load)]
+    places += [part.value for part in of_kind(method, ast.Subscript) if not isinstance(part.ctx, ast.Load)]
+    places += [
+        call.func.value
+        for call in of_kind(method, ast.Call)
+        if isinstance(call.func, ast.Attribute) and _CHANGES.fullmatch(call.func.attr)
+    ]
+    return frozenset(
+        part.attr
+        for place in places
+        if _is_of_self(place)
+        for part in ast.walk(place)
+        if isinstance(part, ast.Attribute)
+    )
+
+
 def makes_by_itself(node: ast.ClassDef, attribute: str) -> bool:
     """Whether a class binds an attribute once, in its constructor, to a list of what it makes there of no argument's parts."""
     return attribute in once(node, "_made_by_itself", _made_by_itself)
@@ -294,6 +316,13 @@ def _is_of_self(node: ast.expr) -> bool:
 def trains(function: _Function) -> bool:
     """Whether a function goes back through what was computed, or makes an optimizer."""
     return once(function, "trains", _goes_back)
+
+
+def follows_gradients(function: _Function) -> bool:
+    """Whether a function asks for the gradients of a loss with respect to its inputs: what it computes besides is to guide a model."""
+    return any(
+        dotted_name(call.func) in ("torch.autograd.grad", "autograd.grad") for call in of_kind(function, ast.Call)
+    )
 
 
 def runs_to_train(cls: UnreadClass) -> set[str]:

@@ -116,6 +116,16 @@ class Mentions:
         own = re.search(rb"(?m)^(?:class|def) +" + re.escape(word) + rb"(?!\w)", text)
         return own is not None and word not in _imported(text) and b"*" not in _imported(text)
 
+    def importing(self, path: str) -> list[str]:
+        """The files that may import a file, by its name."""
+        name = _import_name(path)
+        word = _encoded(name)
+        return [other for other in self.naming(name) if other != path and word in _imported(self._text(other))]
+
+    def matches(self, path: str, pattern: re.Pattern[bytes]) -> bool:
+        """Whether a pattern is found in a file."""
+        return pattern.search(self._text(path)) is not None
+
     def importers(self, path: str, name: str) -> list[str]:
         """The files that may import a function of a file and have it run behind a `forward`, directly or through another file."""
         stem, parent = _import_name(path), os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
