@@ -34,3 +34,20 @@ def test_old_values_leave_no_rounding(model: nn.Module) -> None:
     exported = modellint.export(model.eval(), inputs, precision="fp32", frontend="export")
     assert exported.verification is not None
     assert [output.max_abs_error for output in exported.verification.outputs] == [0.0]
+
+
+class Cut(nn.Module):
+    """Rotary positions of few frequencies: the slice of the third part is empty."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        whole = x.cos()
+        first = whole[0]
+        first[..., 0:6:3] = whole[1, ..., 0:6:3]
+        first[..., 2:6:3] = whole[2, ..., 2:6:3]
+        return first * 2
+
+
+def test_a_write_to_nothing_changes_nothing() -> None:
+    x = torch.randn(3, 1, 4, 2, generator=torch.Generator().manual_seed(1))
+    exported = modellint.export(Cut().eval(), (x,), precision="fp32", frontend="export")
+    assert exported.verification is not None and exported.verification.verdict == "agrees"

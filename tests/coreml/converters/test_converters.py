@@ -9,7 +9,9 @@ import pytest
 import torch
 from proof import HALVES, Outcome, allowed, limit, proven
 from signatures import Case, Line, Several, drawn, lines, values, varied
+from torch import nn
 
+import modellint
 from modellint.destinations.coreml.convert.conversion import NotConverted
 from modellint.destinations.coreml.supplied_converters.registration import table
 
@@ -77,6 +79,21 @@ def test_other_targets_and_precisions(target: str, precision: str, route: str) -
 
 
 def test_every_converter_has_a_signature() -> None:
-    proved = {f"aten::{line.operator}" for line in lines()}
+    proved = {line.operator if "::" in line.operator else f"aten::{line.operator}" for line in lines()}
     supplied = {one.operator for converters in table().values() for one in converters}
     assert supplied - proved == set()
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("route", ["trace", "export"])
+def test_a_triangular_system_of_many_rows_is_solved_block_by_block(route: str, upper: bool) -> None:
+    class Solved(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            # Larger on the diagonal than beside it, so that the solution stays small; the other triangle is not read.
+            return torch.linalg.solve_triangular(0.1 * x.tanh() + 2 * torch.eye(37), y.tanh(), upper=upper)
+
+    chance = torch.Generator().manual_seed(3)
+    inputs = (torch.randn(2, 37, 37, generator=chance), torch.randn(2, 37, 3, generator=chance))
+    exported = modellint.export(Solved().eval(), inputs, precision="fp32", frontend=route)
+    assert exported.verification is not None and exported.verification.verdict == "agrees"
+    assert max(output.max_abs_error for output in exported.verification.outputs) < 1e-5

@@ -1,7 +1,8 @@
-"""Writes through `expand` in an exported program.
+"""Writes through `expand`, and to empty slices, in an exported program.
 
 PyTorch's functionalization gives what is written through `expand` as ``base + (view - base)``, which rounds where the old values are
-large, and is no number where they are infinite. Where the view has the base's shape, it is what the base holds after the write.
+large, and is no number where they are infinite. Where the view has the base's shape, it is what the base holds after the write. A
+write to a slice without elements leaves the base as it is; coremltools counts one element there, and refuses it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import torch
 
 _ADD = torch.ops.aten.add.Tensor
 _SUB = torch.ops.aten.sub.Tensor
+_SLICE_SCATTER = torch.ops.aten.slice_scatter.default
 
 
 def restore(program: Any) -> None:
-    """Put the view that was written to in the place of ``base + (view - base)``, in the exported program itself."""
+    """Put the view that was written to in the place of ``base + (view - base)``, and a base in that of writes of nothing to it.
+
+    This is done in the exported program itself.
+    """
     renamed: dict[str, str] = {}
     for node in [*program.graph.nodes]:
-        view = _written_view(node)
+        view = _written_view(node) or _unchanged(node)
         if view is not None:
             node.replace_all_uses_with(view)
             renamed[node.name] = view.name
@@ -49,6 +54,18 @@ def _written_view(node: Any) -> Any:
         return None
     old, new = base.meta.get("val"), view.meta.get("val")
     return view if old is not None and new is not None and (old.shape, old.dtype) == (new.shape, new.dtype) else None
+
+
+def _unchanged(node: Any) -> Any:
+    """The base of a write to a slice without elements; None for other nodes."""
+    if node.target is not _SLICE_SCATTER:
+        return None
+    base, part = node.args[:2]
+    old, new, values = (argument.meta.get("val") for argument in (base, node, part))
+    if old is None or new is None or values is None or (old.shape, old.dtype) != (new.shape, new.dtype):
+        return None
+    # A size that varies is no whole number here.
+    return base if any(isinstance(size, int) and size == 0 for size in values.shape) else None
 
 
 def _source(node: Any) -> tuple[str, str] | None:

@@ -141,7 +141,8 @@ def _adds(
     names = dict.fromkeys((operator, *(operator + name if name[:1] == "." else name for name in overloads)))
 
     def add(make: Make) -> Make:
-        converter = Converter(f"aten::{operator}", tuple(names), exactness, make, form, unless=unless)
+        named = operator if "::" in operator else f"aten::{operator}"
+        converter = Converter(named, tuple(names), exactness, make, form, unless=unless)
         for name in names:
             TABLE.setdefault(name, []).append(converter)
         return make
