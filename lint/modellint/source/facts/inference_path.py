@@ -517,6 +517,10 @@ class _Paths:
         """Whether a class stands among measures of quality, or nothing else uses it: it is neither trained nor exported."""
         if measures(self.project, ref.file):
             return True
+        self._touch(ref.node)
+        return once(ref.node, "_for_measures", lambda _: self._is_used_by_measures(ref))
+
+    def _is_used_by_measures(self, ref: ClassRef) -> bool:
         return not may_be_looked_up(self.project, ref) and self._all(
             ref.node, ref.file, 0, lambda _, file: measures(self.project, file)
         )
