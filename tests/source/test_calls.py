@@ -237,6 +237,23 @@ def test_a_cache_that_the_function_writes_itself(made: str, found: bool) -> None
     assert ("DEV002" in codes(text)) is found
 
 
+@pytest.mark.parametrize(
+    ("place", "again", "found"),
+    [
+        ("os.path.join(root, 'best_model.pth')", "", False),
+        ("os.path.join(root, 'last_model.pth')", "", True),
+        ("os.path.join(root, 'best_model.pth')", "    place = root\n", True),
+    ],
+)
+def test_a_file_that_the_function_has_saved_by_another_name(place: str, again: str, found: bool) -> None:
+    text = (
+        "import os\n\nimport torch\n\n\ndef run(net, root, best):\n    if best:\n        path = os.path.join(root, 'qat_model.pth')\n"
+        "    else:\n        path = os.path.join(root, 'best_model.pth')\n    torch.save(net, path)\n"
+        f"    place = {place}\n{again}    net.load_state_dict(torch.load(place).state_dict())\n"
+    )
+    assert ("DEV002" in codes(text)) is found
+
+
 def test_module_without_forward() -> None:
     inner = f"{HEAD}class Inner(nn.Module):\n    def forwrad(self, x):\n        return x\n\n\n"
     text = inner + net("return self.inner(x)", "self.inner = Inner()").removeprefix(HEAD)

@@ -1783,7 +1783,7 @@ def test_an_epsilon_in_what_is_called_a_loss(name: str, severity: str) -> None:
     text = f"""
     class Quantizer(nn.Module):
         def forward(self, x):
-            {name} = (x * torch.log(x + 1e-10)).mean()
+            {name} = torch.log(x + 1e-10).mean()
             return x * 2, {name}
     """
     assert of_text(text, "NUM002") == [severity]
@@ -1967,6 +1967,8 @@ def test_a_measure_of_quality_by_where_it_is_used(
     [
         ("pass", "info"),
         ("self.weight = x", "warning"),
+        ("if x.size(0):\n                self.weight = x\n            self.total = self.weight", "warning"),
+        ("self.weight = self.weight + x", "warning"),
         ("self.weight.mul_(2)", "warning"),
         ("self.weight[0] = x.sum()", "warning"),
     ],
@@ -1986,6 +1988,24 @@ def test_a_constant_of_a_loss_is_no_state(method: str, severity: str) -> None:
             return F.mse_loss(self.scale(x) * self.weight, target)
     """
     assert of_text(text, "REG006") == [severity]
+
+
+def test_what_a_loss_makes_anew_in_each_call_is_no_state() -> None:
+    text = """
+    class FocalLoss(nn.Module):
+        def __init__(self, fixed):
+            super().__init__()
+            self.fixed = fixed
+            self.weight = torch.ones(4)
+
+        def forward(self, x, target):
+            if self.fixed:
+                self.weight = torch.ones(4)
+            else:
+                self.weight = target.mean(0)
+            return F.mse_loss(x * self.weight, target)
+    """
+    assert of_text(text, "REG006") in ([], ["info"])
 
 
 @pytest.mark.parametrize(

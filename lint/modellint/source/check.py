@@ -77,7 +77,7 @@ def check_source(
     except Unparsable as error:
         finding = _cannot_parse(source, shown, error)
         if path is not None:
-            from modellint.source.facts.unparsed_files import is_apart_from_models
+            from modellint.source.project.unparsed_files import is_apart_from_models
 
             if is_apart_from_models(project, location, text):
                 message = f"{finding.message}; no file with a model imports this one"

@@ -121,12 +121,16 @@ def _taker(call: Call) -> str:
 
 def _is_own_file(call: Call) -> bool:
     """Whether the function writes what it loads, deletes it, or has trained before: it was saved in the same run."""
-    loaded = ast.dump(call.node.args[0]) if isinstance(call.node, ast.Call) and call.node.args else ""
-    for part in walk(call.function) if call.function is not None else ():
+    if call.function is None:
+        return False
+    loaded = ast.dump(call.node.args[0]) if call.node.args else ""
+    for part in walk(call.function):
         match part:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="save"), args=[_, path, *_]):
-                if ast.dump(path) == loaded and part.lineno < call.node.lineno:
-                    return True
+                if part.lineno < call.node.lineno and call.node.args:
+                    paths = _paths(call.node.args[0], call.function)
+                    if ast.dump(path) == loaded or (paths and paths <= _paths(path, call.function)):
+                        return True
             case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="remove" | "unlink"), args=[path]):
                 if ast.dump(path) == loaded:
                     return True
@@ -135,6 +139,15 @@ def _is_own_file(call: Call) -> bool:
             case _:
                 pass
     return False
+
+
+def _paths(path: ast.expr, function: ast.AST) -> set[str]:
+    """What a path may be, by def-use of the variable of a function that holds it; nothing where that is bound in another way."""
+    if not isinstance(path, ast.Name):
+        return {ast.dump(path)}
+    stores = [part for part in of_kind(function, ast.Name) if part.id == path.id and isinstance(part.ctx, ast.Store)]
+    values = [part.value for part in of_kind(function, ast.Assign) if any(target in stores for target in part.targets)]
+    return {ast.dump(value) for value in values} if len(values) == len(stores) else set()
 
 
 def _is_own_cache(call: Call, code: Code) -> bool:

@@ -410,7 +410,8 @@ def _places(file: IndexedFile, name: str) -> _Places | None:
         return None
     owners = {function: cls for cls in of_kind(tree, ast.ClassDef) for function in functions_in([cls])}
     switches: list[tuple[ast.ClassDef | None, _Function, int | None]] = []
-    for function in (*of_kind(tree, ast.FunctionDef), *of_kind(tree, ast.AsyncFunctionDef)):
+    functions: list[_Function] = [*of_kind(tree, ast.FunctionDef), *of_kind(tree, ast.AsyncFunctionDef)]
+    for function in functions:
         if _takes(function, name):
             parameter = _parameter(function, name)
             if parameter is None or parameter.default is not False:

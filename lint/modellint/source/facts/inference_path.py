@@ -34,6 +34,7 @@ from modellint.source.facts.training_evidence import (
     UnreadClass,
     asks_for_answers,
     attributes_changed,
+    binds_first,
     counts_up,
     follows_gradients,
     imports_a_runtime,
@@ -503,14 +504,23 @@ class _Paths:
         return self._has_no_weights(cls, wraps=True) and is_off_path(self.project, ref)
 
     def _changed(self, ref: ClassRef) -> frozenset[str]:
-        """The attributes that methods other than the constructor write, or change: what they hold is a state."""
-        methods = UnreadClass(self.project, ref).methods
-        return frozenset().union(*(attributes_changed(part.node) for part in methods if part.node.name != "__init__"))
+        """The attributes that methods but the constructor write or change, and may read in a later call: their state."""
+        methods = [part.node for part in UnreadClass(self.project, ref).methods if part.node.name != "__init__"]
+        changed: set[str] = set().union(*map(attributes_changed, methods))
+        return frozenset(
+            name
+            for name in changed
+            if any(name in _attributes_in(method) and name not in binds_first(method) for method in methods)
+        )
 
     def _is_of_a_measure(self, ref: ClassRef) -> bool:
         """Whether a class stands among measures of quality, or nothing else uses it: it is neither trained nor exported."""
         if measures(self.project, ref.file):
             return True
+        self._touch(ref.node)
+        return once(ref.node, "_for_measures", lambda _: self._is_used_by_measures(ref))
+
+    def _is_used_by_measures(self, ref: ClassRef) -> bool:
         return not may_be_looked_up(self.project, ref) and self._all(
             ref.node, ref.file, 0, lambda _, file: measures(self.project, file)
         )

@@ -265,7 +265,7 @@ def attributes_changed(method: _Function) -> frozenset[str]:
 
 
 def _changed_by(method: _Function) -> frozenset[str]:
-    places = [part for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load)]
+    places: list[ast.expr] = [part for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load)]
     places += [part.value for part in of_kind(method, ast.Subscript) if not isinstance(part.ctx, ast.Load)]
     places += [
         call.func.value
@@ -279,6 +279,34 @@ def _changed_by(method: _Function) -> frozenset[str]:
         for part in ast.walk(place)
         if isinstance(part, ast.Attribute)
     )
+
+
+def binds_first(method: _Function) -> frozenset[str]:
+    """The attributes of `self` that a method always binds anew before it reads them: no value of an earlier call is seen."""
+    return once(method, "_binds_first", lambda node: frozenset(_bound_first(node.body)[0]))
+
+
+def _bound_first(body: list[ast.stmt]) -> tuple[set[str], set[str]]:
+    """The attributes that statements always bind before they read them, and those that they mention otherwise before."""
+    bound: set[str] = set()
+    read: set[str] = set()
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Attribute(attr=name) as target], value=value) if _is_of_self(target):
+                read |= _mentioned(value) - bound
+                bound |= {name} - read
+            case ast.If(test=test, body=inner, orelse=other):
+                read |= _mentioned(test) - bound
+                first, second = _bound_first(inner), _bound_first(other)
+                read |= (first[1] | second[1] | (first[0] ^ second[0])) - bound
+                bound |= (first[0] & second[0]) - read
+            case _:
+                read |= _mentioned(statement) - bound
+    return bound, read
+
+
+def _mentioned(node: ast.AST) -> set[str]:
+    return {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
 
 
 def makes_by_itself(node: ast.ClassDef, attribute: str) -> bool:
