@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -28,6 +29,7 @@ from modellint.source.facts.roles import (
     gives_only_a_loss,
     is_in_tests,
     is_never_exported,
+    is_path_of_measures,
     measures,
 )
 from modellint.source.facts.training_evidence import (
@@ -104,6 +106,15 @@ def is_off_path(project: Project, ref: ClassRef) -> bool:
     """Whether the `forward` of a class is known to be none that an exported model runs."""
     paths = _Paths(project)
     return is_in_tests(project, ref.file) or paths._place_is_off(ref, UnreadClass(project, ref).method("forward"), 0)
+
+
+def _files_of_measures(project: Project) -> list[str]:
+    """The files of measures of quality, looked for once."""
+    files: list[str] | None = vars(project.mentions).get("_of_measures")
+    if files is None:
+        files = project.mentions.code_files(lambda path: is_path_of_measures(project, path))
+        vars(project.mentions)["_of_measures"] = files
+    return files
 
 
 def _may_weigh_less(finding: Diagnostic) -> bool:
@@ -521,6 +532,12 @@ class _Paths:
         return once(ref.node, "_for_measures", lambda _: self._is_used_by_measures(ref))
 
     def _is_used_by_measures(self, ref: ClassRef) -> bool:
+        vars(ref.node)["_by_users"] = True
+        self.project.touch_tree()
+        # Only where one of them names it: to look through all files for each class takes time.
+        mentions = self.project.mentions
+        if not any(mentions.holds(path, ref.node.name) for path in _files_of_measures(self.project)):
+            return False
         return not may_be_looked_up(self.project, ref) and self._all(
             ref.node, ref.file, 0, lambda _, file: measures(self.project, file)
         )
@@ -625,8 +642,10 @@ def _around(tree: ast.Module, row: int) -> list[ast.ClassDef | _Function]:
     node: ast.Module | ast.ClassDef | _Function = tree
     while True:
         named = once(node, "_named", lambda holder: [*_named(holder.body)])
-        inner = next((part for part in named if part.lineno <= row <= (part.end_lineno or 0)), None)
-        if inner is None:
+        # In the order in which they stand; a decorator stands above its line.
+        at = bisect_right(named, row, key=lambda part: part.lineno)
+        inner = named[at - 1] if at else None
+        if inner is None or row > (inner.end_lineno or 0):
             return around
         around.append(inner)
         node = inner

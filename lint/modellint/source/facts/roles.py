@@ -169,7 +169,12 @@ def gives_only_a_loss(code: Code) -> bool:
 
 def measures(project: Project, file: IndexedFile) -> bool:
     """Whether a file computes a measure of quality of what models give, by its name or its folders'."""
-    return re.search(_MEASURES, _place_of(project, file)) is not None
+    return is_path_of_measures(project, file.path)
+
+
+def is_path_of_measures(project: Project, path: str) -> bool:
+    """Whether a path leads to a file that computes a measure of quality."""
+    return re.search(_MEASURES, _place_of_path(project, path)) is not None
 
 
 def _forward_of(code: Code) -> ast.FunctionDef | None:

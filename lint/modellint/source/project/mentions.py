@@ -8,7 +8,7 @@ import re
 import stat
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
@@ -97,6 +97,10 @@ class Mentions:
             texts = ((path, self._text(path)) for path in self._paths)
             self._naming[name] = [path for path, text in texts if word in text and pattern.search(text)]
         return self._naming[name]
+
+    def code_files(self, chooses: Callable[[str], bool]) -> list[str]:
+        """The files of code whose path is chosen."""
+        return [path for path in self._paths if chooses(path)]
 
     def holds(self, path: str, name: str) -> bool:
         """Whether a file holds a name."""
