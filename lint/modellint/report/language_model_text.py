@@ -56,7 +56,10 @@ def _rows(exported: ExportedLanguageModel) -> Iterator[tuple[str, str]]:
         yield from ((f"  {title}", text) for title, text in rows if title in _KEPT[:2])
     states = next((each.states for _, each in exported.functions if each.states), ())
     if states:
-        yield "caches", f"{len(states)} states of float16, {exported.context} tokens long"
+        # The states of recurrences are as long whatever the text.
+        is_long = any(str(exported.context) in state.shape.split("x") for state in states)
+        length = f", {exported.context} tokens long" if is_long else ""
+        yield "caches", f"{len(states)} states of float16{length}"
     yield from _generated(exported)
     yield "target", f"{exported.target}, computes in {'float16' if exported.precision == 'fp16' else 'float32'}"
     if exported.size:

@@ -39,7 +39,7 @@ class Fp16EpsTooSmall(Rule):
     ## Why
     A model is converted to float16 unless `--precision fp32` is set. Its smallest positive number is 6e-8, and coremltools
     writes that for every smaller one: `log(x + 1e-12)` of 0 is then -16.6 instead of -27.6. In an entropy, `p * log(p + 1e-12)`,
-    that makes no difference, as `p` is 0 there.
+    that makes no difference, as `p` is 0 there: executed by `modellint verify`, not on a device that takes such small numbers for 0.
 
     ## Bad
     ```python

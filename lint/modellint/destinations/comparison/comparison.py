@@ -50,10 +50,6 @@ FURTHER_ROWS = 12
 """Further rows of predictions, at most, of programs that keep a state and are quickly run."""
 OF_STATES = 1e-2
 """The share of the largest number in a row of a state that predictions in a row, rounded to float16 each time, may be off."""
-OF_HALF_STATES = 10 ** (-SNR / 20)
-"""The share of the largest number in a state that predictions computed in float16 may be off, as precise as their outputs are to be."""
-ROW = 8
-"""How many numbers a row has at least: along one axis, or where that is shorter along several."""
 _BEYOND = "made by casting numbers beyond the range of the integers"
 
 
@@ -131,8 +127,6 @@ class Comparison:
         self.half_doubt = ""
         self._half_failure = ""
         """Why float16 cannot be judged."""
-        self._half_state = ""
-        """A state for which float16 is not precise enough, and how far it is off."""
         self.after: Callable[[], None] | None = None
         """Called after each set of inputs."""
         self.on_compared: Callable[[ComparedRow], None] | None = None
@@ -588,25 +582,18 @@ class Comparison:
             if bad:
                 self.mismatch = Mismatch(case, step.label, count, bad, expected)
                 return
-        self._over_states(predictor, halved, inputs, row[-1], runs[-1])
+        self._over_states(predictor or halved, inputs, row[-1], runs[-1])
 
-    def _over_states(
-        self, predictor: Program | None, halved: Program | None, inputs: Row, case: Given, expected: list[Tensor]
-    ) -> None:
+    def _over_states(self, predictor: Program | None, inputs: Row, case: Given, expected: list[Tensor]) -> None:
         """Compare what predictions in a row leave in the states with what they leave in the model's buffers."""
-        program = predictor or halved
-        if program is None or not program.buffers:
+        if predictor is None or not predictor.buffers:
             return
         before = dict(self.model.named_buffers())
-        after = self.reference.buffers_after(inputs, program.buffers.values())
-        is_half = predictor is None
-        for state, name in program.buffers.items():
-            if name not in after or _is_kept(program.states[state], before[name], after[name], is_half):
+        after = self.reference.buffers_after(inputs, predictor.buffers.values())
+        for state, name in predictor.buffers.items():
+            if name not in after or _is_kept(predictor.states[state], before[name], after[name]):
                 continue
             label = f"{case.label.partition(',')[0]}, prediction {len(inputs.each)}"
-            if is_half and bool((program.states[state].isfinite()).all()):
-                self._half_state = f"for the state {state}, on {label}"
-                return
             if self._is_decided_by_rounding(inputs, name, before[name], after[name]):
                 self.doubts.append(f"the state {state} on {label}: rounding decides it in PyTorch too")
                 continue
@@ -624,12 +611,11 @@ class Comparison:
             return False
         if not self._half:
             return None
-        if all(shown.ok for shown in self._half.values()) and not self._half_state:
+        if all(shown.ok for shown in self._half.values()):
             return True
         why = untrained(self.model)
         if why:
-            short = f"float16 is not precise enough {self._half_state or 'here'}"
-            self.half_doubt = f"{short}, but the weights look untrained ({why}): ask again with trained ones"
+            self.half_doubt = f"float16 is not precise enough here, but the weights look untrained ({why}): ask again with trained ones"
             return None
         return False
 
@@ -644,7 +630,7 @@ class Comparison:
         if single != AGREES:
             return single, reason, single
         if half_ok is False:
-            return DIFFERS, self._half_failure or f"float16 is not precise enough {self._half_state}".rstrip(), single
+            return DIFFERS, self._half_failure or "float16 is not precise enough", single
         if half_ok is None and (self.half_doubt or half_missing):
             return UNDECIDED, self.half_doubt or half_missing, single
         return AGREES, "", single
@@ -668,11 +654,8 @@ class Comparison:
         ]
 
 
-def _is_kept(state: Tensor, before: Tensor, after: Tensor, is_half: bool = False) -> bool:
-    """Whether a state, kept in float16, is what a buffer has become: by rounding, and within a share of its row.
-
-    What is computed in float16, as where ``is_half``, is off by a share of the largest numbers that go into it: of the whole state.
-    """
+def _is_kept(state: Tensor, before: Tensor, after: Tensor) -> bool:
+    """Whether a state, kept in float16, is what a buffer has become: by rounding, and within a share of its row."""
     if state.numel() != after.numel() or after.is_complex():
         return True
     value, right, start = (tensor.detach().to(torch.float64).reshape(after.shape) for tensor in (state, after, before))
@@ -681,21 +664,9 @@ def _is_kept(state: Tensor, before: Tensor, after: Tensor, is_half: bool = False
     if bool((kept & ~value.isfinite() | (right.isnan() & ~value.isnan())).any()):
         return False
     size = torch.maximum(right.abs(), start.abs()).where(kept & start.isfinite(), 0.0)
-    axes = tuple(range(size.dim())) if is_half else _axes_of_a_row(size)
-    row = size.amax(axes, keepdim=True) if size.numel() else size
-    allowed = torch.maximum(size * 4 * UNITS[torch.float16], row * (OF_HALF_STATES if is_half else OF_STATES))
+    row = size.amax(-1, keepdim=True) if size.dim() and size.shape[-1] else size
+    allowed = torch.maximum(size * 4 * UNITS[torch.float16], row * OF_STATES)
     return not bool((kept & ((value - right).abs() > allowed)).any())
-
-
-def _axes_of_a_row(size: Tensor) -> tuple[int, ...]:
-    """The last axes that hold `ROW` elements together: the few last inputs of a channel do not show the scale of what is computed."""
-    axes, count = [], 1
-    for axis in reversed(range(size.dim())):
-        axes.append(axis)
-        count *= size.shape[axis]
-        if count >= ROW:
-            break
-    return tuple(axes)
 
 
 def coarse(name: str, difference: Difference, case: str) -> Output:

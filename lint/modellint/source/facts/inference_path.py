@@ -108,15 +108,6 @@ def is_off_path(project: Project, ref: ClassRef) -> bool:
     return is_in_tests(project, ref.file) or paths._place_is_off(ref, UnreadClass(project, ref).method("forward"), 0)
 
 
-def _files_of_measures(project: Project) -> list[str]:
-    """The files of measures of quality, looked for once."""
-    files: list[str] | None = vars(project.mentions).get("_of_measures")
-    if files is None:
-        files = project.mentions.code_files(lambda path: is_path_of_measures(project, path))
-        vars(project.mentions)["_of_measures"] = files
-    return files
-
-
 def _may_weigh_less(finding: Diagnostic) -> bool:
     """Whether a finding is more than information, or has a fix that only the path of inference asks for."""
     return finding.severity is not Severity.INFO or _is_unsafe(finding)
@@ -536,7 +527,8 @@ class _Paths:
         self.project.touch_tree()
         # Only where one of them names it: to look through all files for each class takes time.
         mentions = self.project.mentions
-        if not any(mentions.holds(path, ref.node.name) for path in _files_of_measures(self.project)):
+        files = mentions.code_files("measures", lambda path: is_path_of_measures(self.project, path))
+        if not any(mentions.holds(path, ref.node.name) for path in files):
             return False
         return not may_be_looked_up(self.project, ref) and self._all(
             ref.node, ref.file, 0, lambda _, file: measures(self.project, file)

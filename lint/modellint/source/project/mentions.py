@@ -86,6 +86,7 @@ class Mentions:
         self._texts: dict[str, bytes] = {}
         self._left = _MOST_BYTES
         self._naming: dict[str, list[str]] = {}
+        self._kinds: dict[str, list[str]] = {}
         self._asked: Counter[str] = Counter()
         self._words: dict[str, frozenset[bytes]] = {}
 
@@ -98,9 +99,11 @@ class Mentions:
             self._naming[name] = [path for path, text in texts if word in text and pattern.search(text)]
         return self._naming[name]
 
-    def code_files(self, chooses: Callable[[str], bool]) -> list[str]:
-        """The files of code whose path is chosen."""
-        return [path for path in self._paths if chooses(path)]
+    def code_files(self, kind: str, is_of_it: Callable[[str], bool]) -> list[str]:
+        """The files of code of a kind, which their paths tell; looked for once."""
+        if kind not in self._kinds:
+            self._kinds[kind] = [path for path in self._paths if is_of_it(path)]
+        return self._kinds[kind]
 
     def holds(self, path: str, name: str) -> bool:
         """Whether a file holds a name."""

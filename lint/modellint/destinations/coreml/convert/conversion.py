@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 
 from modellint.destinations.comparison.process_lock import TURN
-from modellint.destinations.coreml.capture import bfloat16_constants, distinct_names, expand_writes, routes
+from modellint.destinations.coreml.capture import bfloat16_constants, distinct_names, functionalized_writes, routes
 from modellint.destinations.coreml.capture.shared_captures import SharedCaptures
 from modellint.destinations.coreml.private.entry_points import ct, lowered_graph, silence, specification
 from modellint.destinations.coreml.private.mil_programs import program_of
@@ -136,7 +136,7 @@ class _Exports(Sequence[Captured]):
                 exported = routes.decomposed(self._program, core)
                 if self._supplied:
                     bfloat16_constants.widen(exported.program)
-                    expand_writes.restore(exported.program)
+                    functionalized_writes.restore(exported.program)
                     distinct_names.part(exported.program)
                 return Captured(name, exported, outputs=self._outputs, notes=self._notes)
         except Exception as error:

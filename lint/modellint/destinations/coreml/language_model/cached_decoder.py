@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -245,9 +246,9 @@ def _read(decoder: CachedDecoder, chunks: Sequence[Tensor]) -> Tensor:
 
 
 def _off(values: Tensor, expected: Tensor) -> float:
-    """The error over the scale; where all are zero it is 0."""
-    error = float((values - expected).abs().max())
-    return error / float(expected.abs().max()) if error else 0.0
+    """The error over the scale: infinite where all should be zero and are not."""
+    error, scale = float((values - expected).abs().max()), float(expected.abs().max())
+    return error / scale if scale else math.inf if error else 0.0
 
 
 def _ways(model: nn.Module, layers: Sequence[LayerCache]) -> Iterator[str]:

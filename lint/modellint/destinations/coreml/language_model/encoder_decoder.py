@@ -164,40 +164,23 @@ class _CrossTypes(NamedTuple):
 @functools.lru_cache(maxsize=1)
 def _cross_cache_types() -> _CrossTypes:
     """Classes of caches as transformers wants them, made when a model of its is there."""
-    library = importlib.import_module("transformers.cache_utils")
+    types = cache_types()
 
-    class FixedLayer(library.CacheLayerMixin):  # type: ignore[name-defined, misc]
+    class FixedLayer(types.layer):  # type: ignore[name-defined, misc]
         """A layer whose keys and values are those of the source, which never change."""
 
-        is_compileable = True
-        is_sliding = False
-
         def __init__(self, keys: Tensor, values: Tensor) -> None:
-            super().__init__()
-            self.keys = keys
-            self.values = values
-            self.is_initialized = True
-
-        def lazy_initialization(self, *_: Any, **__: Any) -> None:
-            """Do nothing: they are there."""
+            super().__init__(keys, values, torch.zeros(1, dtype=torch.int64), None)
 
         def update(self, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
             """Return what is there."""
             return self.keys, self.values
 
-        def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-            """The whole source, from its beginning."""
-            return self.keys.shape[2], 0
-
         def get_seq_length(self) -> int:
             """The length of the source, by which the cache counts as filled."""
             return int(self.keys.shape[2])
 
-        def get_max_length(self) -> int:
-            """The length of the source."""
-            return int(self.keys.shape[2])
-
-    types = cache_types()
+    library = importlib.import_module("transformers.cache_utils")
     return _CrossTypes(types.layer, FixedLayer, types.cache, library.EncoderDecoderCache)
 
 

@@ -128,7 +128,7 @@ def export(
         if exported.verification.verdict == DIFFERS:
             reason = f"{function} on its own does not agree: {exported.verification.reason}"
             if exported.verification.single == AGREES and destination.precision == "fp16":
-                reason += "; with --precision fp32 it may"
+                reason += "; in float32 it does: try --precision fp32"
             return replace(result, verdict=DIFFERS, reason=reason)
     tell("joining")
     try:

@@ -1,4 +1,4 @@
-"""Writes through `expand`, which PyTorch's functionalization gives as a difference that rounds."""
+"""Functionalized writes: through `expand`, which come as a difference that rounds, and to empty slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes through `expand`, and to empty slices, in an exported program.
+"""Functionalized writes in an exported program: those through `expand`, and to empty slices, in a form that converts exactly.
 
 PyTorch's functionalization gives what is written through `expand` as ``base + (view - base)``, which rounds where the old values are
 large, and is no number where they are infinite. Where the view has the base's shape, it is what the base holds after the write. A
