@@ -37,7 +37,7 @@ _NAMES = frozenset(
     }
     | {f"torch.linalg.{name}" for name in ("norm", "inv", "solve", "svd", "qr", "eigh", "vector_norm", "cross")}
 )
-"""What torch 2.0 has, and older versions had not."""
+"""What torch 2.0.1 has, by the sources in its wheel."""
 _PARSING = frozenset(
     {"LooseVersion", "StrictVersion", "Version", "TorchVersion", "parse", "parse_version", "digit_version"}
 )
