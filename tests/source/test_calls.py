@@ -349,3 +349,35 @@ def test_a_load_with_a_gpu_beside_one_without(test: str, first: str, second: str
     choice = f"    state = {first} if {test} else {second}\n"
     assert ("DEV002" in codes(head + branches + end)) is found
     assert ("DEV002" in codes(head + choice + end)) is found
+
+
+HELPER = """
+def attend(x, rate=None):
+    return F.dropout(x, rate)
+
+
+class Net(nn.Module):
+    def __init__(self, rate={default}):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x):
+        {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "call", "told"),
+    [
+        ("0.1", "return attend(x, self.rate)", True),
+        ("0.0", "return attend(x, 0.2)", True),
+        ("0.0", "return attend(x, self.rate)", False),
+        ("None", "return attend(x, self.rate)", False),
+        ("0.1", "return attend(x, self.rate if self.training else 0.0)", False),
+        ("0.1", "return attend(x, self.rate) if self.training else attend(x, 0)", False),
+    ],
+)
+def test_dropout_in_a_helper_by_the_rate_of_its_callers(default: str, call: str, told: bool) -> None:
+    text = "import torch.nn.functional as F\nfrom torch import nn\n" + HELPER.format(default=default, call=call)
+    findings = modellint.check_source(text).diagnostics
+    assert [finding.code for finding in findings if finding.code == "MOD002"] == ["MOD002"] * told

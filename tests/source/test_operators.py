@@ -587,3 +587,60 @@ def test_layer_or_none(other: str) -> None:
 def test_floats_that_are_held_as_integers(forward: str, told: list[str]) -> None:
     init = 'self.register_buffer("f", 1 / (2.0 ** torch.rand(8)))\nself.register_buffer("t", torch.arange(8, dtype=torch.float32))'
     assert refusals(f"import math\n{net(forward, init)}") == told
+
+
+DEFAULTS = {
+    "a class": ("act=nn.CELU", "self.act = act()", "return self.act(x)", "OPS001"),
+    "a function": ("act=F.celu", "self.act = act", "return self.act(x)", "OPS001"),
+    "a mode": (
+        'mode="bicubic"',
+        "self.mode = mode",
+        "return F.interpolate(x, scale_factor=2, mode=self.mode)",
+        "OPS002",
+    ),
+    "a mode of a layer": ('mode="trilinear"', "self.up = nn.Upsample(None, 2, mode)", "return self.up(x)", "OPS002"),
+    "a number": (
+        "rate=0.1",
+        "self.rate = rate",
+        "return F.scaled_dot_product_attention(x, x, x, dropout_p=self.rate)",
+        "OPS002",
+    ),
+}
+
+
+def with_default(argument: str, init: str, forward: str, extra: str = "") -> str:
+    return (
+        f"{HEAD}class Part(nn.Module):\n    def __init__(self, {argument}):\n        super().__init__()\n        {init}\n\n"
+        f"    def forward(self, x):\n        {forward}\n{extra}"
+    )
+
+
+def told(text: str) -> list[str]:
+    return [d.code for d in modellint.check_source(text).diagnostics if d.code in ("OPS001", "OPS002")]
+
+
+BUILT = "\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.part = Part({})\n"
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_what_a_constructor_has_by_default(kind: str) -> None:
+    *parts, code = DEFAULTS[kind]
+    assert told(with_default(*parts)) == [code]
+    assert told(with_default(*parts, BUILT.format(""))) == [code]
+    for given in ("other", "None", "*parts", "**parts"):
+        assert told(with_default(*parts, BUILT.format(given))) == [], given
+
+
+def test_what_a_constructor_has_by_default_is_changed() -> None:
+    *parts, _ = DEFAULTS["a mode"]
+    assert told(with_default(*parts, '\n    def soften(self):\n        self.mode = "bilinear"\n')) == []
+    assert told(with_default(*parts, '\n\ndef soften(net):\n    net.mode = "bilinear"\n')) == []
+
+
+def test_a_number_that_is_a_state() -> None:
+    init, forward = "self.slope = 1", "return x if self.slope == 1 else F.leaky_relu(x, self.slope)"
+    assert told(with_default("n=4", init, forward)) == []
+
+
+def test_a_function_that_is_kept() -> None:
+    assert told(net("return self.act(x)", "self.act = F.celu")) == ["OPS001"]

@@ -68,6 +68,33 @@ def test_part_by_use() -> None:
 # SIG002
 
 
+PAIR = """class Pair:
+    def __init__(self, first):
+        self.first = first
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("pairs = []\nfor row in range(2):\n    pairs.append(Pair(x + row))\nreturn pairs", True),
+        ("pairs = []\nfor row in range(2):\n    pair = Pair(x + row)\n    pairs.append(pair)\nreturn x, pairs", True),
+        ("states = []\nfor layer in self.layers:\n    x = layer(x)\n    states.append(None)\nreturn x, states", True),
+        ("states = []\nfor layer in self.layers:\n    x = layer(x)\n    states.append(x)\nreturn x, states", False),
+        ("states = [None] * 2\nfor row in range(2):\n    states[row] = x + row\nreturn x, states", False),
+        ("states = []\nfor row in range(2):\n    states.append(x if row else None)\nreturn x, states", False),
+        ("states = []\nif flag:\n    states.append(x)\nreturn x, states", False),
+        ("states = [None]\nself.fill(states)\nreturn x, states", False),
+    ],
+)
+def test_lists_that_are_filled(body: str, told: bool) -> None:
+    init = "self.layers = nn.ModuleList([nn.Linear(4, 4)])\nself.fill = make()"
+    text = net(body, init, arguments="x, flag=False", head=PAIR)
+    assert bool(said(text, "SIG002")) == told
+
+
 @pytest.mark.parametrize(
     "body",
     [

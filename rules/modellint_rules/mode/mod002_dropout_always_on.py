@@ -91,8 +91,8 @@ class DropoutAlwaysOn(Rule):
     ## Known limits
     Classes called after Monte Carlo or Bayes drop in evaluation on purpose, and are left alone.
     Under `if self.training` the call is left alone, and so is one whose `training` is anything but a literal, or whose rate
-    is a local name where `training` is left out: whoever set it may have asked for the mode. Only modules, and the
-    functions that they call, are asked.
+    is a local name where `training` is left out, unless every call gives it a number above 0, written out or by default of the
+    constructor: whoever set it may have asked for the mode. Only modules, and the functions that they call, are asked.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.nn.functional.dropout.html>
@@ -118,7 +118,7 @@ class DropoutAlwaysOn(Rule):
     def _findings(self, code: Code) -> Iterator[tuple[Call, Diagnostic]]:
         for readings in code.calls:
             call = readings[0]
-            if call.name.startswith("torch.nn.functional.") and all(_always_on(reading) for reading in readings):
+            if call.name.startswith("torch.nn.functional.") and all(_always_on(code, reading) for reading in readings):
                 yield (
                     call,
                     code.finding(
@@ -233,7 +233,7 @@ def _may_rest(build: Call) -> bool:
     return any(getattr(node, "attr", getattr(node, "id", "")) == "training" for node in walk(build.node))
 
 
-def _always_on(call: Call) -> bool:
+def _always_on(code: Code, call: Call) -> bool:
     if call.training:
         return False
     if call.method in operators.training_by_default:
@@ -241,7 +241,7 @@ def _always_on(call: Call) -> bool:
         if call.has(operators.training_by_default[call.method], "training") or _is(rate, 0):
             return False
         # A rate that the function is handed is 0 in evaluation mode where its caller minds, as for torch's own attention.
-        return not _is_parameter(call)
+        return not _is_parameter(call) or _is_some_rate(code, rate)
     if call.method not in operators.evaluating_by_default:
         return False
     if call.method == "batch_norm" and _is(call.arguments.get(1, "running_mean"), None):
@@ -251,6 +251,12 @@ def _always_on(call: Call) -> bool:
         _is(call.arguments.get(operators.evaluating_by_default[call.method], "training"), True)
         and not call.arguments.spread
     )
+
+
+def _is_some_rate(code: Code, rate: Value | None) -> bool:
+    """Whether a rate that a function is handed is a number above 0, or an argument of the constructor that is one by default."""
+    parts = alternatives(code.by_default(rate)[0]) if rate is not None else ()
+    return bool(parts) and all(part.number for part in parts)
 
 
 def _is_parameter(call: Call) -> bool:

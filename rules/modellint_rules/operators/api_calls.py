@@ -41,6 +41,8 @@ class Use(NamedTuple):
     """What it is applied to: the tensor whose method it is, the first argument of a function, or what a layer is called with."""
     beside: Sequence[Value] = ()
     """The layers that run in a row with it."""
+    by_default: bool = False
+    """Whether some of its arguments are what the constructor has by default."""
 
 
 def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator[tuple[Call, list[Known], bool]]:
@@ -61,7 +63,8 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
         if not readings:
             continue
         call = readings[0]
-        answers = list(_asked(code, readings, ask))
+        defaults: set[str] = set()
+        answers = list(_asked(code, readings, ask, defaults))
         known = [row for row in answers if row is not None]
         if not known or len(known) < len(answers):
             continue
@@ -71,6 +74,8 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
         if place in reported or function is None:
             continue
         if code.ends_in_python(call.node, function) or code.is_for_loss_only(call.node, function):
+            continue
+        if not code.keeps_defaults(defaults):
             continue
         reported.add(place)
         yield call, known, all(reading.training or reading.unusual for reading in readings if reading.exported)
@@ -177,8 +182,10 @@ def shown(name: str) -> str:
     return name
 
 
-def _asked(code: Code, readings: list[Call], ask: Callable[[Use], Known | None]) -> Iterator[Known | None]:
-    """What ``ask`` says of each thing that is called in any reading."""
+def _asked(
+    code: Code, readings: list[Call], ask: Callable[[Use], Known | None], defaults: set[str]
+) -> Iterator[Known | None]:
+    """What ``ask`` says of each thing that is called in any reading; notes the arguments of the constructor whose defaults it takes."""
     # What a module that was not followed gives may be anything; beside a reading in which it is a tensor, it is one.
     seen = any(isinstance(reading.receiver, Tensor) and reading.receiver.origin != "unseen" for reading in readings)
     for reading in readings:
@@ -189,13 +196,39 @@ def _asked(code: Code, readings: list[Call], ask: Callable[[Use], Known | None])
             yield None
         elif reading.name:
             source = reading.receiver or reading.arguments.get(0, "input")
-            yield ask(Use(reading.name, reading.arguments, reading.node, source))
+            yield _answer(code, Use(reading.name, reading.arguments, reading.node, source), ask, defaults)
         else:
             row = code.one_by_one(reading)
-            parts = (row,) if row is not None else alternatives(reading.callee)
+            callee, names = code.by_default(reading.callee)
+            parts = (row,) if row is not None else alternatives(callee)
             # `self.act = nn.ReLU() if wide else None`: where it is called, it is none of these.
-            for part in [part for part in parts if not (isinstance(part, Const) and part.value is None)] or parts:
-                yield next(_layers(code, part, ask, reading.arguments.get(0, "input")), None)
+            parts = tuple(part for part in parts if not (isinstance(part, Const) and part.value is None)) or parts
+            if names:
+                # What has a name is read by itself.
+                defaults |= names
+                parts = tuple(part for part in parts if part.external_name is None)
+            for part in parts:
+                yield next(_layers(code, part, ask, reading.arguments.get(0, "input"), defaults), None)
+
+
+def _answer(code: Code, use: Use, ask: Callable[[Use], Known | None], defaults: set[str]) -> Known | None:
+    """What ``ask`` says of a use, or else of the same with the defaults of the constructor's arguments."""
+    answer = ask(use)
+    if answer is not None:
+        return answer
+    positional = [code.by_default(value) for value in use.arguments.positional]
+    keywords = {name: code.by_default(value) for name, value in use.arguments.keywords.items()}
+    names = frozenset[str]().union(*(names for _, names in (*positional, *keywords.values())))
+    if not names:
+        return None
+    plain = [value for value, _ in positional]
+    arguments = use.arguments._replace(
+        positional=plain, keywords={name: value for name, (value, _) in keywords.items()}
+    )
+    answer = ask(use._replace(arguments=arguments, by_default=True))
+    if answer is not None:
+        defaults |= names
+    return answer
 
 
 def _layers(
@@ -203,6 +236,7 @@ def _layers(
     value: Value,
     ask: Callable[[Use], Known | None],
     source: Value | None,
+    defaults: set[str],
     beside: Sequence[Value] = (),
     depth: int = 0,
 ) -> Iterator[Known]:
@@ -211,18 +245,19 @@ def _layers(
         return
     if value.name.endswith((".Sequential", ".ModuleList")):
         for inner in value.held:
-            yield from _layers(code, inner, ask, None, value.held, depth)
+            yield from _layers(code, inner, ask, None, defaults, value.held, depth)
         return
     if isinstance(value.callee, ClassRef):
         for inner in code.passed(value) if depth < _DEEPEST else ():
-            yield from _layers(code, inner, ask, None, (), depth + 1)
+            yield from _layers(code, inner, ask, None, defaults, (), depth + 1)
         return
     called = value.node.func
     # Under another name, or in another file, whoever woke the rule did not see the class.
-    own = value.name.rpartition(".")[2] in (getattr(called, "attr", ""), getattr(called, "id", ""))
+    written = getattr(called, "attr", ""), getattr(called, "id", "")
+    own = value.name.rpartition(".")[2] in written or not defaults.isdisjoint(written)
     if not own or not code.holds(value.node):
         return
     calls = code.readings(value.node)
-    built = [ask(Use(value.name, call.arguments, call.node, source, beside)) for call in calls]
+    built = [_answer(code, Use(value.name, call.arguments, call.node, source, beside), ask, defaults) for call in calls]
     if built and built[0] is not None and None not in built:
         yield built[0]

@@ -30,6 +30,8 @@ class OpNotSupported(Rule):
     `modellint export` supplies a converter of its own, the message says so, and how exact that is; it is a finding all the
     same, as `ct.convert` by itself refuses the operator.
 
+    A function or layer that the constructor has by default (`act=F.celu`) counts where nobody in the project gives another.
+
     Of a live model it reports every operator that the installed coremltools has no converter for, in one run, each at the
     statement that makes it; operators that layers and decompositions of torch run included. They are those of the route
     that counts: with `--frontend auto` nothing is said of `torch.jit.trace` where `torch.export` converts.

@@ -71,7 +71,8 @@ class OpRefused(Rule):
     There is no fix: what to write instead depends on what is refused.
 
     ## Known limits
-    In source an argument counts only where the call spells it out. Live it is the use with the example inputs that is judged,
+    In source an argument counts only where the call spells it out, or where it is an argument of the constructor whose default
+    nobody in the project changes. Live it is the use with the example inputs that is judged,
     for the deployment target and by the route that is set.
 
     ## References

@@ -52,7 +52,7 @@ def _holds(entry: Refusal, use: Use) -> bool:
         elif value is None:
             argument = literal.default
         elif literal.form == "literal":
-            argument = _literal(value, use.node, literal, shift)
+            argument = _literal(value, use, literal, shift)
         else:
             argument = _FORMS[literal.form](value)
         if argument is ABSENT or not literal.is_refused(argument):
@@ -114,9 +114,9 @@ def _floats(value: Value) -> object:
 _FORMS: dict[str, Callable[[Value], object]] = {"name": _name, "tensor": _tensor, "floats": _floats}
 
 
-def _literal(value: Value, call: ast.Call, literal: Literal, shift: int) -> object:
-    """The value of an argument that the call itself spells out, or that is the same in all that is read."""
-    at = literal.at - shift
+def _literal(value: Value, use: Use, literal: Literal, shift: int) -> object:
+    """The value of an argument that the call spells out, that is the same in all that is read, or that a constructor has by default."""
+    call, at = use.node, literal.at - shift
     nodes = (
         [call.args[at]]
         if at < len(call.args)
@@ -125,5 +125,7 @@ def _literal(value: Value, call: ast.Call, literal: Literal, shift: int) -> obje
     try:
         written = ast.literal_eval(nodes[0])
     except (ValueError, TypeError, IndexError):
-        return value.value if isinstance(value, Const) and isinstance(value.value, str) else ABSENT
+        # An attribute that is a number may stand for a state: where it is an argument of the constructor it is not changed.
+        known = (str, int, float) if use.by_default else str
+        return value.value if isinstance(value, Const) and isinstance(value.value, known) else ABSENT
     return written if not isinstance(value, Const) or value.value == written else ABSENT

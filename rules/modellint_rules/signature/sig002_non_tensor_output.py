@@ -35,7 +35,8 @@ class NonTensorOutput(Rule):
 
     ## What it does
     Looks at what the model returned in the run, inside tuples, lists and dicts too. In source it finds `forward` methods that end by
-    returning something which certainly is no tensor, a dataclass or what counts turns too, by itself or in a tuple or list.
+    returning something which certainly is no tensor, a dataclass or what counts turns too, by itself, in a tuple or list, or all that
+    a list is filled with.
 
     ## Why
     `torch.jit.trace` refuses it. `torch.export` captures None and numbers, but coremltools then fails on the output that is no
@@ -146,6 +147,8 @@ def _is_constant(value: ast.expr | None) -> bool:
 
 def _kind(code: Code, value: Value, written: ast.expr) -> str | None:
     """What a value certainly holds that is no tensor, in words."""
+    if isinstance(value, Container) and value.kind == "list" and _is_handed_on(code, written):
+        return None
     if isinstance(value, Container) and value.kind in ("tuple", "list") and value.exact:
         parts = written.elts if isinstance(written, (ast.Tuple, ast.List)) else [written] * len(value.items)
         if len(parts) != len(value.items):
@@ -153,20 +156,44 @@ def _kind(code: Code, value: Value, written: ast.expr) -> str | None:
         return next(
             (kind for item, part in zip(value.items, parts, strict=True) if (kind := _kind(code, item, part))), None
         )
+    if isinstance(value, Container) and value.kind == "list" and value.items and not value.escaped:
+        # Filled turn by turn: whatever it may hold is none.
+        filled = [_kind(code, item, written) for item in value.items]
+        return filled[0] if all(filled) else None
     kinds = {_simple(part, written) or _object(code, part) for part in alternatives(value)}
     kind = kinds.pop() if len(kinds) == 1 else None
     return kind or ("a number of Python" if _is_counted(code, written) else None)
 
 
+def _is_handed_on(code: Code, written: ast.expr) -> bool:
+    """Whether `forward` gives a variable to something that may put more into it, or lets another stand for it."""
+    function = _forward(code)
+    if not isinstance(written, ast.Name) or function is None:
+        return False
+    for call in of_kind(function, ast.Call):
+        given = [*call.args, *(word.value for word in call.keywords)]
+        if any(_names(part, written.id) for part in given) and called_name(call) not in _READERS:
+            return True
+    return any(_names(assign.value, written.id) for assign in of_kind(function, ast.Assign))
+
+
+def _names(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+_READERS = frozenset({"len", "enumerate", "zip", "list", "tuple", "reversed", "sorted", "sum", "any", "all", "print"})
+
+
+def _forward(code: Code) -> ast.FunctionDef | None:
+    nodes = code.ref.node.body if code.ref is not None else ()
+    return next((node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == "forward"), None)
+
+
 def _is_counted(code: Code, written: ast.expr) -> bool:
     """Whether an expression is made of numbers that `forward` itself writes: `steps = 0`, and in a loop `steps += 1`."""
-    function = (
-        next((node for node in code.ref.node.body if getattr(node, "name", "") == "forward"), None)
-        if code.ref
-        else None
-    )
+    function = _forward(code)
     names = {part.id for part in walk(written) if isinstance(part, ast.Name)}
-    if not isinstance(function, ast.FunctionDef) or not names or not _is_arithmetic(written, names):
+    if function is None or not names or not _is_arithmetic(written, names):
         return False
     counted: set[ast.AST] = set()
     for assign in of_kind(function, ast.Assign):

@@ -71,6 +71,26 @@ def is_never_built(project: Project, ref: ClassRef, function: ast.AST | None, ro
     return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
 
 
+def keeps_default(project: Project, ref: ClassRef, name: str) -> bool:
+    """Whether an argument of a constructor has a default that everyone in the project who builds the class leaves as it is."""
+    known: dict[str, bool] = once(ref.node, "_keeps_default", lambda _: {})
+    if name not in known:
+        init = _own_init(ref)
+        parameter = _parameter(init, name, computed=True) if init is not None else None
+        known[name] = (
+            parameter is not None
+            and init is not None
+            and not _rebinds(init, name)
+            and _Flags(project, ref).keeps(parameter, init)
+        )
+    project.touch_tree()
+    return known[name]
+
+
+def _is_same(one: _Told, other: _Told) -> bool:
+    return one is other or (type(one) is type(other) and isinstance(one, (str, int, float)) and one == other)
+
+
 def _ends(body: Sequence[ast.stmt]) -> list[tuple[int, ast.expr, bool]]:
     """The branches that end before what follows: their last row, what they ask, and whether that holds behind them."""
     ends: list[tuple[int, ast.expr, bool]] = []
@@ -179,6 +199,23 @@ class _Flags:
         self.project.touch_tree()
         return told[name]
 
+    def keeps(self, parameter: _Parameter, init: _Function) -> bool:
+        """Whether no construction of the class gives an argument another value than its default, and nothing writes what is bound to it."""
+        if not _is_same(self._built(self.ref, parameter, 0, needed=False), parameter.default):
+            return False
+        lineage = self.project.lineage(self.ref)
+        bound = [
+            target.attr
+            for assign in of_kind(init, ast.Assign)
+            if isinstance(assign.value, ast.Name) and assign.value.id == parameter.name
+            for target in assign.targets
+            if isinstance(target, ast.Attribute)
+        ]
+        return not any(
+            self._is_written(attribute, lineage) or sum(1 for ref in lineage for _ in _bound(ref.node, attribute)) > 1
+            for attribute in bound
+        )
+
     def _look_up(self, attribute: str) -> _Told:
         lineage = self.project.lineage(self.ref)
         if any(len(ref.node.bases) > 1 or attribute in ref.file.members(ref.node) for ref in lineage):
@@ -243,7 +280,7 @@ class _Flags:
             if _is_name_for_super(mention) or mention.is_in_test or is_in_tests(self.project, file):
                 continue
             value = _or_default(self._of_mention(mention, file, ref, parameter, depth), parameter)
-            if value is _UNKNOWN or any(value is not other for other in values):
+            if value is _UNKNOWN or any(not _is_same(value, other) for other in values):
                 return _UNKNOWN
             values.append(value)
             is_built = is_built or not (mention.is_demonstration or isinstance(mention.statement, ast.ClassDef))
@@ -320,8 +357,9 @@ class _Flags:
         if not self.project.mentions.is_whole or len(paths) > _MOST_FILES:
             return True
         keys = {ref.key for ref in lineage}
-        for path in paths:
-            file = self.project.file(path) if not path.endswith(".ipynb") else None
+        own = self.ref.file
+        for path in dict.fromkeys((own.path, *paths)):
+            file = own if path == own.path else self.project.file(path) if not path.endswith(".ipynb") else None
             if file is None:
                 return True
             if any(self._may_be_of(owner, file, keys) for owner in _writers(file, attribute)):
@@ -481,18 +519,23 @@ def _own_init(ref: ClassRef) -> _Function | None:
     return next((function for function in functions_in([ref.node]) if function.name == "__init__"), None)
 
 
-def _parameter(function: _Function, name: str) -> _Parameter | None:
-    """An argument of a constructor that has a constant for its default; the object itself does not count."""
+def _parameter(function: _Function, name: str, *, computed: bool = False) -> _Parameter | None:
+    """An argument of a constructor that has a constant for its default, or any; the object itself does not count."""
     arguments = function.args
     placed = [*arguments.posonlyargs, *arguments.args]
     defaults = [*([None] * (len(placed) - len(arguments.defaults))), *arguments.defaults]
     for at, (argument, default) in enumerate(zip(placed, defaults, strict=True)):
-        if argument.arg == name and isinstance(default, ast.Constant):
-            return _Parameter(name, at - 1, default.value)
+        if argument.arg == name and default is not None and (computed or isinstance(default, ast.Constant)):
+            return _Parameter(name, at - 1, _default(default))
     for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if argument.arg == name and isinstance(default, ast.Constant):
-            return _Parameter(name, None, default.value)
+        if argument.arg == name and default is not None and (computed or isinstance(default, ast.Constant)):
+            return _Parameter(name, None, _default(default))
     return None
+
+
+def _default(node: ast.expr) -> _Told:
+    """A default: what a constant is, and the expression itself where it is computed."""
+    return node.value if isinstance(node, ast.Constant) else node
 
 
 def _passed(call: ast.Call, parameter: _Parameter, function: _Function | None) -> _Told:

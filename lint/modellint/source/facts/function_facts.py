@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.results.diagnostic import Diagnostic, Fix, Severity
 from modellint.source.domains.parameter_kinds import tensor_argument
 from modellint.source.domains.tensors import CONVOLUTIONS, Shape, Size, Tensor, is_fixed
-from modellint.source.engine.abstract_values import Container, Function, Instance, Number, Value, alternatives, union
+from modellint.source.engine.abstract_values import (
+    Argument,
+    Container,
+    Function,
+    Instance,
+    Number,
+    Value,
+    alternatives,
+    union,
+)
 from modellint.source.engine.asserted_conditions import tested_classes
 from modellint.source.engine.class_state import Attributes, Binding
 from modellint.source.engine.mode_conditions import is_tensor_class
@@ -502,6 +511,52 @@ class Code:
         places = (ref for ref in self.lineage if ref.file is self.file)
         owner = next((ref for ref in places if any(part is function for part in class_functions(ref.node))), None)
         return owner is not None and is_switched_off(self.project, owner, function, getattr(node, "lineno", 0))
+
+    def by_default(self, value: Value) -> tuple[Value, frozenset[str]]:
+        """What a value is if the constructor's arguments have their defaults, and which arguments those are; none where it needs none.
+
+        A default is what the project builds: whoever relies on it asks `keeps_defaults`, which is not for nothing.
+        """
+        parts = alternatives(value)
+        names = frozenset(name for part in parts if (name := self._is_of_argument(part)) is not None)
+        if not names or len(parts) == 1:
+            return value, frozenset()
+        rest = union(part for part in parts if self._is_of_argument(part) is None)
+        return (rest, names) if not rest.is_unseen else (value, frozenset())
+
+    def _is_of_argument(self, value: Value) -> str | None:
+        """The argument of the constructor that a value is, or that it is an object made by."""
+        if isinstance(value, Argument) and not value.element:
+            return value.name if value.name in self._defaults else None
+        if isinstance(value, Instance) and value.kind == "unresolved" and isinstance(value.node, ast.Call):
+            func = value.node.func
+            return value.name if isinstance(func, ast.Name) and func.id == value.name in self._defaults else None
+        return None
+
+    @cached_property
+    def _defaults(self) -> frozenset[str]:
+        """The arguments with defaults of the class's own constructor, but for those of methods that are read for themselves."""
+        own = {node.name: node for node in class_functions(self.ref.node)} if self.ref is not None else {}
+        init = own.pop("__init__", None)
+        if init is None:
+            return frozenset()
+        placed = [*init.args.posonlyargs, *init.args.args]
+        names = {part.arg for part in placed[len(placed) - len(init.args.defaults) :]}
+        names.update(
+            part.arg
+            for part, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
+            if default is not None
+        )
+        called = _called_on_self(self.methods)
+        others = (part.arg for name, node in own.items() if name not in called for part in of_kind(node, ast.arg))
+        return frozenset(names.difference(others))
+
+    def keeps_defaults(self, names: Iterable[str]) -> bool:
+        """Whether everyone in the project who builds the class leaves some arguments of its constructor as they are by default."""
+        from modellint.source.facts.constructor_flags import keeps_default
+
+        ref = self.ref
+        return all(ref is not None and keeps_default(self.project, ref, name) for name in names)
 
     @staticmethod
     def only_reports(statements: list[ast.stmt]) -> bool:

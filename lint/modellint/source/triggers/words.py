@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.rule import Trigger
 from modellint.source.project.symbols import ClassRef, Imported
-from modellint.source.syntax.ast_walk import Function, functions_in, of_kind
+from modellint.source.syntax.ast_walk import Function, functions_in, of_kind, once
 from modellint.source.triggers.patterns import OF_FORWARD, SIGNS, shows
 
 if TYPE_CHECKING:
@@ -82,12 +82,14 @@ def _matters_in_init(word: str) -> bool:
 class _Place:
     """Classes and functions that may run each other, with the words that they hold and the signs that they show."""
 
-    __slots__ = ("nodes", "signs", "words")
+    __slots__ = ("kept", "nodes", "signs", "words")
 
     def __init__(self, nodes: list[ast.stmt], words: Iterable[frozenset[str]]) -> None:
         self.nodes = nodes
         self.words = frozenset[str]().union(*words)
         self.signs: dict[str, bool] = {}
+        self.kept: frozenset[str] | None = None
+        """What its constructors mention without calling it, told when it is first asked for."""
 
 
 class _Chains(dict[str, tuple[str, ...]]):
@@ -151,7 +153,7 @@ class Words:
             if wanted.rule.only_forward:
                 if run is None:
                     run = self._place(self._run_by_forward(place.nodes))
-                if not run.nodes or not _runs(wanted, run, place):
+                if not run.nodes or not self._runs(wanted, run, place):
                     continue
                 of = run
             if self._shows_all(wanted, place, of):
@@ -250,6 +252,23 @@ class Words:
             found.extend(sorted(more, key=order.__getitem__))
         return [*found]
 
+    def _runs(self, wanted: Wanted, run: _Place, place: _Place) -> bool:
+        """Whether what ``forward`` runs holds the words, or the class those that count wherever they stand."""
+        return all(
+            not run.words.isdisjoint(words) or not place.words.isdisjoint(building) or self._keeps(words, place)
+            for words, building in zip(wanted.words, wanted.building, strict=True)
+        )
+
+    def _keeps(self, words: frozenset[str], place: _Place) -> bool:
+        """Whether a constructor may keep one of some words for ``forward``: `self.act = F.celu`, `mode="bicubic"`."""
+        present = words & place.words
+        if not present or present <= _SHAPES.keys():
+            return False
+        if place.kept is None:
+            inits = [function for function in functions_in(place.nodes) if function.name == "__init__"]
+            place.kept = frozenset[str]().union(*(once(init, "_kept_words", _mentions) for init in inits))
+        return any(word.lstrip(".~") in place.kept for word in present)
+
     def _kept_by(self, init: ast.stmt, functions: Sequence[Function]) -> set[str]:
         """The functions that ``__init__`` mentions without calling them."""
         names = {function.name for function in functions} & self._in(init)
@@ -339,12 +358,17 @@ def _at_top(nodes: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _at_top(handler.body)
 
 
-def _runs(wanted: Wanted, run: _Place, place: _Place) -> bool:
-    """Whether what ``forward`` runs holds the words, or the class those that count wherever they stand."""
-    return all(
-        not run.words.isdisjoint(words) or not place.words.isdisjoint(building)
-        for words, building in zip(wanted.words, wanted.building, strict=True)
-    )
+def _mentions(init: Function) -> frozenset[str]:
+    """What a constructor names without calling it, and the words of its strings."""
+    called = {call.func for call in of_kind(init, ast.Call)}
+    names = {node.attr for node in of_kind(init, ast.Attribute) if node not in called}
+    names.update(node.id for node in of_kind(init, ast.Name) if node not in called)
+    texts = (part.value for part in of_kind(init, ast.Constant) if isinstance(part.value, str))
+    return frozenset(names.union(*(re.findall(r"\w+", text) for text in texts if len(text) < _LONGEST)))
+
+
+_LONGEST = 40
+"""A longer string is no name of a mode."""
 
 
 def _docstring(node: ast.stmt, text: str, starts: list[int]) -> ast.stmt | None:

@@ -55,6 +55,20 @@ def _bound(function: Function, name: str) -> Iterator[ast.expr]:
     for annotated in of_kind(function, ast.AnnAssign):
         if annotated.value is not None and isinstance(annotated.target, ast.Name) and annotated.target.id == name:
             yield from _parts(annotated.value)
+    for call in of_kind(function, ast.Call):
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr="append"), args=[value]) if owner == name:
+                yield from _elements(function, value)
+
+
+def _elements(function: Function, value: ast.expr) -> Iterator[ast.expr]:
+    """What a list is given, with what a variable that it is given is bound to."""
+    for part in _parts(value):
+        yield part
+        if isinstance(part, ast.Name):
+            for node in of_kind(function, ast.Assign):
+                if any(isinstance(target, ast.Name) and target.id == part.id for target in node.targets):
+                    yield from _parts(node.value)
 
 
 def _is_dict(node: ast.expr) -> bool:
