@@ -146,12 +146,16 @@ class Cache:
     def __init__(self, folder: Path, key: str) -> None:
         self.store = Store(folder, key)
         """For what is kept beside the findings."""
-        self._known: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        """For each folder the state of what is asked for there, by name."""
+        self._known: dict[str, _States] = {}
+        """For each folder the states of what is asked for there."""
 
     def get(self, path: Path, data: bytes, variant: str) -> list[Diagnostic] | None:
         """The findings kept for this content, or None."""
-        stored = self.store.load(_name(path, data, variant))
+        place, state = str(path), hashlib.sha256(data).hexdigest()
+        # Others ask about this file, too.
+        folder, _, name = place.rpartition(os.sep)
+        self._of_folder(folder)[name] = state
+        stored = self.store.load(_name(place, state, variant))
         try:
             if self._state_of(stored["consulted"]) != stored["state"]:
                 return None
@@ -181,27 +185,60 @@ class Cache:
             "state": _joined(states),
             "diagnostics": _codec().to_json(findings) if findings else [],
         }
-        self.store.save(_name(path, data, variant), entry)
+        self.store.save(_name(str(path), hashlib.sha256(data).hexdigest(), variant), entry)
 
     def _state_of(self, folders: Mapping[str, Sequence[str]]) -> str:
         states: list[str] = []
         for folder, names in folders.items():
-            known = self._known[folder]
-            # Thousands of files ask about the same hundreds.
-            states.extend(known[name] if name in known else self._look(folder, name) for name in names)
+            # Thousands of files ask about the same hundreds, so the loop is left to `map`.
+            states.extend(map(self._of_folder(folder).__getitem__, names))
         return _joined(states)
 
-    def _look(self, folder: str, name: str) -> str:
+    def _of_folder(self, folder: str) -> _States:
+        known = self._known.get(folder)
+        if known is None:
+            known = self._known[folder] = _States(folder)
+        return known
+
+
+class _States(dict[str, str]):
+    """The states of what is asked for in one folder, by name; each is looked at once."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self._folder = folder
+        self._present: frozenset[str] | None = None
+
+    def __missing__(self, name: str) -> str:
         from modellint.source.project.mentions import TREE, digest_of_tree
 
-        path = _path(folder, name)
+        path = _path(self._folder, name)
         top = path.removesuffix(TREE)
         try:
-            state = digest_of_tree(top) if top != path else hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            if top != path:
+                state = digest_of_tree(top)
+            elif self._may_hold(name):
+                with open(path, "rb") as file:  # noqa: PTH123
+                    state = hashlib.sha256(file.read()).hexdigest()
+            else:
+                state = _ABSENT
         except OSError:
             state = _ABSENT
-        self._known[folder][name] = state
+        self[name] = state
         return state
+
+    def _may_hold(self, name: str) -> bool:
+        """Whether the folder lists a name: most of what is asked for is in no folder, and to list one costs less than to try each."""
+        if self._present is None:
+            try:
+                # Some file systems take names in any case.
+                self._present = frozenset(entry.casefold() for entry in os.listdir(self._folder or os.sep))  # noqa: PTH208
+            except (FileNotFoundError, NotADirectoryError):
+                self._present = frozenset()
+            except OSError:
+                # Files of a folder that may not be listed can be read all the same.
+                return True
+        return not name.isascii() or name.casefold() in self._present
 
 
 def _path(folder: str, name: str) -> str:
@@ -212,5 +249,5 @@ def _joined(states: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(states).encode()).hexdigest()
 
 
-def _name(path: Path, data: bytes, variant: str) -> str:
-    return digest((str(path).encode("utf-8", "surrogatepass"), data, variant.encode("utf-8", "surrogatepass")))
+def _name(place: str, state: str, variant: str) -> str:
+    return digest((place.encode("utf-8", "surrogatepass"), state.encode(), variant.encode("utf-8", "surrogatepass")))

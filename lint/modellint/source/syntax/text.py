@@ -11,6 +11,8 @@ import re
 import stat
 from bisect import bisect_right
 from functools import cached_property
+from itertools import accumulate, count
+from operator import add
 from typing import TYPE_CHECKING
 
 from modellint.results.diagnostic import Edit, Span
@@ -133,13 +135,10 @@ class SourceText:
     def line_starts(self) -> list[int]:
         """Offset of the first character of every line."""
         if "\r" not in self.text:
-            # Ten times faster than the expression, and nearly every file is of this kind.
-            starts = [0]
-            find = self.text.find
-            at = find("\n")
-            while at != -1:
-                starts.append(at + 1)
-                at = find("\n", at + 1)
+            # Many times faster than the expression, and nearly every file is of this kind.
+            lengths = accumulate(map(len, self.text.split("\n")))
+            starts = [0, *map(add, lengths, count(1))]
+            starts.pop()
             return starts
         return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
 
