@@ -57,6 +57,9 @@ _SMALL: dict[str, int] = {
             "moe_topk",
             "moe_k",
             "top_k_experts",
+            "n_groups",
+            "mamba_ngroups",
+            "mamba_n_groups",
         ),
         2,
     ),
@@ -76,6 +79,7 @@ _SMALL: dict[str, int] = {
             "n_routed_experts",
             "num_experts",
             "moe_num_experts",
+            "n_mamba_heads",
         ),
         4,
     ),
@@ -93,6 +97,7 @@ _SMALL: dict[str, int] = {
             "mamba_num_heads",
             "mamba_d_head",
             "mamba_head_dim",
+            "mamba_headdim",
         ),
         8,
     ),
@@ -130,6 +135,8 @@ _TOKENS = 8
 """Tokens of a text."""
 _SECONDS = 0.5
 """Of sound, at 16 kHz."""
+_PATCHES = 4
+"""Of a picture that comes cut into patches, along each side."""
 
 
 def models() -> Iterator[tuple[str, Callable[[], tuple[nn.Module, dict[str, Tensor]]]]]:
@@ -199,6 +206,8 @@ def _configuration(kind: str, left: frozenset[str], shares: bool, gives_tuples: 
 
 
 def _shrink(config: Any, left: frozenset[str], shares: bool) -> None:
+    # Attention over the states beside what they came from.
+    is_doubled = getattr(config, "attention_hidden_size", None) == 2 * getattr(config, "hidden_size", 0)
     for name, value in list(vars(config).items()):
         if hasattr(value, "to_dict"):
             _shrink(value, left, shares)
@@ -211,8 +220,16 @@ def _shrink(config: Any, left: frozenset[str], shares: bool) -> None:
             setattr(config, name, _SMALL[name])
         elif name == "mrope_section" and isinstance(value, list):
             setattr(config, name, [1, 1, 2])
+        elif name == "rope_parameters" and isinstance(value, dict) and "rope_theta" in value:
+            # Some models have a default of their own for the large form.
+            value["mrope_section"] = [1, 1, 2]
         elif isinstance(value, dict) and "mrope_section" in value:
             value["mrope_section"] = [1, 1, 2]
+        elif name == "head_dim" and value is None and name not in left:
+            setattr(config, name, _SMALL[name])
+        elif name in ("expand", "mamba_expand") and type(value) is int and "head_dim" not in left:
+            # Heads times their width are so many times the hidden size.
+            setattr(config, name, 1)
         elif name == "depths" and isinstance(value, (list, tuple)):
             setattr(config, name, type(value)(1 for _ in value))
         elif name == "layer_types" and isinstance(value, list) and len(value) > 2:
@@ -220,6 +237,9 @@ def _shrink(config: Any, left: frozenset[str], shares: bool) -> None:
             setattr(config, name, [*dict.fromkeys(value), *value][:2])
         elif name in ("pad_token_id", "bos_token_id", "eos_token_id") and type(value) is int and value >= 128:
             setattr(config, name, 0)
+    if is_doubled and not left:
+        config.attention_hidden_size = 2 * _SMALL["hidden_size"]
+        config.attention_head_dim = config.attention_hidden_size // _SMALL["num_attention_heads"]
 
 
 def _inputs(model: nn.Module, config: Any, takes_all: bool) -> dict[str, Tensor]:
@@ -233,11 +253,17 @@ def _inputs(model: nn.Module, config: Any, takes_all: bool) -> dict[str, Tensor]
         "input_features": lambda: _features(config, draw),
         "qformer_input_ids": lambda: _tokens(config, draw),
         "decoder_input_ids": lambda: _tokens(config, draw),
+        "inputs_embeds": lambda: torch.randn(1, _TOKENS, int(_of_part(config, "hidden_size", 32)), generator=draw),
+        "hidden_states": lambda: _patches(config, draw),
+        "grid_thw": lambda: torch.tensor([[1, _PATCHES, _PATCHES]]),
     }
     main = getattr(model, "main_input_name", "input_ids")
     chosen = [main] if main in taken and main in makers else [name for name in makers if name in taken][:1]
     needed = {name for name, taking in taken.items() if taking.default is taking.empty}
     chosen += [name for name in makers if name not in chosen and (name in needed or (takes_all and name in taken))]
+    if "input_features_mask" in needed and "input_features" in chosen:
+        makers["input_features_mask"] = lambda: torch.ones(1, _features(config, draw).shape[-1], dtype=torch.long)
+        chosen.append("input_features_mask")
     if "decoder_input_ids" in taken and getattr(config, "is_encoder_decoder", False):
         chosen.append("decoder_input_ids")
     return {name: makers[name]() for name in dict.fromkeys(chosen)}
@@ -260,6 +286,14 @@ def _pictures(config: Any, draw: torch.Generator) -> Tensor:
     size = _of_part(config, "image_size", 64)
     height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
     return torch.randn(1, int(_of_part(config, "num_channels", 3)), height, width, generator=draw)
+
+
+def _patches(config: Any, draw: torch.Generator) -> Tensor:
+    """The pictures of models that take them cut into patches, a row each, beside a grid."""
+    patch = int(_of_part(config, "patch_size", 14))
+    channels = int(_of_part(config, "in_channels", 0) or _of_part(config, "in_chans", 3))
+    width = channels * int(_of_part(config, "temporal_patch_size", 1)) * patch * patch
+    return torch.randn(_PATCHES * _PATCHES, width, generator=draw)
 
 
 def _features(config: Any, draw: torch.Generator) -> Tensor:
