@@ -178,6 +178,16 @@ class Code:
             return False
         return is_given_lists(self.project, self.ref, forward, name)
 
+    def absent_outputs(self, statement: ast.Return) -> frozenset[int]:
+        """The places of a tuple that the class's own `forward` returns, at a `return` that always runs, that hold None by what it calls."""
+        from modellint.source.facts.absent_outputs import absent_outputs
+
+        ref = self.ref
+        forward = ref.file.members(ref.node).get("forward") if ref is not None else None
+        if ref is None or not isinstance(forward, ast.FunctionDef):
+            return frozenset()
+        return absent_outputs(self.project, ref, forward, statement)
+
     def opaque_call(self, ref: ClassRef, method: str) -> str | None:
         """A call of a method of a class that is neither PyTorch's nor Python of the project, as it is written; None where there is none."""
         from modellint.source.facts.opaque_calls import opaque_call

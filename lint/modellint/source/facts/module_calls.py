@@ -43,6 +43,21 @@ def is_left_out(project: Project, ref: ClassRef, function: _Function, row: int) 
     return any(calls.is_default(ref, function, name, 0) for name in _switches(ref.file, function, row))
 
 
+def leaves_out(project: Project, ref: ClassRef, function: _Function, test: ast.expr) -> bool:
+    """Whether a condition holds only with an argument of `forward` that is None or False by default, and that no call gives."""
+    if function.name != "forward" or function.decorator_list:
+        return False
+    optional = _optional(function)
+    calls = _Calls(project)
+    return any(
+        name in optional
+        and not is_given(optional[name].default)
+        and not _is_bound_before(function, name, test.lineno)
+        and calls.is_default(ref, function, name, 0)
+        for name, is_given in _given(ref.file, test, True)
+    )
+
+
 def is_never_switched_on(project: Project, ref: ClassRef, function: _Function, row: int) -> bool:
     """Whether a row of a method is reached only with an argument that is None or False by default, and that nobody names to change it."""
     return any(
