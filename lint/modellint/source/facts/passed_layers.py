@@ -9,8 +9,9 @@ from modellint.source.engine.abstract_values import Instance
 from modellint.source.syntax.ast_walk import of_kind, once, parents_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from modellint.source.engine.abstract_values import Value
     from modellint.source.facts.recorded_operations import Call, Loop
     from modellint.source.project.symbols import ClassRef
 
@@ -24,6 +25,11 @@ def runs_arguments(ref: ClassRef) -> dict[str, int]:
     return once(ref.node, "_runs_arguments", _arguments_run)
 
 
+def runs_classes(ref: ClassRef) -> dict[str, int]:
+    """The arguments of a constructor that it calls, without arguments, for layers that `forward` runs, with their places."""
+    return once(ref.node, "_runs_classes", lambda node: _arguments_run(node, built=True))
+
+
 def one_by_one(call: Call, loops: Iterable[Sequence[Loop]]) -> Instance | None:
     """The row of layers that a loop goes through in order to call each, where a call is what does."""
     called = call.node.func
@@ -35,6 +41,81 @@ def one_by_one(call: Call, loops: Iterable[Sequence[Loop]]) -> Instance | None:
     rows = {id(reading.value): reading.value for every in loops for reading in every if reading.node is loop.iter}
     row = next(iter(rows.values())) if len(rows) == 1 else None
     return row if isinstance(row, Instance) and row.name in _ROWS and _is_whole(row) else None
+
+
+def picked(call: Call, attribute_of: Callable[[str], Value | None], owner: ast.ClassDef) -> Instance | None:
+    """The layer that a call picks out of a row or dict by a number or name, or the row that a loop over its numbers calls one by one.
+
+    ``attribute_of``: what one statement alone binds an attribute of the class to.
+    """
+    match call.node.func:
+        case ast.Subscript(
+            value=ast.Attribute(value=ast.Name(id="self"), attr=attribute),
+            slice=ast.Constant() | ast.UnaryOp() | ast.Name() as index,
+        ):
+            pass
+        case _:
+            return None
+    row = attribute_of(attribute)
+    if not isinstance(row, Instance) or attribute in once(owner, "_with_items_set", _with_items_set):
+        return None
+    if isinstance(index, ast.Name):
+        is_counted = row.name in _ROWS and _is_whole(row) and _counts(call, index.id, attribute)
+        return row if is_counted else None
+    try:
+        place = ast.literal_eval(index)
+    except ValueError:
+        return None
+    if row.name in _ROWS and type(place) is int and _is_whole(row) and -len(row.held) <= place < len(row.held):
+        layer = row.held[place]
+    elif row.name == "torch.nn.ModuleDict" and isinstance(place, str):
+        layer = _entries(row).get(place)
+    else:
+        return None
+    return layer if isinstance(layer, Instance) else None
+
+
+def _with_items_set(node: ast.ClassDef) -> frozenset[str]:
+    """The attributes of which a class binds or deletes items: `self.layers[0] = layer`."""
+    return frozenset(
+        part.value.attr
+        for part in of_kind(node, ast.Subscript)
+        if not isinstance(part.ctx, ast.Load) and isinstance(part.value, ast.Attribute)
+    )
+
+
+def _entries(row: Instance) -> dict[str, Value]:
+    """What a dict of layers holds by its names, where all of it is written out."""
+    match row.node:
+        case ast.Call(args=[ast.Dict(keys=keys)], keywords=[]) if len(keys) == len(row.held):
+            names = [key.value if isinstance(key, ast.Constant) else None for key in keys]
+            return {name: value for name, value in zip(names, row.held, strict=True) if isinstance(name, str)}
+    return {}
+
+
+def _counts(call: Call, index: str, attribute: str) -> bool:
+    """Whether every turn of a loop over the numbers of a row comes to a call: `for i in range(len(self.layers))`."""
+    loop = parents_in(call.function).get(call.statement) if call.function is not None else None
+    match loop:
+        case ast.For(
+            target=ast.Name(id=counted),
+            iter=ast.Call(
+                func=ast.Name(id="range"),
+                args=[
+                    ast.Call(
+                        func=ast.Name(id="len"), args=[ast.Attribute(value=ast.Name(id="self"), attr=of)], keywords=[]
+                    )
+                ],
+            ),
+        ) if counted == index and of == attribute and call.statement in loop.body:
+            pass
+        case _:
+            return False
+    before = loop.body[: loop.body.index(call.statement)]
+    if any(True for statement in before for kind in _EXITS for _ in of_kind(statement, kind)):
+        return False
+    stores = [part for part in of_kind(loop, ast.Name) if part.id == index and not isinstance(part.ctx, ast.Load)]
+    return len(stores) == 1 and call.node in list(_certain_calls(call.statement))
 
 
 _ROWS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
@@ -52,7 +133,7 @@ def _is_whole(row: Instance) -> bool:
     return len(written) == len(row.held) and not any(isinstance(part, ast.Starred) for part in written)
 
 
-def _arguments_run(node: ast.ClassDef) -> dict[str, int]:
+def _arguments_run(node: ast.ClassDef, built: bool = False) -> dict[str, int]:
     methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
     init, forward = methods.get("__init__"), methods.get("forward")
     if init is None or forward is None:
@@ -64,11 +145,48 @@ def _arguments_run(node: ast.ClassDef) -> dict[str, int]:
     found: dict[str, int] = {}
     for statement in init.body:
         match statement:
-            case ast.Assign(
-                targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)], value=ast.Name(id=name)
-            ) if name in places and name not in rebound and attribute in run and stored.count(attribute) == 1:
-                found[name] = places[name]
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)], value=value) if (
+                attribute in run and stored.count(attribute) == 1
+            ):
+                for name in _built(value) if built else _taken(value):
+                    if name in places and name not in rebound:
+                        found[name] = places[name]
     return found
+
+
+def _taken(value: ast.expr) -> Iterator[str]:
+    """The variables that an expression certainly gives, or runs the layers of: `act or nn.ReLU()`, `nn.Sequential(conv, act)`."""
+    match value:
+        case ast.Name(id=name):
+            yield name
+        case ast.BoolOp(op=ast.Or(), values=[ast.Name(id=name), *_]):
+            yield name
+        case ast.IfExp(
+            test=ast.Name(id=asked)
+            | ast.Compare(left=ast.Name(id=asked), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]),
+            body=ast.Name(id=name),
+        ) if asked == name:
+            yield name
+        case ast.IfExp(
+            test=ast.Compare(left=ast.Name(id=asked), ops=[ast.Is()], comparators=[ast.Constant(value=None)]),
+            orelse=ast.Name(id=name),
+        ) if asked == name:
+            yield name
+        case ast.Call(func=ast.Attribute(attr="Sequential") | ast.Name(id="Sequential"), args=parts, keywords=[]):
+            for part in parts:
+                yield from _taken(part)
+
+
+def _built(value: ast.expr) -> Iterator[str]:
+    """The variables that an expression calls for a layer that it gives, or runs: `act()`, `nn.Sequential(conv, act(inplace=True))`."""
+    match value:
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if all(
+            word.arg == "inplace" for word in keywords
+        ):
+            yield name
+        case ast.Call(func=ast.Attribute(attr="Sequential") | ast.Name(id="Sequential"), args=parts, keywords=[]):
+            for part in parts:
+                yield from _built(part)
 
 
 def _attributes_run(body: Sequence[ast.stmt]) -> Iterator[str]:
