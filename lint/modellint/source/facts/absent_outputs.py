@@ -25,6 +25,8 @@ _DEEPEST = 3
 """How many calls are followed into each other."""
 _MOST = 16
 """A variable that more statements bind, or a function that returns in more places, is not followed."""
+_WIDEST = 64
+"""A tuple of more parts is not looked at."""
 _NONE_IF_UNWANTED = {
     "torch.nn.MultiheadAttention": "need_weights",
     "torch.nn.modules.activation.MultiheadAttention": "need_weights",
@@ -44,7 +46,7 @@ def absent_outputs(project: Project, ref: ClassRef, forward: ast.FunctionDef, st
     scope = _Scope(project, ref.file, ref, forward, None, 0)
     value = statement.value
     absent: frozenset[int] = frozenset()
-    if isinstance(value, ast.Tuple):
+    if isinstance(value, ast.Tuple) and len(value.elts) <= _WIDEST:
         absent = frozenset(at for at, part in enumerate(value.elts) if scope.is_none(part) and not _is_written(part))
     elif isinstance(value, ast.Call):
         outputs = scope.outputs(value)
@@ -75,6 +77,8 @@ class _Scope:
         self.function = function
         self.constants = constants
         self.depth = depth
+        self._known: dict[str, bool] = {}
+        self._open = 0
 
     def is_none(self, value: ast.expr) -> bool:
         """Whether an expression certainly is None."""
@@ -83,9 +87,8 @@ class _Scope:
                 return constant is None
             case ast.IfExp(test=test, body=body, orelse=other):
                 truth = self._truth(test)
-                if truth is None:
-                    return False
-                return self.is_none(body if truth else other)
+                taken = body if truth else other
+                return truth is not None and not isinstance(taken, ast.IfExp) and self.is_none(taken)
             case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int(at))):
                 outputs = self.outputs(call)
                 return outputs is not None and at % outputs.count in outputs.absent
@@ -95,19 +98,13 @@ class _Scope:
 
     def _is_none_variable(self, name: str) -> bool:
         """Whether all that may be bound to a variable is None, what is reached by another flag only left out."""
-        function = self.function
-        known: dict[str, bool] | None = (
-            once(function, "_none_variables", lambda _: {}) if self.constants is None else None
-        )
-        if known is not None and name in known:
-            return known[name]
-        if known is not None:
+        if name not in self._known and self._open < _MOST:
             # What it is bound to may lead back to it.
-            known[name] = False
-        answer = self._look_up(name)
-        if known is not None:
-            known[name] = answer
-        return answer
+            self._known[name] = False
+            self._open += 1
+            self._known[name] = self._look_up(name)
+            self._open -= 1
+        return self._known.get(name, False)
 
     def _look_up(self, name: str) -> bool:
         function = self.function
@@ -237,7 +234,9 @@ class _Scope:
         count, absent = 0, frozenset[int]()
         for node in returns:
             match node.value:
-                case ast.Tuple(elts=parts) if not any(isinstance(part, ast.Starred) for part in parts):
+                case ast.Tuple(elts=parts) if len(parts) <= _WIDEST and not any(
+                    isinstance(part, ast.Starred) for part in parts
+                ):
                     outputs = Outputs(len(parts), frozenset(at for at, part in enumerate(parts) if self.is_none(part)))
                 case ast.Call() as call if (inner := self.outputs(call)) is not None:
                     outputs = inner

@@ -47,12 +47,13 @@ def leaves_out(project: Project, ref: ClassRef, function: _Function, test: ast.e
     """Whether a condition holds only with an argument of `forward` that is None or False by default, and that no call gives."""
     if function.name != "forward" or function.decorator_list:
         return False
-    optional = _optional(function)
+    optional = once(function, "_optional", _optional)
+    bound = once(function, "_bound_names", _bound_names)
     calls = _Calls(project)
     return any(
         name in optional
         and not is_given(optional[name].default)
-        and not _is_bound_before(function, name, test.lineno)
+        and name not in bound
         and calls.is_default(ref, function, name, 0)
         for name, is_given in _given(ref.file, test, True)
     )
@@ -221,6 +222,10 @@ def _is_bound_before(function: _Function, name: str, row: int) -> bool:
         part.id == name and not isinstance(part.ctx, ast.Load) and part.lineno <= row
         for part in of_kind(function, ast.Name)
     )
+
+
+def _bound_names(function: _Function) -> frozenset[str]:
+    return frozenset(part.id for part in of_kind(function, ast.Name) if not isinstance(part.ctx, ast.Load))
 
 
 class _Calls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from modellint.source.engine.abstract_values import Instance
@@ -68,8 +69,11 @@ def picked(call: Call, attribute_of: Callable[[str], Value | None], owner: ast.C
         return None
     if row.name in _ROWS and type(place) is int and _is_whole(row) and -len(row.held) <= place < len(row.held):
         layer = row.held[place]
-    elif row.name == "torch.nn.ModuleDict" and isinstance(place, str):
-        layer = _entries(row).get(place)
+    elif row.name == "torch.nn.ModuleDict" and isinstance(place, str) and isinstance(row.node, ast.Call):
+        places = once(row.node, "_entries", _entries)
+        if len(places) != len(row.held) or place not in places:
+            return None
+        layer = row.held[places[place]]
     else:
         return None
     return layer if isinstance(layer, Instance) else None
@@ -84,12 +88,14 @@ def _with_items_set(node: ast.ClassDef) -> frozenset[str]:
     )
 
 
-def _entries(row: Instance) -> dict[str, Value]:
-    """What a dict of layers holds by its names, where all of it is written out."""
-    match row.node:
-        case ast.Call(args=[ast.Dict(keys=keys)], keywords=[]) if len(keys) == len(row.held):
-            names = [key.value if isinstance(key, ast.Constant) else None for key in keys]
-            return {name: value for name, value in zip(names, row.held, strict=True) if isinstance(name, str)}
+def _entries(node: ast.Call) -> dict[str, int]:
+    """The places of the names in a dict that a call is given, where all of it is written out and no name comes twice."""
+    match node:
+        case ast.Call(args=[ast.Dict(keys=keys)], keywords=[]):
+            places = {key.value: at for at, key in enumerate(keys) if isinstance(key, ast.Constant)}
+            return (
+                {name: at for name, at in places.items() if isinstance(name, str)} if len(places) == len(keys) else {}
+            )
     return {}
 
 
@@ -107,15 +113,25 @@ def _counts(call: Call, index: str, attribute: str) -> bool:
                     )
                 ],
             ),
-        ) if counted == index and of == attribute and call.statement in loop.body:
+        ) if counted == index and of == attribute and len(loop.body) <= _LONGEST and call.statement in loop.body:
             pass
         case _:
             return False
     before = loop.body[: loop.body.index(call.statement)]
     if any(True for statement in before for kind in _EXITS for _ in of_kind(statement, kind)):
         return False
-    stores = [part for part in of_kind(loop, ast.Name) if part.id == index and not isinstance(part.ctx, ast.Load)]
-    return len(stores) == 1 and call.node in list(_certain_calls(call.statement))
+    bound = once(loop, "_times_bound", _times_bound)
+    return bound[index] == 1 and call.node in once(
+        call.statement, "_certain_calls", lambda node: set(_certain_calls(node))
+    )
+
+
+_LONGEST = 64
+"""A loop of more statements is not looked at."""
+
+
+def _times_bound(loop: ast.For) -> Counter[str]:
+    return Counter(part.id for part in of_kind(loop, ast.Name) if not isinstance(part.ctx, ast.Load))
 
 
 _ROWS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
@@ -123,14 +139,23 @@ _ROWS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
 
 def _is_whole(row: Instance) -> bool:
     """Whether a row holds what it was built with, written out, and nothing else."""
-    if not isinstance(row.node, ast.Call) or row.node.keywords:
-        return False
-    written: Sequence[ast.expr] = row.node.args
-    if row.name.endswith(".ModuleList"):
-        if len(written) != 1 or not isinstance(written[0], (ast.List, ast.Tuple)):
-            return False
-        written = written[0].elts
-    return len(written) == len(row.held) and not any(isinstance(part, ast.Starred) for part in written)
+    name = "_parts_of_list" if row.name.endswith(".ModuleList") else "_parts_of_row"
+    make = _parts_of_list if row.name.endswith(".ModuleList") else _parts_of_row
+    return isinstance(row.node, ast.Call) and once(row.node, name, make) == len(row.held)
+
+
+def _parts_of_list(node: ast.Call) -> int | None:
+    """How many layers a call is given as a list that is written out."""
+    match node:
+        case ast.Call(args=[ast.List(elts=parts) | ast.Tuple(elts=parts)], keywords=[]):
+            return None if any(isinstance(part, ast.Starred) for part in parts) else len(parts)
+    return None
+
+
+def _parts_of_row(node: ast.Call) -> int | None:
+    """How many layers a call is given one by one."""
+    spread = node.keywords or any(isinstance(part, ast.Starred) for part in node.args)
+    return None if spread else len(node.args)
 
 
 def _arguments_run(node: ast.ClassDef, built: bool = False) -> dict[str, int]:

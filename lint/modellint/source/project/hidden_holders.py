@@ -7,6 +7,7 @@ call and nothing else reads, or an attribute that the constructor of a class wit
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from modellint.source.project.symbols import ClassRef, External, dotted_name
@@ -89,9 +90,9 @@ def _bound_closure(
     match around:
         case ast.Lambda():
             return _attribute_bound_to(parents.get(around), around)
-        case ast.FunctionDef(name=name, decorator_list=[]) if around in init.body:
-            bound = [_attribute_bound_to(parents.get(use), use) for use in names.get(name, ())]
-            return bound[0] if len(bound) == 1 else None
+        case ast.FunctionDef(name=name, decorator_list=[]) if around not in parents:
+            uses = names.get(name, ())
+            return _attribute_bound_to(parents.get(uses[0], uses[0]), uses[0]) if len(uses) == 1 else None
     return None
 
 
@@ -161,7 +162,7 @@ def _layers_of(ref: ClassRef, holder: str, owner: ClassRef, made: ast.Call) -> I
     """The calls that make the attributes which an object calls itself and nobody else reaches for, with their files."""
     init = _constructor(ref.node)
     outside = once(owner.node, "_reaches", _reaches)
-    if init is None or holder in outside.passed:
+    if init is None or holder in outside.passed or len(init.body) > _LONGEST:
         return
     uses = once(ref.node, "_uses_of_attributes", _uses_of_attributes)
     placed = [argument.arg for argument in (*init.args.posonlyargs, *init.args.args)][1:]
@@ -174,11 +175,19 @@ def _layers_of(ref: ClassRef, holder: str, owner: ClassRef, made: ast.Call) -> I
                 uses.get(attribute, False) and (holder, attribute) not in outside.read
             ):
                 file = ref.file
-                if isinstance(value, ast.Name) and sum(part.id == value.id for part in of_kind(init, ast.Name)) == 1:
+                if isinstance(value, ast.Name) and once(init, "_name_counts", _name_counts)[value.id] == 1:
                     # It goes nowhere else in the constructor.
                     value, file = given.get(value.id, value), owner.file
                 if isinstance(value, ast.Call):
                     yield file, value
+
+
+_LONGEST = 128
+"""A constructor of more statements is not gone through for each object that is made."""
+
+
+def _name_counts(function: ast.FunctionDef) -> Counter[str]:
+    return Counter(part.id for part in of_kind(function, ast.Name))
 
 
 def _uses_of_attributes(node: ast.ClassDef) -> dict[str, bool]:
