@@ -37,7 +37,7 @@ _NONE_IF_UNWANTED = {
 class Outputs(NamedTuple):
     """How many values a call gives, and the places of those that are None."""
 
-    count: int
+    number: int
     absent: frozenset[int]
 
 
@@ -91,7 +91,7 @@ class _Scope:
                 return truth is not None and not isinstance(taken, ast.IfExp) and self.is_none(taken)
             case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int(at))):
                 outputs = self.outputs(call)
-                return outputs is not None and at % outputs.count in outputs.absent
+                return outputs is not None and at % outputs.number in outputs.absent
             case ast.Name(id=name):
                 return self._is_none_variable(name)
         return False
@@ -133,7 +133,7 @@ class _Scope:
                     case ast.Assign(value=ast.Call() as call):
                         outputs = self.outputs(call)
                         at = next(at for at, part in enumerate(elts) if part is store)
-                        return outputs is not None and outputs.count == len(elts) and at in outputs.absent
+                        return outputs is not None and outputs.number == len(elts) and at in outputs.absent
         return False
 
     def _is_left_out(self, row: int) -> bool:
@@ -154,9 +154,9 @@ class _Scope:
                 case ast.Name(id=name) if self._is_constant(name):
                     return bool(self.constants[name])
                 case ast.Compare(
-                    left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
+                    left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as asks], comparators=[ast.Constant(value=None)]
                 ) if self._is_constant(name):
-                    return (self.constants[name] is None) is isinstance(op, ast.Is)
+                    return (self.constants[name] is None) is isinstance(asks, ast.Is)
         elif self.ref is not None and leaves_out(self.project, self.ref, self.function, test):
             return False
         return flag_truth(self.project, self.ref, test) if self.ref is not None else None
@@ -242,10 +242,10 @@ class _Scope:
                     outputs = inner
                 case _:
                     return None
-            if count and outputs.count != count:
+            if count and outputs.number != count:
                 return None
             absent = outputs.absent if not count else absent & outputs.absent
-            count = outputs.count
+            count = outputs.number
             if not absent:
                 return None
         return Outputs(count, absent)

@@ -111,7 +111,7 @@ def _objects(
         match statement:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)],
-                value=ast.Call(func=ast.Name() | ast.Attribute() as maker),
+                value=ast.Call(func=ast.Name() | ast.Attribute() as maker) as made,
             ):
                 pass
             case _:
@@ -125,8 +125,7 @@ def _objects(
         if not isinstance(symbol, ClassRef) or not _is_plain(project, symbol):
             continue
         if any(
-            is_stateful is None or is_stateful(file, call)
-            for file, call in _layers_of(symbol, attribute, ref, statement.value)
+            is_stateful is None or is_stateful(file, call) for file, call in _layers_of(symbol, attribute, ref, made)
         ):
             yield Holder(attribute, statement, f"a `{symbol.node.name}`, which is no module", symbol.node.name)
 
