@@ -529,6 +529,78 @@ def test_layer_that_another_module_is_built_with(body: str, layer: str, told: bo
 
 
 @pytest.mark.parametrize(
+    ("kept", "given", "told"),
+    [
+        ("inner or nn.ReLU()", "nn.Hardtanh(0, 6.0)", True),
+        ("inner if inner is not None else nn.ReLU()", "nn.Hardtanh(0, 6.0)", True),
+        ("nn.ReLU() if inner is None else inner", "nn.Hardtanh(0, 6.0)", True),
+        ("nn.Sequential(nn.Linear(2, 2), inner)", "nn.Hardtanh(0, 6.0)", True),
+        ("nn.ReLU() or inner", "nn.Hardtanh(0, 6.0)", False),
+        ("inner if width > 2 else nn.ReLU()", "nn.Hardtanh(0, 6.0)", False),
+        ("nn.ModuleList([inner])", "nn.Hardtanh(0, 6.0)", False),
+        ("wrap(inner)", "nn.Hardtanh(0, 6.0)", False),
+    ],
+)
+def test_layer_that_another_module_keeps_in_another_form(kept: str, given: str, told: bool) -> None:
+    text = net("return self.act(x)", f"self.act = Wrapper(4, {given})")
+    text += WRAPPER.replace("BODY", "return self.inner(x)").replace("self.inner = inner", f"self.inner = {kept}")
+    assert refusals(text) == ["e nn.Hardtanh with an integer min_val"] * told
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "told"),
+    [
+        ("inner()", "nn.CELU", True),
+        ("inner(inplace=True)", "nn.CELU", True),
+        ("nn.Sequential(nn.Linear(2, 2), inner())", "nn.CELU", True),
+        ("inner()", "nn.ReLU", False),
+        ("inner(width)", "nn.CELU", False),
+        ("inner", "nn.CELU", False),
+        ("inner() if width > 2 else nn.ReLU()", "nn.CELU", False),
+    ],
+)
+def test_class_of_layers_that_another_module_is_built_with(kept: str, given: str, told: bool) -> None:
+    text = net("return self.act(x)", f"self.act = Wrapper(4, {given})")
+    text += WRAPPER.replace("BODY", "return self.inner(x)").replace("self.inner = inner", f"self.inner = {kept}")
+    assert ("OPS001" in nets.codes(text, "OPS001")) is told
+
+
+@pytest.mark.parametrize(
+    ("layers", "body", "told"),
+    [
+        ("nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])", "return self.parts[1](x)", True),
+        ("nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])", "return self.parts[-1](x)", True),
+        ("nn.Sequential(nn.ReLU(), nn.Hardtanh(0, 6.0))", "return self.parts[1](x)", True),
+        ('nn.ModuleDict({"a": nn.ReLU(), "b": nn.Hardtanh(0, 6.0)})', 'return self.parts["b"](x)', True),
+        (
+            "nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])",
+            "for i in range(len(self.parts)):\n    x = self.parts[i](x)",
+            True,
+        ),
+        ("nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])", "return self.parts[0](x)", False),
+        ("nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])", "return self.parts[2](x)", False),
+        ("nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])", "return self.parts[y](x)", False),
+        ('nn.ModuleDict({"a": nn.ReLU(), "b": nn.Hardtanh(0, 6.0)})', 'return self.parts["a"](x)', False),
+        ('nn.ModuleDict({"a": nn.ReLU(), "b": nn.Hardtanh(0, 6.0)})', "return self.parts[y](x)", False),
+        ("nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])", "for i in range(y):\n    x = self.parts[i](x)", False),
+        (
+            "nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])",
+            "for i in range(len(self.parts)):\n    if y:\n        x = self.parts[i](x)",
+            False,
+        ),
+        (
+            "nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])\nself.parts[1] = nn.ReLU()",
+            "return self.parts[1](x)",
+            False,
+        ),
+        ("nn.ModuleList([nn.ReLU(), nn.Hardtanh(0, 6.0)])\nself.parts = nn.ReLU()", "return self.parts[1](x)", False),
+    ],
+)
+def test_layer_picked_out_of_a_row(layers: str, body: str, told: bool) -> None:
+    assert refusals(net(body, f"self.parts = {layers}")) == ["e nn.Hardtanh with an integer min_val"] * told
+
+
+@pytest.mark.parametrize(
     ("layers", "body", "told"),
     [
         ("nn.Sequential(nn.Linear(2, 2), nn.Hardtanh(0, 6.0))", "x = part(x)", True),

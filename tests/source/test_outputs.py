@@ -6,9 +6,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from nets import fixed, net, said
 
 import modellint
+from modellint.cli import cli
 
 
 @pytest.fixture(autouse=True)
@@ -419,3 +421,103 @@ def test_parametrization_that_is_taken_off_or_chosen() -> None:
 )
 def test_what_is_none_where_no_targets_are_given(forward: str, rows: list[str]) -> None:
     assert said(net(forward, arguments="x, targets=None, wide=True"), "SIG002") == rows
+
+
+# SIG002: None that what is called gives
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y, weights = self.attention(x, x, x, need_weights=False)\nreturn y, weights",
+        "return self.attention(x, x, x, need_weights=False)",
+        "return x, self.attention(x, x, x, need_weights=False)[1]",
+        "y, w = self.part(x)\nreturn y, w",
+        "y, w = halves(x)\nreturn y, w",
+        "y, w = halves(x, wanted=False)\nreturn y, w",
+        "y, w = self.of_both(x)\nreturn y, w",
+        "y, w = self.part(x)\nif self.training:\n    w = x\nreturn y, w",
+    ],
+)
+def test_none_out_of_a_call(body: str) -> None:
+    assert [told[0] for told in said(_calling(body), "SIG002")] == ["E"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y, weights = self.attention(x, x, x)\nreturn y, weights",
+        "y, weights = self.attention(x, x, x, need_weights=flag)\nreturn y, weights",
+        "y, weights = self.attention(x, x, x, need_weights=False)\nreturn y",
+        "y, w = self.part(x)\nreturn y",
+        "w, y = self.part(x)\nreturn w, x",
+        "y, w = halves(x, wanted=True)\nreturn y, w",
+        "y, w = halves(x, flag)\nreturn y, w",
+        "y, w = self.part(x)\nw = y\nreturn y, w",
+        "y, w = self.other(x)\nreturn y, w",
+        "y, w = self.twice(x)\nreturn y, w",
+        "y, w = self.part(x)\nif w is None:\n    w = y\nreturn y, w",
+    ],
+)
+def test_tensors_out_of_a_call(body: str) -> None:
+    assert said(_calling(body), "SIG002") == []
+
+
+def _calling(body: str) -> str:
+    head = """
+    def halves(x, wanted=False):
+        if wanted:
+            return x, x * 2
+        return x, None
+
+
+    class PartBlock(nn.Module):
+        def forward(self, x):
+            weights = None
+            return x * 2, weights
+
+
+    class OtherBlock(nn.Module):
+        def forward(self, x):
+            if x.shape[0] > 1:
+                return x, None
+            return x, x
+    """
+    init = """
+    self.attention = nn.MultiheadAttention(4, 2)
+    self.part = PartBlock()
+    self.other = OtherBlock()
+    self.twice = PartBlock()
+    self.twice = OtherBlock()
+    """
+    text = net(body, init, arguments="x, flag=None", head=textwrap.dedent(head))
+    return text + "\n    def of_both(self, x):\n        return self.part(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("calls", "wanted"),
+    [
+        ("model = Net()\nmodel(x)", 1),
+        ("model = Net(n=True)\nmodel(x)", 0),
+        ("model = Net(n=flag)\nmodel(x)", 0),
+        ("model = Net()\nmodel(x, wanted=True)", 0),
+        ("", 0),
+    ],
+)
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = self.fc(x)\nextra = self.fc(y) if FLAG else None\nreturn y, extra",
+        "y = self.fc(x)\nextra = None\nif FLAG:\n    extra = self.fc(y)\nreturn y, extra",
+    ],
+)
+@pytest.mark.parametrize("flag", ["self.flag", "wanted"])
+def test_none_by_a_flag_that_nobody_sets(tmp_path: Path, flag: str, forward: str, calls: str, wanted: int) -> None:
+    init = "self.fc = nn.Linear(4, 4)\nself.flag = n"
+    text = net(forward.replace("FLAG", flag), init, arguments="x, wanted=False").replace("n=4", "n=False")
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "model.py").write_text(text)
+    (tmp_path / "run.py").write_text(f"from model import Net\n\n{calls}\n")
+    result = CliRunner().invoke(cli, ["check", "--select", "SIG002", "--output-format", "concise", str(tmp_path)])
+    other = "n=" in calls if flag == "wanted" else "wanted=" in calls
+    assert result.output.count("SIG002") == (1 if other else wanted), result.output

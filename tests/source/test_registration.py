@@ -315,3 +315,81 @@ class Net(nn.Module):
 )
 def test_asserted_words_decide_what_a_function_builds(asserted: str, argument: str, codes: list[str]) -> None:
     assert [code for code, _ in found(HEAD + WORDS.format(asserted, argument))] == codes
+
+
+# REG001: modules in functions and in plain objects
+
+
+@pytest.mark.parametrize(
+    ("init", "row"),
+    [
+        ("layer = nn.Linear(2, 2)\nself.run = lambda x: layer(x)", 9),
+        ("layer = nn.Sequential(nn.Linear(2, 2), nn.ReLU())\nself.run = lambda x: layer(x)", 9),
+        ("layer = nn.Linear(2, 2)\ndef twice(x):\n    return layer(layer(x))\nself.run = twice", 11),
+        ("self.run = Keeper()", 8),
+        ("self.run = Given(nn.Linear(2, 2))", 8),
+        ("self.run = Given(layer=nn.Linear(2, 2))", 8),
+    ],
+)
+def test_module_in_a_function_or_object(init: str, row: int) -> None:
+    text = net(init, "return self.run(x)") + KEEPERS
+    assert found(text) == [("REG001", row)]
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "layer = nn.ReLU()\nself.run = lambda x: layer(x)",
+        "layer = nn.Linear(2, 2)\nself.layer = layer\nself.run = lambda x: layer(x)",
+        "layer = nn.Linear(2, 2)\nself.run = lambda x: layer(x)\nself.add_module('layer', layer)",
+        "layer = make()\nself.run = lambda x: layer(x)",
+        "layer = nn.Linear(2, 2)\nself.run = wrap(lambda x: layer(x))",
+        "layer = nn.Linear(2, 2)\nself.run = lambda x: keep(layer, x)",
+        "self.run = Keeper()\nself.layer = self.run.layer",
+        "self.run = Keeper()\nregister(self, self.run)",
+        "self.run = Mover()",
+        "layer = nn.Linear(2, 2)\nself.layer = layer\nself.run = Given(layer)",
+        "self.run = Given(nn.ReLU())",
+        "self.run = KeeperLoss()",
+    ],
+)
+def test_module_that_is_registered_or_not_seen(init: str) -> None:
+    assert found(net(init, "return self.run(x)") + KEEPERS) == []
+
+
+KEEPERS = """
+
+class Keeper:
+    def __init__(self):
+        self.layer = nn.Linear(2, 2)
+
+    def __call__(self, x):
+        return self.layer(x)
+
+
+class Given:
+    def __init__(self, layer):
+        self.layer = layer
+
+    def __call__(self, x):
+        return self.layer(x)
+
+
+class Mover:
+    def __init__(self):
+        self.layer = nn.Linear(2, 2)
+
+    def to(self, device):
+        self.layer.to(device)
+
+    def __call__(self, x):
+        return self.layer(x)
+
+
+class KeeperLoss:
+    def __init__(self):
+        self.layer = nn.Linear(2, 2)
+
+    def __call__(self, x):
+        return self.layer(x)
+"""

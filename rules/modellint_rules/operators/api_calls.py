@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from modellint.authoring import ClassRef, Const, Instance, Number, Tensor, alternatives
+from modellint.authoring import Arguments, ClassRef, Const, Instance, Number, Tensor, alternatives
 
 if TYPE_CHECKING:
-    from modellint.authoring import Arguments, Call, Code, Operation, Value
+    from modellint.authoring import Call, Code, Operation, Value
 
 _DEEPEST = 4
 """How many modules of the project are built with each other."""
@@ -198,7 +198,7 @@ def _asked(
             source = reading.receiver or reading.arguments.get(0, "input")
             yield _answer(code, Use(reading.name, reading.arguments, reading.node, source), ask, defaults)
         else:
-            row = code.one_by_one(reading)
+            row = code.one_by_one(reading) or code.picked(reading)
             callee, names = code.by_default(reading.callee)
             parts = (row,) if row is not None else alternatives(callee)
             # `self.act = nn.ReLU() if wide else None`: where it is called, it is none of these.
@@ -250,6 +250,11 @@ def _layers(
     if isinstance(value.callee, ClassRef):
         for inner in code.passed(value) if depth < _DEEPEST else ():
             yield from _layers(code, inner, ask, None, defaults, (), depth + 1)
+        for name in code.passed_classes(value) if code.holds(value.node) else ():
+            if name.startswith("torch.nn."):
+                known = ask(Use(name, Arguments([], [], {}), value.node))
+                if known is not None:
+                    yield known
         return
     called = value.node.func
     # Under another name, or in another file, whoever woke the rule did not see the class.

@@ -21,6 +21,7 @@ class ModuleInList(Rule):
     ## What it does
     Finds an attribute of a module that ends up as a plain `list`, `tuple` or `set` of modules which nothing else registers,
     and a module with weights that the body of a class makes, `layer = nn.Linear(8, 8)`, where the class uses it: all objects share it.
+    A module is found, too, that a function closes over (`self.run = lambda x: layer(x)`), or an object of a class that is no module calls.
 
     ## Why
     `nn.Module.__setattr__` registers a module only when it is assigned itself. A module inside a plain list is in neither
@@ -105,6 +106,7 @@ class ModuleInList(Rule):
                 severity=weight_of(cls, hidden),
                 fix=wrapped(cls, attribute, "module", "ModuleList", LIST_METHODS),
             )
+        yield from self._held(cls)
         for statement, name in _of_the_class(cls):
             uses = cls.uses_of(name)
             if uses.called or uses.indexed or uses.iterated:
@@ -114,6 +116,20 @@ class ModuleInList(Rule):
                     f"`{name}` is an attribute of the class that holds modules: `parameters()`, `state_dict()`, `.to()` and "
                     "`.eval()` do not see them",
                     attribute=name,
+                )
+
+    def _held(self, cls: ModuleClass) -> Iterator[Diagnostic]:
+        """Modules in functions and plain objects."""
+        for holder in cls.holders:
+            uses = cls.uses_of(holder.attribute)
+            if uses.called or uses.methods:
+                yield cls.finding(
+                    self,
+                    holder.statement,
+                    f"`self.{holder.attribute}` keeps modules in {holder.kind}: `parameters()`, `state_dict()`, `.to()` and "
+                    "`.eval()` do not see them",
+                    attribute=holder.attribute,
+                    severity=Severity.WARNING,
                 )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:

@@ -36,7 +36,8 @@ class NonTensorOutput(Rule):
     ## What it does
     Looks at what the model returned in the run, inside tuples, lists and dicts too. In source it finds `forward` methods that end by
     returning something which certainly is no tensor, a dataclass or what counts turns too, by itself, in a tuple or list, or all that
-    a list is filled with.
+    a list is filled with. None counts that a method, a function or another module of the project gives as a part of
+    a tuple, or attention with `need_weights=False`, and None that stands in for what no flag in the project asks for.
 
     ## Why
     `torch.jit.trace` refuses it. `torch.export` captures None and numbers, but coremltools then fails on the output that is no
@@ -83,9 +84,9 @@ class NonTensorOutput(Rule):
 
     ## Known limits
     In a run only what is returned for the example inputs is seen. In source a class that by its name or by another class of the file is
-    a part of a model is left alone, and so is what a flag asks for, and `...`. Objects that PyTorch's own `pytree` takes apart count as
-    what they hold; in source, objects of classes of the project are found whose bases are all known, dataclasses too, and that
-    nothing in their file registers.
+    a part of a model is left alone, and so is what a flag asks for unless all that use the model leave it, and `...`.
+    Objects that PyTorch's own `pytree` takes apart count as what they hold; in source, objects of classes of the project are
+    found whose bases are all known, dataclasses too, and that nothing in their file registers.
 
     ## References
     - <https://pytorch.org/docs/stable/generated/torch.jit.trace.html>
@@ -109,8 +110,12 @@ class NonTensorOutput(Rule):
         for statement, written, values in outputs(code):
             kinds = [_kind(code, value, written) for value in values]
             stub = isinstance(written, ast.Constant) and written.value is None
+            is_absent = not all(kinds) and bool(code.absent_outputs(statement))
+            if is_absent:
+                # What is called gives it, or a flag that nothing sets leaves it out.
+                kinds = ["None"]
             if kinds and all(kinds) and not stub:
-                beside = " beside tensors" if isinstance(written, (ast.Tuple, ast.List)) else ""
+                beside = " beside tensors" if is_absent or isinstance(written, (ast.Tuple, ast.List)) else ""
                 yield code.finding(
                     self,
                     statement,

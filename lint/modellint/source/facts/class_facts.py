@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from modellint.rule import Rule
     from modellint.source.engine.value_states import ValueStates
     from modellint.source.facts.class_analysis import Reading
+    from modellint.source.project.hidden_holders import Holder
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -223,6 +224,33 @@ class ModuleClass:
             if fill.file.path == self.file.path:
                 return fill.statement
         return None
+
+    @property
+    def holders(self) -> Iterator[Holder]:
+        """The attributes that keep a module with something to lose in a function, or in an object of a plain class."""
+        from modellint.source.project.hidden_holders import hidden_holders
+
+        if is_criterion(self.project, self.ref):
+            return
+        for holder in hidden_holders(self.ref, self.project, self._is_stateful_call):
+            if not names_a_criterion(holder.made_by):
+                yield holder
+
+    def _is_stateful_call(self, file: IndexedFile, call: ast.Call, depth: int = 0) -> bool:
+        """Whether a call certainly makes a module that has weights, buffers or a mode."""
+        dotted = dotted_name(call.func)
+        symbol = self.project.resolve(file, dotted) if dotted is not None and depth < 4 else None
+        match symbol:
+            case External(name=name) if name in _PLAIN:
+                return any(
+                    isinstance(part, ast.Call) and self._is_stateful_call(file, part, depth + 1) for part in call.args
+                )
+            case External(name=name):
+                plain = any(word.arg in _WITHOUT_STATE for word in call.keywords)
+                return external_names.is_torch_layer(name) and not external_names.is_stateless(name) and not plain
+            case ClassRef() if self.project.is_module(symbol):
+                return not self._class_is_stateless(symbol, 0) and not is_criterion(self.project, symbol)
+        return False
 
     @property
     def init(self) -> ast.FunctionDef | None:
@@ -418,6 +446,8 @@ class ModuleClass:
         return symbol is None and dotted[:1].isupper()
 
 
+_WITHOUT_STATE = frozenset({"affine", "elementwise_affine", "track_running_stats"})
+"""Arguments that may leave a normalization without state."""
 _PLAIN = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
 """Modules that have no state but that of what they hold."""
 

@@ -63,6 +63,11 @@ def is_switched_off(project: Project, ref: ClassRef, function: ast.AST | None, r
     return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
 
 
+def flag_truth(project: Project, ref: ClassRef, test: ast.expr) -> bool | None:
+    """What a condition on flags of the constructor is while the model does not train, in all the project; None where that is not known."""
+    return _Flags(project, ref).truth(test)
+
+
 def is_never_built(project: Project, ref: ClassRef, function: ast.AST | None, row: int) -> bool:
     """Whether a row of a constructor is reached with an argument only that no construction in the project gives."""
     if not isinstance(function, ast.FunctionDef) or function.name != "__init__":

@@ -161,6 +161,17 @@ class Code:
                 if value is not None:
                     yield value
 
+    def passed_classes(self, module: Instance) -> Iterator[str]:
+        """The classes of layers that a module of the project is given, builds without arguments, and certainly runs, by their names."""
+        from modellint.source.facts.passed_layers import runs_classes
+
+        run = runs_classes(module.callee) if isinstance(module.callee, ClassRef) else {}
+        for name, place in run.items():
+            for call in self.readings(module.node):
+                value = None if call.arguments.spread else call.arguments.get(place, name)
+                if value is not None and value.external_name is not None:
+                    yield value.external_name
+
     def one_by_one(self, call: Call) -> Instance | None:
         """The row of layers that a loop goes through in order to call each, where a call of its variable is what does."""
         if not isinstance(call.node.func, ast.Name):
@@ -168,6 +179,19 @@ class Code:
         from modellint.source.facts.passed_layers import one_by_one
 
         return one_by_one(call, self.loops)
+
+    def picked(self, call: Call) -> Instance | None:
+        """The layer that a call picks out of an attribute by a number or name, or the row that a loop over its numbers calls one by one."""
+        if not isinstance(call.node.func, ast.Subscript) or self.ref is None:
+            return None
+        from modellint.source.facts.passed_layers import picked
+
+        return picked(call, self._bound_once, self.ref.node)
+
+    def _bound_once(self, attribute: str) -> Value | None:
+        """What one statement alone binds an attribute to."""
+        bindings = self.bindings_of(attribute)
+        return bindings[0].value if len(bindings) == 1 else None
 
     def is_given_lists(self, name: str) -> bool:
         """Whether all that call the class's `forward` in the project give it a list for an argument."""
@@ -177,6 +201,16 @@ class Code:
         if self.ref is None or not isinstance(forward, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         return is_given_lists(self.project, self.ref, forward, name)
+
+    def absent_outputs(self, statement: ast.Return) -> frozenset[int]:
+        """The places of a tuple that the class's own `forward` returns, at a `return` that always runs, that hold None by what it calls."""
+        from modellint.source.facts.absent_outputs import absent_outputs
+
+        ref = self.ref
+        forward = ref.file.members(ref.node).get("forward") if ref is not None else None
+        if ref is None or not isinstance(forward, ast.FunctionDef):
+            return frozenset()
+        return absent_outputs(self.project, ref, forward, statement)
 
     def opaque_call(self, ref: ClassRef, method: str) -> str | None:
         """A call of a method of a class that is neither PyTorch's nor Python of the project, as it is written; None where there is none."""

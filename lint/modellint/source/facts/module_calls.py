@@ -43,6 +43,22 @@ def is_left_out(project: Project, ref: ClassRef, function: _Function, row: int) 
     return any(calls.is_default(ref, function, name, 0) for name in _switches(ref.file, function, row))
 
 
+def leaves_out(project: Project, ref: ClassRef, function: _Function, test: ast.expr) -> bool:
+    """Whether a condition holds only with an argument of `forward` that is None or False by default, and that no call gives."""
+    if function.name != "forward" or function.decorator_list:
+        return False
+    optional = once(function, "_optional", _optional)
+    bound = once(function, "_bound_names", _bound_names)
+    calls = _Calls(project)
+    return any(
+        name in optional
+        and not is_given(optional[name].default)
+        and name not in bound
+        and calls.is_default(ref, function, name, 0)
+        for name, is_given in _given(ref.file, test, True)
+    )
+
+
 def is_never_switched_on(project: Project, ref: ClassRef, function: _Function, row: int) -> bool:
     """Whether a row of a method is reached only with an argument that is None or False by default, and that nobody names to change it."""
     return any(
@@ -206,6 +222,10 @@ def _is_bound_before(function: _Function, name: str, row: int) -> bool:
         part.id == name and not isinstance(part.ctx, ast.Load) and part.lineno <= row
         for part in of_kind(function, ast.Name)
     )
+
+
+def _bound_names(function: _Function) -> frozenset[str]:
+    return frozenset(part.id for part in of_kind(function, ast.Name) if not isinstance(part.ctx, ast.Load))
 
 
 class _Calls:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from modellint.rule import Feature
 from modellint.source.engine.entry_methods import entered
 from modellint.source.project.external_names import may_build
+from modellint.source.project.hidden_holders import may_hold
 from modellint.source.project.symbols import ClassRef, FunctionRef, Imported, dotted_name
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, walk
 from modellint.source.syntax.function_bindings import FunctionBindings
@@ -119,7 +120,7 @@ def may_matter(ref: ClassRef, project: Project, wakes_on: Collection[Feature | N
         return True
     if Feature.CONTAINER_ON_SELF not in wakes_on:
         return False
-    return _body_may_matter(ref.node) or _Look(ref, project, ref.file).container_may_matter()
+    return _body_may_matter(ref.node) or _Look(ref, project, ref.file).container_may_matter() or may_hold(ref, project)
 
 
 def _body_may_matter(node: ast.ClassDef) -> bool:

@@ -14,14 +14,37 @@ def returns_dict(run: Sequence[ast.stmt]) -> bool:
 
 
 def returns_others(run: Sequence[ast.stmt]) -> bool:
-    """Whether ``forward`` may return a constant, a text, a number or an object, itself or in a tuple, or what a method makes one of."""
+    """Whether ``forward`` may return a constant, a text, a number or an object, itself or in a tuple, or what it calls may give one."""
     functions = functions_in(run)
     makers = {function.name for function in functions if function.name != "forward" and _gives(function, _is_object)}
 
     def asks(node: ast.expr) -> bool:
         return _is_other(node) or (isinstance(node, ast.Call) and called_name(node) in makers)
 
-    return any(_gives(function, asks) for function in functions if function.name == "forward")
+    return any(
+        _gives(function, asks) or _gives_part_of_call(function) for function in functions if function.name == "forward"
+    )
+
+
+def _gives_part_of_call(function: Function) -> bool:
+    """Whether a function gives back, among others, one of several values that a call gives, or all that attention gives."""
+    names: set[str] = set()
+    for statement in of_kind(function, ast.Return):
+        match statement.value:
+            case ast.Tuple(elts=parts):
+                if any(isinstance(part, ast.Subscript) and isinstance(part.value, ast.Call) for part in parts):
+                    return True
+                names.update(part.id for part in parts if isinstance(part, ast.Name))
+            case ast.Call(keywords=keywords) if any(word.arg == "need_weights" for word in keywords):
+                return True
+    return any(
+        isinstance(part, ast.Name) and part.id in names
+        for node in (of_kind(function, ast.Assign) if names else ())
+        if isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Tuple)
+        for part in target.elts
+    )
 
 
 def _gives(function: Function, asks: Callable[[ast.expr], bool]) -> bool:
