@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from modellint.source.domains.static_sizes import StaticSizes
     from modellint.source.facts.calling_contexts import Context
     from modellint.source.facts.class_analysis import Reading
+    from modellint.source.facts.handed_on import HandedOn
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -583,6 +584,16 @@ class Code:
     def ends_in_python(self, node: ast.expr, function: ast.AST) -> bool:
         """Whether the value of an expression certainly becomes a number, a condition or a text, and no tensor: a trace drops it."""
         return ends_in_python(node, function)
+
+    def handed_on(self, node: ast.expr, function: ast.AST) -> list[ast.Call] | None:
+        """The calls of code that was not read to which alone the value of an expression goes; None where it goes elsewhere, too."""
+        return self._handed_on.of(node, function)
+
+    @cached_property
+    def _handed_on(self) -> HandedOn:
+        from modellint.source.facts.handed_on import HandedOn
+
+        return HandedOn(self)
 
     def has_static_size(self, node: ast.expr, function: ast.AST | None) -> bool:
         """Whether a tensor of a method has the same sizes behind batch and channels whatever the input, by how it is made."""
