@@ -241,6 +241,9 @@ class Code:
                 for part in alternatives(given) if given is not None else ():
                     if isinstance(part, Tensor) and part.node is not None:
                         dims.setdefault(part.node, set()).update(*taken)
+                        if part.base is not None and part.base.made_by == "stack" and _merges_second(part.node):
+                            # With the channels of each part, these say how many parts there are.
+                            dims.setdefault(part.base.node, set()).update(*taken)
         return dims
 
     @property
@@ -714,6 +717,14 @@ def _is_of_another_class(call: Call) -> bool:
         return False
     classes = tested_classes(asked, call.node, call.function)
     return bool(classes) and not any(map(is_tensor_class, classes))
+
+
+def _merges_second(node: ast.AST) -> bool:
+    """Whether a view joins the second dimension with those behind it: `x.view(b, -1, h, w)`."""
+    match node:
+        case ast.Call(args=[_, ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)), _, *_]):
+            return True
+    return False
 
 
 def _is_open(size: Value) -> bool:
