@@ -113,8 +113,9 @@ class TensorIndexAssign(Rule):
     tensor, so that others that share its memory keep the old values.
 
     ## Known limits
-    Masks are MUT003's, and writes to buffers MUT005's. A tensor of the function's own that is only written to is left alone. A tensor of which is not known whether it holds indices or truths
-    counts here where it stands next to a slice or a number: both are dropped or refused.
+    Masks are MUT003's, and writes to buffers MUT005's. A tensor of the function's own that is only written to is left
+    alone. A tensor of which is not known whether it holds indices or truths counts here where it stands next to a slice or
+    a number: both are dropped or refused.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2188>
