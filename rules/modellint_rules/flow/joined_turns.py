@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Tensor, alternatives, of_kind, walk
+from modellint.authoring import Tensor, alternatives, of_kind, once, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, Loop
@@ -21,13 +21,18 @@ def are_counted_by_weights(code: Code, turns: Loop) -> bool:
     name = _list_of_turns(turns)
     if name is None:
         return False
-    reads = [
-        call
-        for call in of_kind(function, ast.Call)
-        if call.args and isinstance(call.args[0], ast.Name) and call.args[0].id == name
-    ]
+    reads = once(function, "_calls_by_first", _calls_by_first).get(name, ())
     joins = [readings for call in reads if (readings := code.readings(call)) and readings[0].name in _JOINS]
     return any(all(_is_fixed(code, join) for join in readings) for readings in joins)
+
+
+def _calls_by_first(function: ast.AST) -> dict[str, list[ast.Call]]:
+    """The calls of a function, by the variable that is their first argument."""
+    calls: dict[str, list[ast.Call]] = {}
+    for call in of_kind(function, ast.Call):
+        if call.args and isinstance(call.args[0], ast.Name):
+            calls.setdefault(call.args[0].id, []).append(call)
+    return calls
 
 
 def _list_of_turns(turns: Loop) -> str | None:

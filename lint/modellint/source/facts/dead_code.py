@@ -135,10 +135,11 @@ class Uses:
 
     def is_only_a_word(self, mention: Mention, file: IndexedFile) -> bool:
         """Whether a mention is a string by which a table keeps something else, in a file that finds nothing by strings."""
-        match mention.statement:
-            case ast.Assign(value=ast.Dict(keys=keys)) if any(key is mention.node for key in keys):
-                return not _LOOKED_UP.search(file.source.text) and not _ASKED.search(file.source.text)
-        return False
+        return (
+            isinstance(mention.node, ast.Constant)
+            and mention.node in once(mention.statement, "_words_of_table", _words_of_table)
+            and not once(file.tree, "_finds_by_strings", lambda _: _finds_by_strings(file.source.text))
+        )
 
     def _is_imported(self, file: IndexedFile) -> bool:
         self.project.touch_tree()
@@ -199,6 +200,18 @@ class Uses:
         """Whether an import binds a file as a whole, to be asked for any name."""
         prefix, level = ("", 0) if isinstance(node, ast.Import) else (f"{node.module or ''}.".lstrip("."), node.level)
         return any(self.project.find(prefix + alias.name, level, place.path) == file.path for alias in node.names)
+
+
+def _words_of_table(statement: ast.stmt) -> frozenset[ast.expr | None]:
+    """The keys of a dict that a statement binds."""
+    match statement:
+        case ast.Assign(value=ast.Dict(keys=keys)):
+            return frozenset(keys)
+    return frozenset()
+
+
+def _finds_by_strings(text: str) -> bool:
+    return _LOOKED_UP.search(text) is not None or _ASKED.search(text) is not None
 
 
 def _reads_command_line(file: IndexedFile) -> bool:

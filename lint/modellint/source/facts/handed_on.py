@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _KNOWN = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "timm", "numpy", "einops", "builtins"}
 _DEEPEST = 16
 """How many variables it goes through, one after the other."""
+_HIGHEST = 64
+"""How many expressions around each other it goes through."""
 _Names = dict[str, list[ast.Name]]
 
 
@@ -34,7 +36,8 @@ class HandedOn:
         """
         parents = parents_in(function)
         child: ast.AST = node
-        while (parent := parents.get(child)) is not None:
+        for _ in range(_HIGHEST):
+            parent = parents.get(child)
             match parent:
                 case ast.Call():
                     if child is not parent.func and self._is_unread(parent):
@@ -66,7 +69,8 @@ class HandedOn:
             self._of_names[key] = None
             reads = once(function, "_plain_reads", _plain_reads).get(name, [])
             ends = [self.of(read, function, depth) for read in reads]
-            self._of_names[key] = None if None in ends else [call for end in ends for call in end or ()]
+            calls = dict.fromkeys(call for end in ends for call in end or ())
+            self._of_names[key] = None if None in ends else [*calls]
         return self._of_names[key]
 
     def _is_unread(self, call: ast.Call) -> bool:
