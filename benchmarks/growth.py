@@ -452,6 +452,29 @@ OTHERS: dict[str, Callable[[int], str]] = {
     "what comes after return": lambda n: flow(["return x"], lambda i: ["x = x.view(-1)"], [], n),
     "blank lines": lambda n: HEAD + "\n" * n + module(["self.a = [nn.Linear(1, 1)]"]),
     "comments": lambda n: HEAD + "# x\n" * n + module(["self.a = [nn.Linear(1, 1)]"]),
+    "results handed on": lambda n: (
+        "from blocks.ops import Mixer\n"
+        + HEAD
+        + module(
+            ["self.m = Mixer(1)"],
+            [part for i in range(n) for part in (f"s{i} = x.prod(1)", f"x = self.m(x, s{i})")] + ["return x"],
+        )
+    ),
+    "results of results": lambda n: (
+        HEAD
+        + module(
+            forward=["s = x.prod(1)", *(f"s{i} = x.prod({i}) * s{i - 1 if i else ''}" for i in range(n)), "return x"]
+        )
+    ),
+    "lists filled and joined": lambda n: flow(
+        [],
+        lambda i: [f"p{i} = []", "for j in range(x.shape[1]):", f"    p{i}.append(x * j)", f"y = torch.cat(p{i}, 0)"],
+        ["return x"],
+        n,
+    ),
+    "tensors that are only written": lambda n: flow(
+        [], lambda i: [f"y{i} = torch.zeros(4, 4)", f"y{i}[:, x.long()] = x"], ["return x"], n
+    ),
     "semicolons": lambda n: HEAD + module([";".join(["self.a = [nn.Linear(1, 1)]"] * n)]),
 }
 """Other ways to be long."""

@@ -739,3 +739,43 @@ def test_the_channels_of_what_a_convolution_takes_are_as_many_as_its_weights_say
 ) -> None:
     init = "self.conv = nn.Conv2d(3, 8, 1)\nself.fc = nn.Linear(3, 3)\nself.pool = nn.AvgPool2d(3)"
     assert codes(net(body, init=init), "FLW004") == expected
+
+
+@pytest.mark.parametrize(
+    ("loop", "joined", "count"),
+    [
+        ("for i in range(n):\n    parts.append(x[:, i])", "torch.cat(parts, 1)", 0),
+        ("for i in range(n):\n    parts.append(x[:, i])", "torch.cat(parts, dim=0)", 1),
+        ("for i in range(n):\n    parts.append(x[:, i])", "torch.stack(parts, 1).view(b, -1, h, w)", 0),
+        ("for i in range(n):\n    parts.append(x[:, i])", "torch.stack(parts, 2).view(b, -1, h, w)", 1),
+        ("for i in range(n):\n    parts.append(x[:, i])", "torch.stack(parts, 1).view(-1, c, h, w)", 1),
+        ("for i in range(n):\n    if i:\n        parts.append(x[:, i])", "torch.cat(parts, 1)", 1),
+        ("for i in range(n):\n    if i > 2:\n        break\n    parts.append(x[:, i])", "torch.cat(parts, 1)", 1),
+        ("parts = [x[:, i] for i in range(n)]", "torch.cat(parts, 1)", 0),
+        ("parts = [x[:, i] for i in range(n) if i]", "torch.cat(parts, 1)", 1),
+    ],
+)
+def test_turns_that_are_channels_of_a_convolution_are_counted_by_its_weights(
+    loop: str, joined: str, count: int
+) -> None:
+    forward = f"b, n, c, h, w = x.shape\nparts = []\n{loop}\ny = {joined}\nreturn self.conv(y)"
+    assert len(codes(net(forward, init="self.conv = nn.Conv2d(12, 8, 3)"), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [
+        ("wide.shape[-1] // narrow.shape[-1]", 0),
+        ("wide.size(2) / narrow.size(2)", 0),
+        ("wide.shape[-1] // narrow.shape[-2]", 1),
+        ("wide.shape[-1] // x.shape[-1]", 1),
+        ("wide.shape[-1] // 2", 1),
+    ],
+)
+def test_a_ratio_of_sizes_is_no_size(size: str, count: int) -> None:
+    forward = (
+        f"wide, narrow = self.deep(x)\nk = {size}\nfor i in range(int(48 / k)):\n    x = x + i\nreturn x * wide.mean()"
+    )
+    init = "self.deep = nn.Conv2d(3, 8, 3)"
+    forward = forward.replace("wide, narrow = self.deep(x)", "wide = self.deep(x)\nnarrow = self.deep(wide)")
+    assert len(codes(net(forward, init=init), "FLW004")) == count

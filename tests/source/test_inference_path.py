@@ -1534,7 +1534,7 @@ class Net(nn.Module):
         ("self.run(x, y) + self.run(x, y, True)", "", "", "error"),
         ("self.run(x, y, far=far)", "", "", "error"),
         ("self.run(x, y, **far)", "", "", "error"),
-        ("self.run(x, y) + apply(self.run, x, y)", "", "", "error"),
+        ("self.run(x, y) + call(self.run, x, y)", "", "", "error"),
         ("self.run(x, y)", "", "def main(net, x):\n    return net.run(x, x, x)", "error"),
         ("self.run(x, y)", "", "def main(net, x):\n    return getattr(net, 'run')(x, x, True)", "error"),
     ],
@@ -1722,6 +1722,72 @@ class Net(nn.Module):
 )
 def test_a_class_that_cannot_be_built(head: str, inside: str, first: str, severity: str) -> None:
     assert of_text(UNBUILT.format(head=head, inside=inside, first=first)) == [severity]
+
+
+UNRUN = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def rows(self, n):
+        return range(n / 2)
+
+    def forward(self, x, y):
+        {first}
+        return torch.cdist(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "severity"),
+    [
+        ("for i in range(x.size(1) / 4):\n            x = x + i", "info"),
+        ("for i in range(0, 12 / 4):\n            x = x + i", "info"),
+        ("y = y + sum(self.rows(4))", "info"),
+        ("for i in xrange(3):\n            x = x + i", "info"),
+        ("for i in range(x.size(1) // 4):\n            x = x + i", "error"),
+        ("for i in range(int(x.size(1) / 4)):\n            x = x + i", "error"),
+        ("if y is None:\n            return range(x.size(1) / 4)", "error"),
+    ],
+)
+def test_a_forward_that_always_raises(first: str, severity: str) -> None:
+    report = modellint.check_source(UNRUN.format(first=first))
+    assert [part.severity.label for part in report.diagnostics if part.code == "OPS001"] == [severity]
+
+
+POOLED = """
+import torch
+from torch import nn
+
+{table}
+
+
+class Pool(nn.Module):
+    def forward(self, x, y):
+        return torch.cdist(x, y)
+
+
+{shown}
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "shown", "severity"),
+    [
+        ("SIZES = {}", 'if __name__ == "__main__":\n    print(Pool())', "info"),
+        ("SIZES = {'Pool': [1, 2]}", "", "info"),
+        ("SIZES = {'Pool': [1, 2]}", "def make(name):\n    return globals()[name]()", "error"),
+        ("SIZES = {1: 'Pool'}", "", "error"),
+        ("SIZES = {}", "print(Pool())", "error"),
+    ],
+)
+def test_what_shows_a_class_or_is_called_like_it_is_no_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, shown: str, severity: str
+) -> None:
+    user = "from pools import Pool\n\n\ndef depth_loss(x, y):\n    return Pool()(x, y).mean()\n"
+    project(tmp_path, pools=POOLED.format(table=table, shown=shown), user=user)
+    assert severities(tmp_path, monkeypatch, "pools.py") == [severity]
 
 
 PROGRAM = """

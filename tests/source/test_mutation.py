@@ -628,3 +628,20 @@ def test_a_mask_of_rates_is_the_same_for_all_inputs(arguments: str, severity: Se
         one for one in modellint.check_source(net(forward, arguments=arguments)).diagnostics if one.code == "MUT003"
     ]
     assert [one.severity for one in findings] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("made", "behind", "expected"),
+    [
+        ("torch.zeros(4, 4)", "return x", []),
+        ("torch.zeros(4, 4).to(x.device)", "return x", []),
+        ("torch.zeros(4, 4)", "return x + y", ["MUT002"]),
+        ("torch.zeros(4, 4)", "y += 1\nreturn x", ["MUT002"]),
+        ("torch.zeros(4, 4)", "keep = y[:2]\nreturn x", ["MUT002"]),
+        ("x * 2", "return x", []),
+        ("x.view(4, 4)", "return x", ["MUT002"]),
+    ],
+)
+def test_a_tensor_that_is_only_written_to(made: str, behind: str, expected: list[str]) -> None:
+    text = net(f"y = {made}\ny[:, self.i] = x[:, :2]\n{behind}", init="self.register_buffer('i', torch.tensor([0, 2]))")
+    assert codes(text, "MUT002") == expected

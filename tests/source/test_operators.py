@@ -716,3 +716,36 @@ def test_a_number_that_is_a_state() -> None:
 
 def test_a_function_that_is_kept() -> None:
     assert told(net("return self.act(x)", "self.act = F.celu")) == ["OPS001"]
+
+
+HANDED_ON = {
+    "only to unread code": ("return self.mix(x, starts=w.prod(1).cumsum(0)[:-1])", "info"),
+    "by a variable, and further functions": (
+        "s = torch.cat((w[:1], w.prod(1)))\nreturn self.mix(x, y, s) + self.mix(x, s=s)",
+        "info",
+    ),
+    "as the input of a layer": ("return self.mix(w.prod(1))", "error"),
+    "to a layer of torch": ("return self.mix(x, self.lin(w.prod(1)))", "info"),
+    "into what is returned, too": ("s = w.prod(1)\nreturn self.mix(x, s), s", "error"),
+    "into an operation, too": ("s = w.prod(1)\nreturn self.mix(x, s) + s", "error"),
+    "under a star": ("return self.mix(x, **{'s': w.prod(1)})", "error"),
+    "to a function of the project": ("return self.mix(x) + own(x, w.prod(1))", "error"),
+    "into what changes in place": ("y = y * 1\ny.add_(w.prod(1))\nreturn self.mix(y)", "error"),
+    "by a variable that is added to": ("s = w.prod(1)\ns += 1\nreturn self.mix(x, s)", "error"),
+    "round in a circle": ("s = w.prod(1)\nfor _ in range(3):\n    s = s * 2\nreturn self.mix(x, s)", "error"),
+    "nowhere": ("s = w.prod(1)\nt = s * 2\nreturn self.mix(x)", None),
+}
+
+
+@pytest.mark.parametrize("name", HANDED_ON)
+def test_what_only_unread_code_takes(name: str) -> None:
+    forward, severity = HANDED_ON[name]
+    own = "\n\ndef own(x, s):\n    return x * s\n"
+    text = f"from blocks.ops import Mixer\n{net(forward, 'self.mix = Mixer(4)' + chr(10) + 'self.lin = nn.Linear(2, 2)', own)}"
+    assert [weight for _, weight, _ in found(text)] == ([severity] if severity else [])
+
+
+def test_unread_code_is_named() -> None:
+    text = f"from blocks.ops import Mixer\n{net('return self.mix(x, s=w.prod(1))', 'self.mix = Mixer(4)')}"
+    (told,) = [d.message for d in modellint.check_source(text).diagnostics if d.code == "OPS001"]
+    assert told.endswith("; its result is only handed to `self.mix`, which was not read")

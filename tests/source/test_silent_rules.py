@@ -175,6 +175,20 @@ def test_an_autograd_function_that_is_given_other_arguments_raises(parameters: s
     assert bool(said(net(f"return Double.apply({given})", "self.n = n", head=head), "OPS009")) is runs
 
 
+@pytest.mark.parametrize(
+    ("body", "runs"),
+    [
+        ("y = x * 2", False),
+        ("return", False),
+        ("return None", False),
+        ("if x.dim() > 1:\n            return x\n        return None", True),
+    ],
+)
+def test_an_autograd_function_that_gives_none_is_a_stub(body: str, runs: bool) -> None:
+    head = f"\nclass Stub(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        {body}\n"
+    assert bool(said(net("return Stub.apply(x)", head=head), "OPS009")) is runs
+
+
 COMPILED = """
 import triton
 

@@ -20,6 +20,7 @@ from modellint.authoring import (
     tensors_in,
     walk,
 )
+from modellint_rules.flow.joined_turns import are_counted_by_weights
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Loop, Question
@@ -73,7 +74,8 @@ class LoopOverTensorLength(Rule):
 
     ## Known limits
     A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too, and an
-    argument that is one wherever the project calls the class) or a configuration value, is left alone, and so are loops in training
+    argument that is one wherever the project calls the class) or a configuration value, or the weights of the layer that takes
+    what the turns make (`torch.cat(parts, 1)` before a convolution), is left alone, and so are loops in training
     only, in losses, and in functions that TorchScript compiles, which
     a trace keeps (with `--frontend export` they are found). A loop over what is called sources,
     axes, channels, heads, states or features, or that calls `self.layers[i]` in each turn, is for information: as a rule
@@ -108,6 +110,7 @@ class LoopOverTensorLength(Rule):
                     or _makes_empty_lists(turns)
                     or _is_kept(code, readings)
                     or _is_given_as_a_list(code, turns)
+                    or are_counted_by_weights(code, turns)
                 ):
                     continue
                 yield code.finding(
@@ -319,7 +322,11 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     lengths = [node for node in walk(expression) if isinstance(node, ast.Call) and called_name(node) == "len"]
     counted = {id(part) for node in lengths for part in node.args}
     owners.update(id(part) for node in lengths for argument in node.args for part in walk(argument)[1:])
+    ratios = [node for node in walk(expression) if isinstance(node, ast.BinOp) and _is_ratio(code, node)]
+    of_ratios = {id(part) for ratio in ratios for part in walk(ratio)}
     for node in walk(expression):
+        if id(node) in of_ratios:
+            continue
         if isinstance(node, (ast.Subscript, ast.Call)):
             dim = _dimension(node)
             if any(size.is_data and (dim is None or not _has_one_size(code, size, dim)) for size in code.sizes(node)):
@@ -335,6 +342,21 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
                 continue
             if function is not None and _holds_size_of(code, target, value, getattr(node, "id", ""), function, depth):
                 return True
+    return False
+
+
+def _is_ratio(code: Code, node: ast.BinOp) -> bool:
+    """Whether a quotient is that of one dimension of two tensors which layers made: their strides say it, and no input does."""
+    match node:
+        case ast.BinOp(left=ast.Subscript() | ast.Call() as over, op=ast.Div() | ast.FloorDiv(), right=under):
+            if not isinstance(under, (ast.Subscript, ast.Call)) or _dimension(over) is None:
+                return False
+            tensors = [code.sizes(over), code.sizes(under)]
+            return (
+                _dimension(over) == _dimension(under)
+                and all(tensors)
+                and all(part.root.origin != "argument" for part in (*tensors[0], *tensors[1]))
+            )
     return False
 
 

@@ -19,6 +19,9 @@ from modellint.authoring import (
     Value,
     alternatives,
     is_mask,
+    of_kind,
+    once,
+    parents_in,
     walk,
 )
 from modellint_rules.mutation.shared_memory import (
@@ -110,8 +113,9 @@ class TensorIndexAssign(Rule):
     tensor, so that others that share its memory keep the old values.
 
     ## Known limits
-    Masks are MUT003's, and writes to buffers MUT005's. A tensor of which is not known whether it holds indices or truths
-    counts here where it stands next to a slice or a number: both are dropped or refused.
+    Masks are MUT003's, and writes to buffers MUT005's. A tensor of the function's own that is only written to is left
+    alone. A tensor of which is not known whether it holds indices or truths counts here where it stands next to a slice or
+    a number: both are dropped or refused.
 
     ## References
     - <https://github.com/apple/coremltools/issues/2188>
@@ -135,6 +139,8 @@ class TensorIndexAssign(Rule):
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every assignment to an item for its indices."""
         for place, write, _ in item_writes(code, _is_dropped):
+            if _is_never_read(write, place):
+                continue
             yield code.finding(
                 self,
                 write.statement,
@@ -186,6 +192,41 @@ def _is_dropped(write: Write, place: ast.Subscript) -> bool:
         is_index or is_other or (value is not None and _stands_by_indices(value))
         for is_index, is_other, value in zip(are_indices, others, write.index, strict=True)
     )
+
+
+def _is_never_read(write: Write, place: ast.Subscript) -> bool:
+    """Whether nothing reads the tensor that is written to: the function makes it for one variable, and only writes to that."""
+    if not isinstance(place.value, ast.Name) or write.function is None:
+        return False
+    made = once(write.function, "_only_written", _only_written).get(place.value.id)
+    parts = alternatives(write.target)
+    return made is not None and all(
+        isinstance(part, Tensor) and part.root.origin in ("constant", "computed") and part.root.node in made
+        for part in parts
+    )
+
+
+def _only_written(function: ast.AST) -> dict[str, set[ast.AST]]:
+    """The variables of a function whose items are written and that are not read, with the nodes of what is bound to them."""
+    parents = parents_in(function)
+    read: set[str] = set()
+    written: set[str] = set()
+    for part in walk(function):
+        match part:
+            case ast.Name(id=name, ctx=ast.Load()):
+                above = parents.get(part)
+                is_place = isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Store) and above.value is part
+                (written if is_place else read).add(name)
+            case ast.AugAssign(target=ast.Name(id=name)):
+                read.add(name)
+            case ast.Nonlocal(names=names) | ast.Global(names=names):
+                read.update(names)
+    made: dict[str, set[ast.AST]] = {name: set() for name in written - read}
+    for assignment in of_kind(function, ast.Assign) if made else ():
+        match assignment.targets:
+            case [ast.Name(id=name)] if name in made:
+                made[name].update(walk(assignment.value))
+    return made
 
 
 def _containers(index: Sequence[Value | None]) -> Iterator[Container]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from modellint.authoring import Arguments, ClassRef, Const, Instance, Number, Tensor, alternatives
+from modellint.authoring import Arguments, ClassRef, Const, Instance, Number, Severity, Tensor, alternatives
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, Operation, Value
@@ -79,6 +79,23 @@ def calls_in_forward(code: Code, ask: Callable[[Use], Known | None]) -> Iterator
             continue
         reported.add(place)
         yield call, known, all(reading.training or reading.unusual for reading in readings if reading.exported)
+
+
+def unless_unread(code: Code, call: Call, kind: str, severity: Severity, claim: str) -> tuple[Severity, str] | None:
+    """How much an error about a call weighs, and what is said, by where its value goes; None where that is nowhere.
+
+    A capture keeps nothing of what nobody reads, and of code from outside the project nobody can say what it reads.
+    """
+    if severity is not Severity.ERROR or call.function is None or not kind.startswith("aten::"):
+        return severity, claim
+    sinks = code.handed_on(call.node, call.function)
+    if sinks is None:
+        return severity, claim
+    names = dict.fromkeys(f"`{ast.unparse(sink.func)}`" for sink in sinks)
+    if not names:
+        return None
+    verb = "was" if len(names) == 1 else "were"
+    return Severity.INFO, f"{claim}; its result is only handed to {' and '.join(names)}, which {verb} not read"
 
 
 class Sign(NamedTuple):

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Const, Container, Diagnostic, Hint, Rule, Severity, Trigger, coreml
-from modellint_rules.operators.api_calls import calls_in_forward, shown, signs_in_forward, transposed_in_forward
+from modellint_rules.operators.api_calls import (
+    calls_in_forward,
+    shown,
+    signs_in_forward,
+    transposed_in_forward,
+    unless_unread,
+)
 from modellint_rules.operators.missing_converters import FAST_PATH, OF_PACKAGES, OF_TORCH, PYTHON, converter, of_package
 
 if TYPE_CHECKING:
@@ -29,6 +35,9 @@ class OpNotSupported(Rule):
     converting each of them; the setting `coreml-version` says which version of coremltools to ask it about. Where
     `modellint export` supplies a converter of its own, the message says so, and how exact that is; it is a finding all the
     same, as `ct.convert` by itself refuses the operator.
+
+    A result that only goes, as an argument beside the first, to code from outside the project is for information, and the
+    message names that code; an operator whose result nothing reads is left out, as a capture drops it.
 
     A function or layer that the constructor has by default (`act=F.celu`) counts where nobody in the project gives another.
 
@@ -128,11 +137,18 @@ class OpNotSupported(Rule):
         for call, rows, aside in calls_in_forward(code, lacking):
             row = next((row for row in rows if row.converts), rows[0])
             severity = Severity.INFO if aside else Severity.WARNING if row.converts else Severity.ERROR
+            claim = (
+                f"`{shown(row.name)}` {_failure(row)}: coremltools {coreml.shown(version)} has no converter for "
+                f"`{row.kind}`{_supplied(row.kind)}"
+            )
+            weighed = unless_unread(code, call, row.kind, severity, claim)
+            if weighed is None:
+                continue
+            severity, claim = weighed
             yield code.finding(
                 self,
                 call.node,
-                f"`{shown(row.name)}` {_failure(row)}: coremltools {coreml.shown(version)} has no converter for "
-                f"`{row.kind}`{_supplied(row.kind)}",
+                claim,
                 severity=severity,
                 statement=call.statement,
                 advice=_advice(row),

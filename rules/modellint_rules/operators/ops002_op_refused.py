@@ -109,7 +109,7 @@ class OpRefused(Rule):
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Look up the literals of every call that `forward` makes, and those that its layers were built with."""
-        from modellint_rules.operators.api_calls import calls_in_forward
+        from modellint_rules.operators.api_calls import calls_in_forward, unless_unread
         from modellint_rules.operators.counted_products import keeps_state
         from modellint_rules.operators.refusal_lookup import refusal
         from modellint_rules.operators.rewrites import advice
@@ -120,11 +120,16 @@ class OpRefused(Rule):
             if use.is_counted and keeps_state(code, call.function):
                 continue
             severity = Severity.WARNING if use.trace or use.export else Severity.ERROR
+            claim = f"`{use.shown}` {_where(use)}: {use.why}"
+            weighed = unless_unread(code, call, use.kind, Severity.INFO if aside else severity, claim)
+            if weighed is None:
+                continue
+            severity, claim = weighed
             yield code.finding(
                 self,
                 call.node,
-                f"`{use.shown}` {_where(use)}: {use.why}",
-                severity=Severity.INFO if aside else severity,
+                claim,
+                severity=severity,
                 statement=call.statement,
                 advice=use.advice or advice(use.kind),
                 operator=use.kind or None,

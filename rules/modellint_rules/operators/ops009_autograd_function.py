@@ -117,7 +117,7 @@ class AutogradFunction(Rule):
             refs = [_function_of(code, reading) for reading in readings]
             ref = refs[0] if len({part and part.node for part in refs}) == 1 else None
             if ref is None or not all(_fits(code, ref, reading) for reading in readings):
-                # What is given other arguments than `forward` takes raises before anything is captured.
+                # What is given other arguments than `forward` takes raises, and a stub gives None, before anything is captured.
                 continue
             if not code.is_for_loss_only(call.node, call.function):
                 opaque = code.opaque_call(ref, "forward")
@@ -179,9 +179,13 @@ def _is_function(code: Code, ref: ClassRef) -> bool:
 
 
 def _fits(code: Code, ref: ClassRef, call: Call) -> bool:
-    """Whether `apply` is given as many arguments as `forward` takes, as far as that can be told."""
+    """Whether `apply` is given as many arguments as `forward` takes, and gives a tensor back, as far as that can be told."""
     members = [cls.file.members(cls.node) for cls in code.project.lineage(ref)]
     forward = next((part["forward"] for part in members if "forward" in part), None)
+    if isinstance(forward, ast.FunctionDef) and not forward.decorator_list[1:]:
+        returns = of_kind(forward, ast.Return)
+        if all(part.value is None or _is_none(part.value) for part in returns) and not of_kind(forward, ast.Yield):
+            return False
     if not isinstance(forward, ast.FunctionDef) or call.arguments.spread or call.arguments.keywords:
         return True
     taken = forward.args
@@ -190,6 +194,10 @@ def _fits(code: Code, ref: ClassRef, call: Call) -> bool:
     # With a `setup_context` of its own there is no context in front.
     most = len(taken.posonlyargs) + len(taken.args) - (not any("setup_context" in part for part in members))
     return most - len(taken.defaults) <= len(call.arguments.positional) <= most
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _is_static(decorator: ast.expr) -> bool:

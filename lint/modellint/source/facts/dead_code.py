@@ -1,4 +1,4 @@
-"""Dead code: classes and functions of shared files that nothing in the project names but what is dead itself, or that cannot be built."""
+"""Dead code: classes and functions of shared files that nothing in the project names but what is dead itself, or that cannot be run."""
 
 from __future__ import annotations
 
@@ -129,6 +129,18 @@ class Uses:
         """Whether a class shares a base with others of its project, so that it may be taken instead of them."""
         return isinstance(node, ast.ClassDef) and len(self.project.lineage(ClassRef(file, node))) > 1
 
+    def is_shown(self, mention: Mention, file: IndexedFile) -> bool:
+        """Whether a mention shows how a class works, in a file that others import: `if __name__ == "__main__":`."""
+        return mention.is_demonstration and self._is_imported(file)
+
+    def is_only_a_word(self, mention: Mention, file: IndexedFile) -> bool:
+        """Whether a mention is a string by which a table keeps something else, in a file that finds nothing by strings."""
+        return (
+            isinstance(mention.node, ast.Constant)
+            and mention.node in once(mention.statement, "_words_of_table", _words_of_table)
+            and not once(file.tree, "_finds_by_strings", lambda _: _finds_by_strings(file.source.text))
+        )
+
     def _is_imported(self, file: IndexedFile) -> bool:
         self.project.touch_tree()
         return once(file.tree, "_is_imported", lambda _: self._looks_imported(file))
@@ -188,6 +200,18 @@ class Uses:
         """Whether an import binds a file as a whole, to be asked for any name."""
         prefix, level = ("", 0) if isinstance(node, ast.Import) else (f"{node.module or ''}.".lstrip("."), node.level)
         return any(self.project.find(prefix + alias.name, level, place.path) == file.path for alias in node.names)
+
+
+def _words_of_table(statement: ast.stmt) -> frozenset[ast.expr | None]:
+    """The keys of a dict that a statement binds."""
+    match statement:
+        case ast.Assign(value=ast.Dict(keys=keys)):
+            return frozenset(keys)
+    return frozenset()
+
+
+def _finds_by_strings(text: str) -> bool:
+    return _LOOKED_UP.search(text) is not None or _ASKED.search(text) is not None
 
 
 def _reads_command_line(file: IndexedFile) -> bool:
@@ -284,26 +308,32 @@ def _looks_keeping(project: Project, file: IndexedFile, function: _Function, dep
     return False
 
 
-def cannot_be_built(ref: ClassRef) -> bool:
-    """Whether the own constructor of a class always fails with a `NameError`: it asks for `xrange`, which the file binds nowhere."""
-    return once(ref.node, "_cannot_be_built", lambda _: _fails(ref))
+def cannot_be_run(ref: ClassRef) -> bool:
+    """Whether the own constructor or `forward` of a class always fails, as Python 2 wrote it.
+
+    It asks for `xrange`, a `NameError` where the file binds that nowhere, or for `range(n / 2)`, a `TypeError`.
+    """
+    return once(ref.node, "_cannot_be_run", lambda _: _fails(ref))
 
 
 def _fails(ref: ClassRef) -> bool:
     methods = {function.name: function for function in functions_in([ref.node])}
-    init = methods.get("__init__")
-    if init is None or ref.within or any(alias.name == "*" for alias in of_kind(ref.file.tree, ast.alias)):
+    run = [methods[name] for name in ("__init__", "forward") if name in methods]
+    if not run or ref.within or any(alias.name == "*" for alias in of_kind(ref.file.tree, ast.alias)):
         return False
-    return _always_asks(init, methods, ref.file, 0)
+    return any(_always_asks(function, methods, ref.file, 0) for function in run)
 
 
 def _always_asks(function: _Function, methods: dict[str, _Function], file: IndexedFile, depth: int) -> bool:
-    """Whether all that runs a function asks for a name that is gone and that the file does not bind."""
+    """Whether all that runs a function asks for a name that is gone and that the file does not bind, or for a range of a fraction."""
     for expression in _always_run(function.body):
         for part in _always_run_parts(expression):
             match part:
                 case ast.Name(id=name, ctx=ast.Load()) if name in _GONE:
                     if name not in once(file.tree, "_bound_names", _bound_names):
+                        return True
+                case ast.Call(func=ast.Name(id="range"), args=arguments) if any(map(_is_quotient, arguments)):
+                    if "range" not in once(file.tree, "_bound_names", _bound_names):
                         return True
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if depth < _DEEPEST_METHOD:
                     called = methods.get(name)
@@ -315,6 +345,10 @@ def _always_asks(function: _Function, methods: dict[str, _Function], file: Index
                     ):
                         return True
     return False
+
+
+def _is_quotient(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
 
 
 def _always_run(body: list[ast.stmt]) -> Iterator[ast.expr]:

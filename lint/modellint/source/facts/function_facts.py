@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from modellint.source.domains.static_sizes import StaticSizes
     from modellint.source.facts.calling_contexts import Context
     from modellint.source.facts.class_analysis import Reading
+    from modellint.source.facts.handed_on import HandedOn
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -274,6 +275,9 @@ class Code:
                 for part in alternatives(given) if given is not None else ():
                     if isinstance(part, Tensor) and part.node is not None:
                         dims.setdefault(part.node, set()).update(*taken)
+                        if part.base is not None and part.base.made_by == "stack" and _merges_second(part.node):
+                            # With the channels of each part, these say how many parts there are.
+                            dims.setdefault(part.base.node, set()).update(*taken)
         return dims
 
     @property
@@ -618,6 +622,16 @@ class Code:
         """Whether the value of an expression certainly becomes a number, a condition or a text, and no tensor: a trace drops it."""
         return ends_in_python(node, function)
 
+    def handed_on(self, node: ast.expr, function: ast.AST) -> list[ast.Call] | None:
+        """The calls of code that was not read to which alone the value of an expression goes; None where it goes elsewhere, too."""
+        return self._handed_on.of(node, function)
+
+    @cached_property
+    def _handed_on(self) -> HandedOn:
+        from modellint.source.facts.handed_on import HandedOn
+
+        return HandedOn(self)
+
     def has_static_size(self, node: ast.expr, function: ast.AST | None) -> bool:
         """Whether a tensor of a method has the same sizes behind batch and channels whatever the input, by how it is made."""
         if not any(method.node is function for method in self.methods) or not isinstance(
@@ -737,6 +751,14 @@ def _is_of_another_class(call: Call) -> bool:
         return False
     classes = tested_classes(asked, call.node, call.function)
     return bool(classes) and not any(map(is_tensor_class, classes))
+
+
+def _merges_second(node: ast.AST) -> bool:
+    """Whether a view joins the second dimension with those behind it: `x.view(b, -1, h, w)`."""
+    match node:
+        case ast.Call(args=[_, ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)), _, *_]):
+            return True
+    return False
 
 
 def _is_open(size: Value) -> bool:

@@ -20,7 +20,7 @@ from modellint.source.facts.comparisons import (
     runs_with_collectives,
 )
 from modellint.source.facts.constructor_flags import is_never_built, is_switched_off
-from modellint.source.facts.dead_code import Uses, cannot_be_built, may_be_looked_up
+from modellint.source.facts.dead_code import Uses, cannot_be_run, may_be_looked_up
 from modellint.source.facts.module_calls import is_left_out, is_never_switched_on
 from modellint.source.facts.roles import (
     builds_no_model,
@@ -148,7 +148,7 @@ class _Paths:
             and self._is_named_to(rule.answered_by, finding.attribute)
         ):
             return True
-        if ref is not None and (rule.only_inference or rule.code.startswith("REG")) and cannot_be_built(ref):
+        if ref is not None and (rule.only_inference or rule.code.startswith("REG")) and cannot_be_run(ref):
             return True
         if not rule.only_inference:
             if rule.code == "MOD002" and ref is not None:
@@ -590,7 +590,9 @@ class _Paths:
             return False
         found = False
         for mention in mentions_in(file, node.name):
-            if node in mention.around or mention.is_in_test:
+            if node in mention.around or mention.is_in_test or self.uses.is_only_a_word(mention, file):
+                continue
+            if isinstance(node, ast.ClassDef) and self.uses.is_shown(mention, file):
                 continue
             if off(mention, file):
                 found = found or counts(mention)
