@@ -1,4 +1,4 @@
-"""Where the value of a call goes: on into tensors, into Python, where a capture loses sight of it, into what training gives back, or to unread code."""
+"""Where the value of a call goes: into tensors, into Python, where a capture loses it, into what training gives back, or to unread code."""
 
 from __future__ import annotations
 
