@@ -24,7 +24,7 @@ from modellint.source.engine.abstract_values import (
 from modellint.source.engine.asserted_conditions import tested_classes
 from modellint.source.engine.class_state import Attributes, Binding
 from modellint.source.engine.mode_conditions import is_tensor_class
-from modellint.source.facts.call_result_uses import compared_with, ends_in_python, only_for_a_loss
+from modellint.source.facts.call_result_uses import HandedOn, compared_with, ends_in_python, only_for_a_loss
 from modellint.source.facts.execution_order import is_read_first
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
 from modellint.source.facts.roles import (
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from modellint.source.domains.static_sizes import StaticSizes
     from modellint.source.facts.calling_contexts import Context
     from modellint.source.facts.class_analysis import Reading
-    from modellint.source.facts.handed_on import HandedOn
     from modellint.source.project.index import Project
     from modellint.source.project.symbols import IndexedFile
 
@@ -628,9 +627,7 @@ class Code:
 
     @cached_property
     def _handed_on(self) -> HandedOn:
-        from modellint.source.facts.handed_on import HandedOn
-
-        return HandedOn(self)
+        return HandedOn(self.readings)
 
     def has_static_size(self, node: ast.expr, function: ast.AST | None) -> bool:
         """Whether a tensor of a method has the same sizes behind batch and channels whatever the input, by how it is made."""
