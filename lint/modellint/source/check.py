@@ -227,7 +227,7 @@ def _read(
     reading.close()
     findings = of_code + of_class
     if any(finding.severity is not Severity.INFO or finding.fix is not None for finding in findings):
-        from modellint.source.facts.inference_path import weighed
+        from modellint.source.roles.inference_path import weighed
 
         return weighed(findings, file, ref, project, {rule.code: rule for rule in (*about_code, *about_class)})
     return findings
@@ -260,7 +260,7 @@ def _read_abroad(
         that_lead_to,
     )
     from modellint.source.facts.class_analysis import Reading
-    from modellint.source.facts.roles import stands_beside_models
+    from modellint.source.roles.code_roles import stands_beside_models
 
     if stands_beside_models(project, file):
         return []
@@ -291,7 +291,7 @@ def _read_abroad(
         known[at] = finding._replace(fix=fix, help=f"{finding.help}; {says}" if finding.help else says)
     if not known:
         return []
-    from modellint.source.facts.inference_path import weighed
+    from modellint.source.roles.inference_path import weighed
 
     # What is off the path for other reasons is nothing that `forward` is known to run.
     return [

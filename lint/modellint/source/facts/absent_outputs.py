@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from modellint.source.facts.constructor_flags import conditions_at, flag_truth
-from modellint.source.facts.module_calls import leaves_out
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, dotted_name
+from modellint.source.roles.constructor_flags import conditions_at, flag_truth
+from modellint.source.roles.module_calls import leaves_out
 from modellint.source.syntax.ast_walk import of_kind, once, parents_in
 
 if TYPE_CHECKING:

@@ -32,10 +32,10 @@ from modellint.source.engine.arguments import Arguments
 from modellint.source.engine.class_state import TooLarge
 from modellint.source.engine.mode_conditions import is_quiet
 from modellint.source.facts.class_analysis import Reading
-from modellint.source.facts.inference_path import is_off_path
-from modellint.source.facts.roles import stands_beside_models
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, Imported, IndexedFile
+from modellint.source.roles.code_roles import stands_beside_models
+from modellint.source.roles.inference_path import is_off_path
 from modellint.source.syntax.ast_walk import functions_in, is_property, of_kind
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from modellint.source.engine.abstract_values import (
 from modellint.source.engine.class_state import Binding, Fill, TooLarge
 from modellint.source.engine.entry_methods import changes_attributes
 from modellint.source.engine.statements import Initialisation
-from modellint.source.facts.roles import is_criterion, names_a_criterion
 from modellint.source.project import external_names
 from modellint.source.project.annotations import is_annotated_module
 from modellint.source.project.attribute_uses import Uses, class_functions, shows_modules, uses_in
 from modellint.source.project.symbols import ClassRef, External, dotted_name
+from modellint.source.roles.code_roles import is_criterion, names_a_criterion
 from modellint.source.syntax.ast_walk import holds, walk
 from modellint.source.syntax.edit_builder import Rewriter
 

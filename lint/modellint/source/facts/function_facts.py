@@ -27,15 +27,15 @@ from modellint.source.engine.mode_conditions import is_tensor_class
 from modellint.source.facts.call_result_uses import HandedOn, compared_with, ends_in_python, only_for_a_loss
 from modellint.source.facts.execution_order import is_read_first
 from modellint.source.facts.recorded_operations import Call, Loop, Operation, Question, Recorder, Write
-from modellint.source.facts.roles import (
+from modellint.source.project.attribute_uses import class_functions
+from modellint.source.project.symbols import ClassRef
+from modellint.source.roles.code_roles import (
     binds_a_loss,
     is_for_capture_only,
     is_never_exported,
     is_training_only,
     severity_in,
 )
-from modellint.source.project.attribute_uses import class_functions
-from modellint.source.project.symbols import ClassRef
 from modellint.source.syntax.ast_walk import of_kind, parents_in, walk
 from modellint.source.syntax.computed_names import HOLE, is_numbered, name_pattern
 from modellint.source.syntax.edit_builder import Rewriter
@@ -195,7 +195,7 @@ class Code:
 
     def is_given_lists(self, name: str) -> bool:
         """Whether all that call the class's `forward` in the project give it a list for an argument."""
-        from modellint.source.facts.module_calls import is_given_lists
+        from modellint.source.roles.module_calls import is_given_lists
 
         forward = next((method.node for method in self.methods if _name(method) == "forward"), None)
         if self.ref is None or not isinstance(forward, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -543,7 +543,7 @@ class Code:
 
     def is_switched_off(self, node: ast.AST, function: ast.AST | None) -> bool:
         """Whether a place is reached in training only, or with a flag of the constructor that nothing in the project switches on."""
-        from modellint.source.facts.constructor_flags import is_switched_off
+        from modellint.source.roles.constructor_flags import is_switched_off
 
         places = (ref for ref in self.lineage if ref.file is self.file)
         owner = next((ref for ref in places if any(part is function for part in class_functions(ref.node))), None)
@@ -590,7 +590,7 @@ class Code:
 
     def keeps_defaults(self, names: Iterable[str]) -> bool:
         """Whether everyone in the project who builds the class leaves some arguments of its constructor as they are by default."""
-        from modellint.source.facts.constructor_flags import keeps_default
+        from modellint.source.roles.constructor_flags import keeps_default
 
         ref = self.ref
         return all(ref is not None and keeps_default(self.project, ref, name) for name in names)

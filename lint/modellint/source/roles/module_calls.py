@@ -10,11 +10,11 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from modellint.source.facts.constructor_flags import conditions_at
-from modellint.source.facts.roles import is_in_tests
-from modellint.source.facts.training_parts import is_training_hook
 from modellint.source.project.mentions import mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
+from modellint.source.roles.code_roles import is_in_tests
+from modellint.source.roles.constructor_flags import conditions_at
+from modellint.source.roles.training_parts import is_training_hook
 from modellint.source.syntax.ast_walk import functions_in, of_kind, once, parents_in
 
 if TYPE_CHECKING:

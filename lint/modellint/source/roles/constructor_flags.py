@@ -12,9 +12,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from modellint.source.facts.roles import is_in_tests, is_path_of_tests
 from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
+from modellint.source.roles.code_roles import is_in_tests, is_path_of_tests
 from modellint.source.syntax.ast_walk import called_name, functions_in, of_kind, once
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from modellint.source.facts.training_parts import runs_in_evaluation
 from modellint.source.project.symbols import External, FunctionRef, IndexedFile, dotted_name
+from modellint.source.roles.training_parts import runs_in_evaluation
 from modellint.source.syntax.ast_walk import called_name, given_to, of_kind, once, parents_in
 
 if TYPE_CHECKING:

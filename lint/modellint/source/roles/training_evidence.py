@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from modellint.source.facts.training_parts import methods_run_by
 from modellint.source.project.symbols import ClassRef, Imported, dotted_name
+from modellint.source.roles.training_parts import methods_run_by
 from modellint.source.syntax.ast_walk import functions_in, given_to, of_kind, once, parents_in
 
 if TYPE_CHECKING:

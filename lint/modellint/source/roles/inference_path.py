@@ -13,16 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.results.diagnostic import Applicability, Diagnostic, Severity
-from modellint.source.facts.comparisons import (
-    compares_with_truth,
-    gives_nothing_in_evaluation,
-    is_only_compared,
-    runs_with_collectives,
-)
-from modellint.source.facts.constructor_flags import is_never_built, is_switched_off
-from modellint.source.facts.dead_code import Uses, cannot_be_run, may_be_looked_up
-from modellint.source.facts.module_calls import is_left_out, is_never_switched_on
-from modellint.source.facts.roles import (
+from modellint.source.project.mentions import Mention, mentions_in
+from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
+from modellint.source.roles.code_roles import (
     builds_no_model,
     gives_a_loss,
     gives_losses,
@@ -32,7 +25,16 @@ from modellint.source.facts.roles import (
     is_path_of_measures,
     measures,
 )
-from modellint.source.facts.training_evidence import (
+from modellint.source.roles.comparisons import (
+    compares_with_truth,
+    gives_nothing_in_evaluation,
+    is_only_compared,
+    runs_with_collectives,
+)
+from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
+from modellint.source.roles.dead_code import Uses, cannot_be_run, may_be_looked_up
+from modellint.source.roles.module_calls import is_left_out, is_never_switched_on
+from modellint.source.roles.training_evidence import (
     UnreadClass,
     asks_for_answers,
     attributes_changed,
@@ -57,7 +59,7 @@ from modellint.source.facts.training_evidence import (
     takes_samples,
     trains,
 )
-from modellint.source.facts.training_parts import (
+from modellint.source.roles.training_parts import (
     attributes_of_forward,
     attributes_of_training,
     is_training_hook,
@@ -65,8 +67,6 @@ from modellint.source.facts.training_parts import (
     methods_of_training,
     runs_without_gradients,
 )
-from modellint.source.project.mentions import Mention, mentions_in
-from modellint.source.project.symbols import ClassRef, External, FunctionRef, IndexedFile, dotted_name
 from modellint.source.syntax.ast_walk import called_name, given_to, of_kind, once
 
 if TYPE_CHECKING:
