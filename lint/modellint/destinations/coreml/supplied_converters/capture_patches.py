@@ -73,7 +73,7 @@ def _run(model: nn.Module, inputs: Inputs, stack: ExitStack) -> tuple[Any, tuple
     if not is_done:
         with substituting:
             outputs = model(*inputs.args, **inputs.kwargs)
-    if substituting.notes:
+    if substituting.was_used:
         stack.enter_context(substituting)
     return outputs, tuple(substituting.notes)
 

@@ -18,7 +18,8 @@ class Substituting(TorchFunctionMode):
 
     Where elements lie in memory only the tensors themselves know, and what is captured has their elements in order: ``as_strided``
     and ``as_strided_scatter`` are taken for selections of elements by their places, where sizes are ``fixed``. An embedding that
-    makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows.
+    makes the rows that it reads as short as a limit, in place, is taken for one that gives such rows. A truth value given where
+    a number is wanted, as in ``mask.scatter(1, places, False)``, is that number: a trace of it does not hold.
     """
 
     def __init__(self, fixed: bool) -> None:
@@ -26,15 +27,22 @@ class Substituting(TorchFunctionMode):
         self.fixed = fixed
         self.notes: dict[str, None] = {}
         """What was done so far."""
+        self.was_used = False
+        """Whether anything was, noted or not."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if function in _NUMBERED and any(type(value) is bool for value in (*args[1:], kwargs.get(_NUMBERED[function]))):
+            self.was_used = True
+            args, kwargs = _numbered(function, args, kwargs)
         if function in _PLACED and self.fixed:
+            self.was_used = True
             self.notes["as_strided takes the elements by their places"] = None
             return _PLACED[function](*args, **kwargs)
         if function is functional.embedding:
             limit, *rest = _limits(*args, **kwargs)
             if limit is not None:
+                self.was_used = True
                 self.notes["an embedding shortens the rows that it gives, and its weights stay as they are"] = None
                 return _shortened(function(*args[:2]), limit, *rest)
         return function(*args, **kwargs)
@@ -63,6 +71,31 @@ _PLACED: dict[Any, Callable[..., Any]] = {
     torch.as_strided_scatter: _put_at_places,
     torch.Tensor.as_strided_scatter: _put_at_places,
 }
+
+
+_NUMBERED: dict[Any, str] = {
+    getattr(owner, name + ending): keyword
+    for keyword, names in {
+        "value": "scatter masked_fill index_fill fill",
+        "other": "eq ne __eq__ __ne__",
+        "fill_value": "full full_like new_full",
+    }.items()
+    for name in names.split()
+    for owner in (torch, torch.Tensor)
+    for ending in ("", "_")
+    if hasattr(owner, name + ending)
+}
+"""Functions of a number that the tensor's own type takes, or that is compared with it, and how it is called."""
+
+
+def _numbered(function: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    """The arguments with 0 and 1 for truth values."""
+    keyword = _NUMBERED[function]
+    values = [int(value) if type(value) is bool else value for value in args]
+    named = {**kwargs, keyword: int(kwargs[keyword])} if type(kwargs.get(keyword)) is bool else dict(kwargs)
+    if function is torch.full and named.get("dtype") is None and named.get("out") is None:
+        named["dtype"] = torch.bool
+    return values, named
 
 
 def _places(tensor: Any, size: Any, stride: Any, storage_offset: int | None) -> tuple[list[int], list[int]]:

@@ -420,6 +420,29 @@ def polar(magnitude: Tensor, angle: Tensor) -> Any:
     return torch.complex(magnitude * torch.cos(angle), magnitude * torch.sin(angle))
 
 
+@builds("floordiv")
+def floordiv(x: Operand, y: Operand) -> Any:
+    """Rounded quotient of sizes, an integer as they are; coremltools makes a float of it, which it does not take for a size."""
+    if not all(
+        is_integral(size) if isinstance(size, operator_tables.Var) else isinstance(size, int) for size in (x, y)
+    ):
+        return NotImplemented
+    x, y = (size if isinstance(size, operator_tables.Var) else np.int32(size) for size in (x, y))
+    return mb.floor_div(x=x, y=y)
+
+
+@expresses("_is_all_true")
+def is_all_true(x: Tensor) -> Any:
+    """Whether all truth values hold."""
+    return torch.all(x)
+
+
+@expresses("_is_any_true")
+def is_any_true(x: Tensor) -> Any:
+    """Whether any truth value holds."""
+    return torch.any(x)
+
+
 @builds("gcd")
 def gcd(x: Tensor, other: Tensor) -> Any:
     """Greatest common divisor by Euclid's algorithm, in as many steps as 32 bits can take."""

@@ -8,7 +8,14 @@ import numpy as np
 import torch
 
 from modellint.destinations.coreml.private import operator_tables
-from modellint.destinations.coreml.private.operator_tables import mb, torch_type
+from modellint.destinations.coreml.private.operator_tables import (
+    cast_to,
+    is_boolean,
+    is_integral,
+    is_symbolic,
+    mb,
+    torch_type,
+)
 from modellint.destinations.coreml.supplied_converters.arguments import Call, Unfit
 from modellint.destinations.coreml.supplied_converters.registration import adapts, builds, expresses, within
 
@@ -20,23 +27,96 @@ _NEUTRAL = {"sum": 0.0, "prod": 1.0, "amax": -np.inf, "amin": np.inf}
 
 
 def _scattered(x: Any, dim: int, index: Any, src: Any, mode: str) -> Any:
-    """Scatter along an axis; of constants the sum itself, which coremltools folds as the last update."""
-    if list(index.shape) != list(src.shape):
+    """Scatter along an axis; of constants the result itself, which coremltools folds as the last update.
+
+    Indices may be fewer than the data along other axes, and updates more than the indices. Raises ``Unfit`` where it depends on a
+    size that is not known whether they are.
+    """
+    if not x.shape:
+        raise Unfit("a tensor without axes")
+    if is_boolean(x):
+        return mb.cast(x=_scattered(cast_to(x, torch.int32), dim, index, src, mode), dtype="bool")
+    dim %= len(x.shape)
+    if _fewer(index, src):
         src = mb.slice_by_size(x=src, begin=[0] * len(src.shape), size=[int(size) for size in index.shape])
-    if all(operand.val is not None for operand in (x, index, src)) and mode == "add":
-        return mb.const(val=_added(x.val, dim, index.val, src.val))
-    return mb.scatter_along_axis(data=x, indices=index, updates=src, axis=dim, mode=mode)
+    if src.dtype != x.dtype:
+        src = cast_to(src, operator_tables.torch_type(x))
+    if all(operand.val is not None for operand in (x, index, src)):
+        return mb.const(val=_folded(x.val, dim, index.val, src.val, mode))
+    if any(not is_symbolic(size) and size == 0 for size in index.shape):
+        return mb.identity(x=x)
+    return _scattered_in_box(x, dim, index, src, mode, [axis for axis in _fewer(index, x) if axis != dim])
 
 
-def _added(x: Any, dim: int, index: Any, src: Any) -> Any:
-    total = torch.tensor(x).scatter_add(dim, torch.tensor(index).long(), torch.tensor(src))
-    return total.numpy()
+def _scattered_in_box(x: Any, dim: int, index: Any, src: Any, mode: str, axes: list[int]) -> Any:
+    """Scatter into the first elements along ``axes``, as many as there are indices, with the others behind them."""
+    if not axes:
+        return mb.scatter_along_axis(data=x, indices=index, updates=src, axis=dim, mode=mode)
+    axis, *rest = axes
+    sizes = [int(index.shape[axis]), -1]
+    begins = [[at if other == axis else 0 for other in range(len(x.shape))] for at in (0, sizes[0])]
+    first, others = (
+        mb.slice_by_size(x=x, begin=begin, size=[size if other == axis else -1 for other in range(len(x.shape))])
+        for begin, size in zip(begins, sizes, strict=True)
+    )
+    return mb.concat(values=[_scattered_in_box(first, dim, index, src, mode, rest), others], axis=axis)
+
+
+def _fewer(few: Any, many: Any) -> list[int]:
+    """The axes along which one tensor has fewer elements than another. Raises ``Unfit`` where that is not known before a run."""
+    pairs = list(zip(few.shape, many.shape, strict=True))
+    if any(left != right and (is_symbolic(left) or is_symbolic(right)) for left, right in pairs):
+        raise Unfit("a size is not known before a run")
+    return [axis for axis, (left, right) in enumerate(pairs) if left != right]
+
+
+def _folded(x: Any, dim: int, index: Any, src: Any, mode: str) -> Any:
+    data, places, updates = torch.tensor(x), torch.tensor(index).long(), torch.tensor(src)
+    if mode == "update":
+        return data.scatter(dim, places, updates).numpy()
+    (reduction,) = (name for name, one in _MODES.items() if one == mode)
+    return data.scatter_reduce(dim, places, updates, reduction).numpy()
+
+
+def _is_plain(x: Any, dim: int, index: Any, src: Any) -> bool:
+    """Whether coremltools converts a scatter of updates: of one type with the data, with as many indices as both have elements."""
+    others = [axis for axis in _fewer(index, x) if axis != dim % len(x.shape)] if x.shape else []
+    return not is_boolean(x) and x.dtype == src.dtype and not others and not _fewer(index, src)
+
+
+@builds("scatter", ".src", ".value")
+def scatter(x: Tensor, dim: int, index: Tensor, src: Operand) -> Any:
+    """Scatter of updates or of one number, in the data's type; coremltools takes neither truth values nor fewer indices than data."""
+    if isinstance(src, operator_tables.Var):
+        if _is_plain(x, dim, index, src):
+            return NotImplemented
+        return _scattered(x, dim, index, src, "update")
+    return _scattered(x, dim, index, _everywhere(x, index, src), "update")
+
+
+def _everywhere(x: Any, index: Any, value: float) -> Any:
+    """One number, in the data's type, for each index."""
+    like = cast_to(x, torch.int32) if is_boolean(x) else x
+    is_flexible = any(map(is_symbolic, index.shape))
+    number = bool(value) if is_boolean(x) else value
+    return operator_tables.full(mb.shape(x=index) if is_flexible else np.array(index.shape), number, None, like)
+
+
+@builds("scatter", ".reduce", ".value_reduce", exactness=within(4))
+def scatter_with(x: Tensor, dim: int, index: Tensor, src: Operand, reduce: str) -> Any:
+    """Scatter with a sum or a product of what is there and what is put."""
+    mode = {"add": "add", "multiply": "mul"}.get(reduce)
+    if mode is None:
+        raise Unfit(f"the reduction {reduce}")
+    is_tensor = isinstance(src, operator_tables.Var)
+    updates = src if is_tensor else _everywhere(x, index, src)
+    return _scattered(x, dim, index, updates, mode)
 
 
 @builds("scatter_add", exactness=within(4))
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     """Scatter with addition; coremltools loses updates where everything is constant."""
-    if any(operand.val is None for operand in (x, index, src)):
+    if any(operand.val is None for operand in (x, index, src)) and _is_plain(x, dim, index, src):
         return NotImplemented
     return _scattered(x, dim, index, src, "add")
 
@@ -47,8 +127,9 @@ def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
     if reduce not in _MODES:
         raise Unfit(f"the reduction {reduce}")
     if not include_self:
-        neutral = np.full([int(size) for size in index.shape], _NEUTRAL[reduce], np.float32)
-        x = mb.scatter_along_axis(data=x, indices=index, updates=neutral, axis=dim, mode="update")
+        if is_integral(x) and not np.isfinite(_NEUTRAL[reduce]):
+            raise Unfit(f"the reduction {reduce} of integers without those that are there")
+        x = _scattered(x, dim, index, _everywhere(x, index, _NEUTRAL[reduce]), "update")
     return _scattered(x, dim, index, src, _MODES[reduce])
 
 
@@ -165,6 +246,19 @@ def full_like(
 ) -> Any:
     """Constant tensor of another dtype."""
     return torch.full(x.shape, fill_value, dtype=dtype)
+
+
+@expresses("empty_permuted")
+def empty_permuted(
+    size: list[int],
+    physical_layout: list[int],
+    dtype: Dtype | None = None,
+    layout: object = None,
+    device: object = None,
+    pin_memory: object = None,
+) -> Any:
+    """Tensor that is to be written to: zeros, in whatever order they lie in memory."""
+    return torch.zeros(size, dtype=dtype)
 
 
 def _is_known(arguments: dict[str, Any]) -> bool:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from modellint.destinations.coreml.private import operator_tables
 from modellint.destinations.coreml.private.operator_tables import is_boolean, is_integral, is_symbolic, mb
+from modellint.destinations.coreml.supplied_converters.arguments import Unfit
 from modellint.destinations.coreml.supplied_converters.registration import builds, expresses, within
 
 if TYPE_CHECKING:
@@ -21,6 +23,24 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Any:
     places = torch.cumsum(mask.reshape(-1).long(), 0) - 1
     taken = torch.index_select(source.reshape(-1), 0, torch.clamp(places, 0, source.numel() - 1))
     return torch.where(mask, taken.reshape(x.shape), x)
+
+
+@builds("masked_scatter")
+def masked_scatter_of_some(x: Tensor, mask: Tensor, source: Tensor) -> Any:
+    """Elements put where a mask holds, of a tensor that has as many as another mask selects, or none."""
+    if any(map(is_symbolic, (*x.shape, *mask.shape))):
+        raise Unfit("a size is not known before a run")
+    if is_boolean(x) or source.dtype != x.dtype or np.broadcast_shapes(tuple(x.shape), tuple(mask.shape)) != x.shape:
+        raise Unfit("truth values, another type, or a mask of more elements")
+    mask = mb.logical_or(x=mask, y=np.zeros([int(size) for size in x.shape], np.bool_))
+    # Counted in integers, which single precision would not hold from 2**24 on.
+    counts = mb.cumsum(x=mb.cast(x=mb.reshape(x=mask, shape=[-1]), dtype="int32"), axis=0)
+    places = mb.maximum(x=mb.sub(x=counts, y=1), y=0)
+    # With one more element there is a first one also where nothing is selected.
+    one = operator_tables.full(np.array([1]), 0, None, x)
+    elements = mb.concat(values=[mb.reshape(x=source, shape=[-1]), one], axis=0)
+    taken = mb.reshape(x=mb.gather(x=elements, indices=places, axis=0), shape=[int(size) for size in x.shape])
+    return mb.select(cond=mask, a=taken, b=x)
 
 
 def _is_unmixed(arguments: dict[str, Any]) -> bool:
