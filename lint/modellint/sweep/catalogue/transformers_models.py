@@ -172,8 +172,27 @@ def build(kind: str) -> tuple[nn.Module, dict[str, Tensor]]:
         except Exception as error:
             failure = failure or error
         else:
+            if "grid_thw" in inputs and len(inputs) == 2:
+                grid = inputs.pop("grid_thw")
+                [(name, pictures)] = inputs.items()
+                return _OfOneSize(model, name, grid).eval(), {"pictures": pictures}
             return model, inputs
     raise failure or ValueError(f"{kind}: no form has fewer than {_LARGEST:,} parameters")
+
+
+class _OfOneSize(nn.Module):
+    """A model of pictures for one grid of patches, which decides about sizes inside and is no input of a package."""
+
+    grid: Tensor
+
+    def __init__(self, model: nn.Module, name: str, grid: Tensor) -> None:
+        super().__init__()
+        self.model = model
+        self.name = name
+        self.register_buffer("grid", grid)
+
+    def forward(self, pictures: Tensor) -> Any:
+        return self.model(**{self.name: pictures}, grid_thw=self.grid)
 
 
 _LARGEST = 50_000_000

@@ -20,6 +20,18 @@ def alias(x: Tensor) -> Any:
     return x
 
 
+@builds("resolve_conj")
+def resolve_conj(x: Tensor) -> Any:
+    """Identity: nothing that reaches Core ML is conjugated later. A trace has it where numbers are read out by `tolist`."""
+    return x
+
+
+@builds("resolve_neg")
+def resolve_neg(x: Tensor) -> Any:
+    """Identity: nothing that reaches Core ML is negated later."""
+    return x
+
+
 @builds("diff")
 def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Any:
     """Differences of neighbouring elements; of truth values, whether they differ."""
