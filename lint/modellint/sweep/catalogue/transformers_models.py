@@ -227,6 +227,9 @@ def _configuration(kind: str, left: frozenset[str], shares: bool, gives_tuples: 
 def _shrink(config: Any, left: frozenset[str], shares: bool) -> None:
     # Attention over the states beside what they came from.
     is_doubled = getattr(config, "attention_hidden_size", None) == 2 * getattr(config, "hidden_size", 0)
+    if hasattr(config, "embed_dim_per_stage"):
+        # The first stage's width is told twice.
+        left |= {"hidden_size"}
     for name, value in list(vars(config).items()):
         if hasattr(value, "to_dict"):
             _shrink(value, left, shares)
@@ -251,12 +254,16 @@ def _shrink(config: Any, left: frozenset[str], shares: bool) -> None:
             setattr(config, name, 1)
         elif name == "depths" and isinstance(value, (list, tuple)):
             setattr(config, name, type(value)(1 for _ in value))
+        elif name == "image_size" and isinstance(value, (list, tuple)) and min(value) >= 512 and name not in left:
+            setattr(config, name, [size // 4 for size in value])
+        elif name == "backbone_feature_sizes" and "image_size" not in left:
+            setattr(config, name, [[size // 4 for size in sizes] for sizes in value])
         elif name == "layer_types" and isinstance(value, list) and len(value) > 2:
             # One of each kind, as far as two layers have them.
             setattr(config, name, [*dict.fromkeys(value), *value][:2])
         elif name in ("pad_token_id", "bos_token_id", "eos_token_id") and type(value) is int and value >= 128:
             setattr(config, name, 0)
-    if is_doubled and not left:
+    if is_doubled and "hidden_size" not in left:
         config.attention_hidden_size = 2 * _SMALL["hidden_size"]
         config.attention_head_dim = config.attention_hidden_size // _SMALL["num_attention_heads"]
 
