@@ -22,7 +22,8 @@ class OpRefused(Rule):
     forms of `einsum`, pooling with indices or dilation, projections of an LSTM and others; and for assignments to slices of
     tensors of truth values, `mask[:, :2] = False`; it is an error where neither
     `torch.jit.trace` nor `torch.export` leads to a program, a warning where one does, and for information in code that runs in
-    training only, or only where a flag of `forward` or of the class has another value than its default. What no other rule
+    training only, or only where a flag of `forward` or of the class has another value than its default, and of an operator whose
+    result only goes, as an argument beside the first, to code from outside the project that was not read. What no other rule
     names is told here too: inputs and outputs that `ct.convert` refuses, a model that cannot be captured, and a converter that
     crashes.
 
