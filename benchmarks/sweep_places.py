@@ -2,10 +2,10 @@
 
     python benchmarks/sweep_places.py FOLDER [--models 60] [--only PLACE...]
 
-Sixty small models, among them some that raise, some that are refused and one that ends its process, go through check and export:
-alone, two at once, on one and on two dask workers, and on a scheduler with two workers in another network namespace, reached over TLS
-with certificates made for this. Then two sweeps that are disturbed: one is killed with SIGKILL after a third and resumed; of the other
-a worker is killed, and later the scheduler and its workers, which are begun again. Rows are compared with those of the first, but for
+Sixty small models, among them some that raise, some that plain coremltools refuses and one that ends its process, go through check
+and export: alone, two at once, on one and on two dask workers, and on a scheduler with two workers in another network namespace, reached
+over TLS with certificates made for this. Then two sweeps that are disturbed: one is killed with SIGKILL after a third and resumed; of the
+other a worker is killed, and later the scheduler and its workers, which are begun again. Rows are compared with those of the first, but for
 times, memory, and the number of inputs compared, which seconds bound. Needs Linux, root, ip and openssl for the namespace; without them
 those places are left out and said to be. FOLDER keeps the files of rows. Ends with 1 where rows differ.
 """
@@ -69,7 +69,7 @@ class Recurrence(nn.Module):
         return self.layer(x[None])[0]
 
 
-class Refused(nn.Module):
+class Special(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.layer = nn.Linear(width, width)
@@ -104,7 +104,7 @@ class Ends(nn.Module):
         os._exit(3)
 
 
-KINDS = (Perceptron, Convolutions, Attention, Recurrence, Refused, Hidden, Raises)
+KINDS = (Perceptron, Convolutions, Attention, Recurrence, Special, Hidden, Raises)
 
 
 def build(kind, width):
