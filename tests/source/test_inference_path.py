@@ -2126,3 +2126,41 @@ def test_what_guides_a_model_by_gradients(grad: str, severity: str) -> None:
     print(main(torch.ones(4, 4)))
     """
     assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(
+    ("value", "test", "more", "severity"),
+    [
+        ("'bilinear'", "self.mode == 'mask'", "", "info"),
+        ("'mask'", "self.mode == 'mask'", "", "error"),
+        ("'mask'", "self.mode != 'mask'", "", "info"),
+        ("False", "self.mode", "", "info"),
+        ("None", "self.mode", "", "error"),
+        ("'bilinear'", "self.mode == 'mask'", "def main(net):\n    net.mode = 'mask'", "error"),
+        ("'bilinear'", "self.mode == 'mask'", "def main(net):\n    setattr(net, 'mode', 'mask')", "error"),
+        ("'bilinear'", "self.mode == 'mask'", "def main(net, x):\n    return net.up(x)", "error"),
+        ("mode", "self.mode == 'mask'", "", "error"),
+    ],
+)
+def test_a_method_that_only_a_constant_attribute_keeps_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, test: str, more: str, severity: str
+) -> None:
+    text = f"""
+class Net(nn.Module):
+    def __init__(self, mode):
+        super().__init__()
+        self.mode = {value}
+
+    def up(self, x):
+        return x.view(2, 1, 9, 4, 4, 8, -1).softmax(2).sum(2).reshape(2, -1)
+
+    def forward(self, x):
+        if {test}:
+            return self.up(x)
+        return x * 2
+
+
+{more}
+"""
+    project(tmp_path, net=text)
+    assert severities(tmp_path, monkeypatch, "net.py", "SHP001") == [severity]

@@ -74,6 +74,9 @@ def fixed(text: str, *, unsafe: bool = True) -> str:
         "y = x.clone()\nz = y[1:]\nz[0] = 1.0\nreturn z",
         "y = x.clone()\ny = y[:, 1:]\ny[:, 0] = 1.0\nreturn y",
         "y = x.clone()\nz = y[1:]\nz.copy_(x[1:])\nreturn z",
+        "y = x.clone()\nz = y[:, -1:]\nz[z > 0.9] = 1.0\nreturn y[:, :-1] * z + y.sum()",
+        "y = x.clone()\nz = y[:, -1:]\nz[z > 0.9] = 1.0\nreturn y[:, 1:] * z",
+        "y = x.clone()\nfor i in (0, 1):\n    w = y.sum()\n    z = y[:, -1:]\n    z[z > 0.9] = 1\n    w = w + y[:, :-1]\nreturn w",
     ],
 )
 def test_a_write_through_a_view_is_found(forward: str) -> None:
@@ -103,6 +106,7 @@ def test_a_write_through_a_view_is_found(forward: str) -> None:
         "y = x.clone()\nz = y[0]\nif flag:\n    z[0] = 1.0\nelse:\n    z[1] = 1.0\nreturn y",
         "y = x.clone()\nif not torch._dynamo.is_exporting():\n    y = y * 2\nelse:\n    y[..., 0] = 1.0\nreturn y",
         "y = x.clone()\nz = y.view(-1)\ny.add_(1)\nreturn y + z.shape[0]",
+        "y = x.clone()\nz = y[:, -1:]\nz[z > 0.9] = 1.0\nz[z < 1.0] = 0.0\nreturn y[:, :-1] * z",
         "if self.training:\n    y = x.clone()\n    y[0].mul_(3)\n    x = y * 1\nreturn x",
     ],
 )
@@ -645,3 +649,35 @@ def test_a_mask_of_rates_is_the_same_for_all_inputs(arguments: str, severity: Se
 def test_a_tensor_that_is_only_written_to(made: str, behind: str, expected: list[str]) -> None:
     text = net(f"y = {made}\ny[:, self.i] = x[:, :2]\n{behind}", init="self.register_buffer('i', torch.tensor([0, 2]))")
     assert codes(text, "MUT002") == expected
+
+
+@pytest.mark.parametrize(
+    ("index", "behind", "ending"),
+    [
+        ("rows[:, None], columns[None, :]", "", "on both routes"),
+        ("rows.unsqueeze(1), columns", "", "on both routes"),
+        ("rows[:, None], columns[None, :], 0", "", "it is dropped without a word"),
+        ("rows[:, None], columns[None, :], 0", " + 1", "on both routes"),
+        ("rows[:, None], i", "", None),
+        ("rows, rows", "", None),
+        ("*torch.broadcast_tensors(rows[:, None], columns), ", "", None),
+    ],
+)
+def test_indices_that_are_broadcast_are_refused(index: str, behind: str, ending: str | None) -> None:
+    body = f"""y = x * 1
+rows, columns = torch.arange(x.shape[0]), torch.arange(x.shape[1])
+y[{index}] = 0.0
+return y{behind}"""
+    messages = [part.message for part in modellint.check_source(net(body, "x, i")).diagnostics if part.code == "MUT002"]
+    assert [message.rpartition(", ")[2] for message in messages] == ([ending] if ending is not None else [])
+    assert all("of different shapes" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("view", "is_refused"),
+    [("y.narrow(1, 0, 2)", True), ("y.t()", True), ("y.chunk(2, 1)[0]", True), ("y.view(-1)", True), ("y", False)],
+)
+def test_to_fill_a_view_that_no_index_makes_is_refused(view: str, is_refused: bool) -> None:
+    body = f"y = x.clone()\nz = y.t()\n{view}.fill_(0)\nreturn y * 2 + z.sum()"
+    (finding,) = (part for part in modellint.check_source(net(body)).diagnostics if part.code == "MUT001")
+    assert ("is refused from a trace" in finding.message) == is_refused

@@ -39,12 +39,24 @@ def test_rank_six_is_an_error_where_it_does_not_convert(rest: str, expected: lis
     assert said(net(SIX + rest), "SHP001") == expected
 
 
+HALVES = "b, c, h, w = x.shape\ny = x.view(b, 2, 2, h, w)\n"
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
         ("b, c, h, w = x.shape\nu = x[:, :, :, None, :, None].expand(b, c, h, 2, w, 2)\nreturn u.flatten(3)", ["E2"]),
         ("b, c, h, w = x.shape\nreturn x.view(b, 2, 2, h, w).unsqueeze(2).flatten(1)", ["E2"]),
         ("b, c, h, w = x.shape\ny = x.view(b, 2, 2, h, w)\nreturn torch.stack([y, y], 3).view(b, -1)", ["E3"]),
+        (
+            "b, c, h, w = x.shape\ny = x.view(b, 2, 2, h, w)\nreturn torch.stack([y, y], 3).view(b, 2, 2, h * 2, w)",
+            ["I3"],
+        ),
+        (
+            "b, c, h, w = x.shape\ny = x.view(b, 2, 2, h, w)\nreturn torch.stack([y, y]).reshape(b * 2, 2, 2, h, w)",
+            ["I3"],
+        ),
+        (HALVES + "return torch.stack([y, y], 3).view(b, 4, 2, h, w)", ["E3"]),
         ("return self.halves(x)", []),
     ],
 )

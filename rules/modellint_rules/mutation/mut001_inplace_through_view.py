@@ -18,6 +18,7 @@ from modellint.authoring import (
     Tensor,
     Trigger,
     alternatives,
+    of_kind,
     parents_in,
 )
 from modellint_rules.mutation.shared_memory import bases, changes, indices, item_of, may_be_copy
@@ -37,8 +38,9 @@ class InplaceThroughView(Rule):
     ## Why
     coremltools follows a traced tensor by its name. What is written through `y.view(-1)`, `y.t()` or `y[0]` changes the
     view, and `y` stays as it was: the update is dropped, and nobody says so. `x[..., 1] = v` is taken for `x[1] = v`:
-    refused where the shapes differ, else written to the wrong place. Only `y[0] = v`, `y[:, 1:] += v`, and `copy_` and
-    `fill_` on such a part are followed; and where the part has a name, `y` gets the value, and the name keeps the old one.
+    refused where the shapes differ, else written to the wrong place. `copy_` and `fill_` on a view that no index makes, such
+    as `y.t()` or `y.narrow(1, 0, 2)`, are refused. Only `y[0] = v`, `y[:, 1:] += v`, and `copy_` and `fill_` on such a part
+    are followed; and where the part has a name, `y` gets the value, and the name keeps the old one.
 
     ## Bad
     ```python
@@ -169,10 +171,22 @@ class InplaceThroughView(Rule):
 
 
 def _said(readings: list[Write], name: str) -> str:
+    method = getattr(getattr(readings[0].node, "func", None), "attr", "")
+    if method in _PUT and all(_is_other_view(target) for reading in readings for target in _target(reading)):
+        return f"`{method}` on a view that no index makes is refused from a trace; `torch.export` keeps it"
     targets = {id(target) for reading in readings for target in _target(reading)}
     if any(sharer == name and id(value) in targets for reading in readings for sharer, value in reading.sharing):
         return f"`{name}` is a part of another tensor: in a traced model that gets what is written here, and `{name}` does not"
     return f"This write shares memory with `{name}`, which is read later: in a traced model the update is dropped there"
+
+
+_PUT = frozenset({"copy_", "fill_"})
+"""Operators that conversion hands on to the whole tensor, where they are asked of `x[i]` or `x.select(0, i)`."""
+
+
+def _is_other_view(tensor: Tensor) -> bool:
+    """Whether a tensor is a view that is made by other than an index: coremltools finds no `select` and no `slice`, and says so."""
+    return tensor.base is not None and tensor.made_by not in ("index", "select")
 
 
 def _target(write: Write) -> list[Tensor]:
@@ -211,7 +225,7 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
     for name, values in by_name.items():
         if any(id(value) in seen or may_be_copy(value) or _is_elsewhere(value, write) for value in values):
             continue
-        if write.is_read_later(name):
+        if write.is_read_later(name) and not all(_is_read_elsewhere(name, value, write) for value in values):
             return name
     return ""
 
@@ -219,7 +233,7 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
 def _is_put(write: Write) -> bool:
     """Whether a write is an assignment by numbers and slices, or `copy_` or `fill_`: conversion hands it on to the whole tensor."""
     if item_of(write) is None:
-        return getattr(getattr(write.node, "func", None), "attr", "") in ("copy_", "fill_")
+        return getattr(getattr(write.node, "func", None), "attr", "") in _PUT
     parts = [part for value in write.index if value is not None for part in alternatives(value)]
     return write.how != "augmented" and not any(isinstance(part, (Tensor, Container)) for part in parts)
 
@@ -256,12 +270,45 @@ def _is_elsewhere(value: Tensor, write: Write) -> bool:
             whole = getattr(target, "base", None)
         if whole is None or not isinstance(value.node, ast.Subscript) or not isinstance(written, ast.Subscript):
             return False
-        if value.base is not whole or not any(
-            _are_apart(index, read_index)
-            for index, read_index in zip(indices(written), indices(value.node), strict=False)
+        if value.base is not whole or not _share_nothing(written, value.node):
+            return False
+    return True
+
+
+def _is_read_elsewhere(name: str, value: Tensor, write: Write) -> bool:
+    """Whether all that is read of a variable behind a write are other parts of it: `y[:, :-1]`, for a write to `y[:, -1:]`."""
+    function, end = write.function, write.statement.end_lineno
+    if function is None or end is None:
+        return False
+    parents = parents_in(function)
+    above = parents.get(write.statement)
+    while above is not None and above is not function:
+        if isinstance(above, (ast.For, ast.AsyncFor, ast.While)):
+            return False
+        above = parents.get(above)
+    places = [getattr(target, "node", None) for target in alternatives(write.target)]
+    written = [place for place in places if isinstance(place, ast.Subscript)]
+    if len(written) < len(places) or any(
+        getattr(target, "base", None) is not value for target in alternatives(write.target)
+    ):
+        return False
+    place = (end, write.statement.end_col_offset or 0)
+    for use in of_kind(function, ast.Name):
+        if use.id != name or not isinstance(use.ctx, ast.Load) or (use.lineno, use.col_offset) < place:
+            continue
+        read = parents.get(use)
+        if (
+            not isinstance(read, ast.Subscript)
+            or read.value is not use
+            or not all(_share_nothing(part, read) for part in written)
         ):
             return False
     return True
+
+
+def _share_nothing(written: ast.Subscript, read: ast.Subscript) -> bool:
+    """Whether two subscripts of one tensor name parts that share no element."""
+    return any(_are_apart(left, right) for left, right in zip(indices(written), indices(read), strict=False))
 
 
 def _are_apart(left: ast.expr, right: ast.expr) -> bool:

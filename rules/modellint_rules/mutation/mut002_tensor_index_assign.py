@@ -25,12 +25,14 @@ from modellint.authoring import (
     walk,
 )
 from modellint_rules.mutation.shared_memory import (
+    are_broadcast,
     consequence,
     indices,
     is_called_mask,
     is_ellipsis,
     is_single,
     item_writes,
+    refused_shapes,
     told,
 )
 
@@ -59,7 +61,10 @@ class TensorIndexAssign(Rule):
     | `y[..., [3]] = v`, a single index | right | right |
     | `y[..., 1, i] = v`, `y[..., i, 1:3] = v`, nothing is computed behind it | dropped, nobody says so | refused |
     | `y[..., 1, i] = v`, `y[..., i, 1:3] = v`, something is computed behind it | refused | refused |
-    | `y[i] = v`, `y[i, j] = v`, `y[i, ...] = v`: tensors alone | right | right |
+    | `y[i] = v`, `y[i, j] = v`, `y[i, ...] = v`: tensors alone, of one shape | right | right |
+    | `y[i[:, None], j[None, :]] = v`: tensors alone, of different shapes | refused | refused |
+    | `y[i[:, None], j[None, :], 0] = v`, nothing is computed behind it | dropped, nobody says so | refused |
+    | `y[i[:, None], j[None, :], 0] = v`, something is computed behind it | refused | refused |
     | `y[:, k] = v`, `y[0, k] = v`, `k` a number or the variable of a loop over a `range` | right | right |
     | `y[:, k] = v`, `k` a tensor without dimensions, or the variable of a loop over a tensor | right | refused by PyTorch |
 
@@ -148,6 +153,7 @@ class TensorIndexAssign(Rule):
                 severity=code.severity_at(self.severity, write.node, write.function),
                 statement=write.statement,
                 fix=_fix(code, write, place),
+                advice=_ONE_SHAPE if are_broadcast(write) else None,
             )
 
     def live(self, subject: LiveModel) -> Iterator[Diagnostic]:
@@ -157,10 +163,14 @@ class TensorIndexAssign(Rule):
             if item.tensors and not item.masks and item.is_mixed:
                 yield subject.finding(
                     self,
-                    told("a tensor of indices", item.stands_behind),
+                    refused_shapes() if item.are_broadcast else told("a tensor of indices", item.stands_behind),
                     at=item.call.place,
                     modules=[item.call.module],
+                    advice=_ONE_SHAPE if item.are_broadcast else None,
                 )
+
+
+_ONE_SHAPE = "Index by tensors alone, and give them one shape: `i, j = torch.broadcast_tensors(i, j)`"
 
 
 def _is_dropped(write: Write, place: ast.Subscript) -> bool:
@@ -172,6 +182,8 @@ def _is_dropped(write: Write, place: ast.Subscript) -> bool:
         value is not None and is_called_mask(write, value, part) for value, part in zip(write.index, parts, strict=True)
     ):
         return False
+    if are_broadcast(write):
+        return True
     are_indices = [value is not None and _is_indices(value) for value in write.index]
     if not isinstance(place.slice, ast.Tuple) and any(part.kind == "tuple" for part in _containers(write.index)):
         # `y[place] = v`, where `place` holds the indices.

@@ -150,6 +150,9 @@ def indices(place: ast.Subscript) -> list[ast.expr]:
 
 def consequence(write: Write, place: ast.Subscript, by: str) -> str:
     """What coremltools 9.0 makes of an assignment by a tensor next to another index, as it was measured."""
+    if are_broadcast(write):
+        aside = any(value is None or not _is_many(value) for value in write.index)
+        return refused_shapes(not aside or _is_computed_with(write, place))
     tensors = [at for at, value in enumerate(write.index) if value is not None and _is_many(value)]
     before = write.index[: tensors[-1]] if tensors else ()
     behind = "a slice"
@@ -165,6 +168,17 @@ def consequence(write: Write, place: ast.Subscript, by: str) -> str:
     return told(by, behind, _is_computed_with(write, place))
 
 
+def are_broadcast(write: Write) -> bool:
+    """Whether tensors among the indices are certainly of different shapes: `y[rows[:, None], columns[None, :]]`."""
+    tensors = [
+        [part for part in alternatives(value) if isinstance(part, Tensor) and part.is_tensor and not is_mask(part)]
+        for value in write.index
+        if value is not None and _is_many(value)
+    ]
+    known = [parts[0] for parts in tensors if len(parts) == 1]
+    return any(first.differs_in_shape(second) for at, first in enumerate(known) for second in known[:at])
+
+
 BESIDE_ANOTHER = "an ellipsis and beside another index"
 """What stands around the tensor in `y[..., 1, i] = v`."""
 
@@ -176,10 +190,20 @@ def told(by: str, behind: str = "", is_computed_with: bool = False) -> str:
             f"An assignment by {by} next to another index is dropped without a word when a traced model is converted; "
             "`torch.export` keeps it"
         )
-    refused = f"An assignment by {by} behind {behind} is refused by coremltools"
-    if is_computed_with or behind == "an ellipsis":
-        return f"{refused}, on both routes"
-    return f"{refused}; where a traced model computes nothing behind it, it is dropped without a word"
+    return _refused(f"An assignment by {by} behind {behind} is", is_computed_with or behind == "an ellipsis")
+
+
+def refused_shapes(on_both: bool = False) -> str:
+    """What is said of an assignment by tensors that are broadcast: beside a slice or a number it may be dropped."""
+    return _refused("An assignment by tensors of indices of different shapes is", on_both)
+
+
+def _refused(what: str, on_both: bool) -> str:
+    if on_both:
+        return f"{what} refused by coremltools, on both routes"
+    return (
+        f"{what} refused by coremltools; where a traced model computes nothing behind it, it is dropped without a word"
+    )
 
 
 def is_ellipsis(value: Value | None) -> bool:

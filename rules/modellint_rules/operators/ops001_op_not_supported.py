@@ -216,7 +216,11 @@ def _failure(row: OperatorSupport) -> str:
         return "does not convert from `torch.export`"
     if row.export:
         return "does not convert from `torch.jit.trace`"
-    rows = " for the first dimension, and" if row.name.rpartition(".")[2].rstrip("_") in _BY_INDEX else ""
+    rows = (
+        " for the first dimension or a single index, and"
+        if row.name.rpartition(".")[2].rstrip("_") in _BY_INDEX
+        else ""
+    )
     return f"converts only{rows} from `torch.export` with core ATen decompositions"
 
 

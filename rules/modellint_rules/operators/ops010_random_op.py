@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Instance, Rule, Severity, called_name, parents_in, walk
+from modellint.authoring import Diagnostic, Instance, Rule, Severity, called_name, of_kind, parents_in, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Operator, Run
@@ -213,7 +213,17 @@ def _is_kept(call: Call) -> bool:
     """Whether what is drawn is bound, returned or computed with, and not only left behind in a tensor that is thrown away."""
     parent = parents_in(call.function).get(call.node) if call.function is not None else None
     default = isinstance(parent, ast.Call) and called_name(parent) in ("default", "ifnone", "coalesce")
-    return not isinstance(call.statement, ast.Expr) and not default
+    return not isinstance(call.statement, ast.Expr) and not default and not _is_never_read(call)
+
+
+def _is_never_read(call: Call) -> bool:
+    """Whether what is drawn is bound to a variable that the function never reads."""
+    match call.statement:
+        case ast.Assign(targets=[ast.Name(id=name)]) if call.function is not None:
+            return not any(
+                part.id == name and isinstance(part.ctx, ast.Load) for part in of_kind(call.function, ast.Name)
+            )
+    return False
 
 
 def _is_run(code: Code, call: Call) -> bool:

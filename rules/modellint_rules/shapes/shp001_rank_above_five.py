@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Diagnostic, Rule, Severity, Tensor, Trigger, operators, tensors_in
+from modellint.authoring import Const, Diagnostic, Rule, Severity, Tensor, Trigger, operators, tensors_in
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel
@@ -173,6 +173,7 @@ def _origin(tensor: Tensor) -> Tensor:
 def _stuck(code: Code) -> set[int]:
     """Heads of chains of views of which some tensor is used for more than permutes and reshapes."""
     stuck: set[int] = set()
+    merged = _merged(code)
     for calls in code.calls:
         if not all(call.name.startswith("torch.") for call in calls):
             continue
@@ -181,7 +182,8 @@ def _stuck(code: Code) -> set[int]:
         if all(uses) and (method in _STAYS or (method in _GROWS and all(_grows(call) for call in calls))):
             stuck.update(id(_origin(tensor)) for group in uses for tensor in group)
         if method in _GROWS and all(_grows(call) for call in calls):
-            stuck.update(id(_origin(tensor)) for call in calls for tensor in _wide(tensors_in([call.result])))
+            grown = (tensor for call in calls for tensor in _wide(tensors_in([call.result])))
+            stuck.update(id(_origin(tensor)) for tensor in grown if method != "stack" or id(tensor) not in merged)
     for operations in code.operations:
         if isinstance(operations[0].node, ast.Attribute):
             # `x.mT` lays out anew.
@@ -192,6 +194,40 @@ def _stuck(code: Code) -> set[int]:
     for value in code.returned:
         stuck.update(id(_origin(tensor)) for tensor in _wide(tensors_in([value])))
     return stuck
+
+
+def _merged(code: Code) -> set[int]:
+    """What is stacked, and reshaped so that the new dimension joins a neighbour: coremltools' `replace_stack_reshape` concatenates it."""
+    stacked: dict[int, int] = {}
+    for calls in code.calls:
+        for call in calls if calls[0].method == "stack" else ():
+            dim = call.arguments.get(1, "dim")
+            at = 0 if dim is None else dim.value if isinstance(dim, Const) else None
+            if isinstance(at, int):
+                stacked.update((id(tensor), at % (tensor.rank or 1)) for tensor in _wide(tensors_in([call.result])))
+    if not stacked:
+        return set()
+    return {
+        id(receiver)
+        for calls in code.calls
+        if calls[0].method in ("reshape", "view")
+        for call in calls
+        for receiver in tensors_in([call.receiver] if call.receiver is not None else [])
+        if id(receiver) in stacked
+        for result in tensors_in([call.result])
+        if _joins(receiver, result, stacked[id(receiver)])
+    }
+
+
+def _joins(tensor: Tensor, result: Tensor, at: int) -> bool:
+    """Whether a reshape multiplies the size of one dimension with that of the one before or behind it, and leaves the others."""
+    sizes = tensor.layout.sizes if tensor.layout is not None else None
+    joined = result.layout.sizes if result.layout is not None else None
+    return sizes is not None and any(
+        [*sizes[:left], sizes[left] * sizes[left + 1], *sizes[left + 2 :]] == joined
+        for left in (at - 1, at)
+        if 0 <= left < len(sizes) - 1
+    )
 
 
 def _used(call: Call) -> list[Tensor]:

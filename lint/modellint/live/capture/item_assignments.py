@@ -35,6 +35,11 @@ class ItemAssignment(NamedTuple):
         )
 
     @property
+    def are_broadcast(self) -> bool:
+        """Whether tensors among the indices are of different shapes."""
+        return len({part.shape for part in self.tensors if isinstance(part, TensorFact)}) > 1
+
+    @property
     def is_mixed(self) -> bool:
         """Whether there is something beside tensors and lists: a slice, a number, `None`, or an ellipsis that stands for something."""
         others = [part for part in self.indices if part not in self.masks and part not in self.tensors]

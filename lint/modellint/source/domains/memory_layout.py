@@ -170,6 +170,18 @@ class Layout:
         """The sizes, where the rank is known."""
         return [axis.size for axis in self.axes] if self.rank is not None else None
 
+    def differs_in_shape(self, other: Layout) -> bool:
+        """Whether two shapes certainly are different: of other ranks, of other numbers, or each with a 1 where the other has none."""
+        left, right = self.sizes, other.sizes
+        if left is None or right is None:
+            return False
+        if len(left) != len(right):
+            return True
+        pairs = [(first, second) for first, second in zip(left, right, strict=True) if first != second]
+        if any(not first.powers and not second.powers for first, second in pairs):
+            return True
+        return any(first == ONE for first, _ in pairs) and any(second == ONE for _, second in pairs)
+
     @property
     def is_contiguous(self) -> bool:
         """Whether the tensor is contiguous, whatever the sizes."""

@@ -216,7 +216,14 @@ def joined(name: str, arguments: Arguments, node: ast.AST, quiet: bool) -> Tenso
         ranks = {part.rank for part in parts}
         if len(ranks) == 1 and None not in ranks:
             rank = (next(iter(ranks)) or 0) + (name == "stack")
-            layout = Layout.contiguous([Dim.symbol() for _ in range(rank)])
+            layout = Layout.contiguous(
+                (
+                    _stacked(parts[0], len(first.items), arguments)
+                    if name == "stack" and isinstance(first, Container) and first.exact
+                    else None
+                )
+                or [Dim.symbol() for _ in range(rank)]
+            )
             if not all(map(_keeps_order, parts)):
                 layout = tensors.forgotten(layout)
         elif None in ranks and all(map(_keeps_order, parts)):
@@ -224,6 +231,17 @@ def joined(name: str, arguments: Arguments, node: ast.AST, quiet: bool) -> Tenso
     made = derived(node, layout, name, parts, quiet)
     made.certain = True
     return made
+
+
+def _stacked(part: Tensor, count: int, arguments: Arguments) -> list[Dim] | None:
+    """The sizes of so many tensors like one, stacked; None where the new dimension's place is not known."""
+    sizes = part.layout.sizes if part.layout is not None else None
+    dim = arguments.get(1, "dim")
+    at = 0 if dim is None else dim.value if isinstance(dim, Const) else None
+    if sizes is None or not isinstance(at, int) or not -len(sizes) - 1 <= at <= len(sizes):
+        return None
+    at %= len(sizes) + 1
+    return [*sizes[:at], Dim.of(count), *sizes[at:]]
 
 
 def either(values: Sequence[Value]) -> Value:

@@ -134,6 +134,12 @@ class Tensor(Instance):
             part = part.base if part.made_by not in _CASTS else None
         return False
 
+    def differs_in_shape(self, other: Tensor) -> bool:
+        """Whether it certainly is of another shape than another tensor, which is no single number either."""
+        if self.layout is None or other.layout is None:
+            return False
+        return 0 not in (self.rank, other.rank) and self.layout.differs_in_shape(other.layout)
+
     def has_fixed_size(self, dim: int) -> bool:
         """Whether the size of a dimension is made of numbers that the code knows, or is given as numbers."""
         axis = self.layout.size(dim) if self.layout is not None else None

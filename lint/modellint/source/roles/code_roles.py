@@ -64,7 +64,7 @@ _TRAINERS = (
 _TESTS = r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_\w+|\w+_test|tests?|conftest)\.py$"
 _FOR_TRAINING = r"(?:^|/)(?:loss(?:es)?|criterions?|augment(?:ations?|er)?|metrics)(?:/|\.py$)"
 _MEASURES = (
-    r"(?:^|/)(?:(?:\w+_)?metrics|evaluators?|(?:\w+_)?(?:fid|lpips|inception_score))(?:_(?:scores?|utils?|calculator|computer))?"
+    r"(?:^|/)(?:(?:\w+_)?metrics|evaluators?|(?:\w+_)?(?:fid|lpips|niqe|psnr|iqa|inception_score|image_quality(?:_assessment)?))(?:_(?:scores?|utils?|calculator|computer))?"
     r"(?:/|\.py$)"
 )
 """Files and folders of what measures the quality of what models give."""

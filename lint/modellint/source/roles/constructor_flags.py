@@ -1,7 +1,8 @@
 """Constructor flags: branches of a module that stand under an argument of its constructor which everyone in the project leaves out.
 
 An argument is followed from the attribute that it is bound to (``self.measure = measure``) through what subclasses hand on to all
-constructions of the class. Nothing is told where one of these is not understood, or where nobody in the project builds the class.
+constructions of the class; an attribute that is bound to one constant (``self.mode = "bilinear"``), and to nothing else in the project,
+is that. Nothing is told where one of these is not understood, or where nobody in the project builds the class.
 """
 
 from __future__ import annotations
@@ -60,7 +61,36 @@ def is_switched_off(project: Project, ref: ClassRef, function: ast.AST | None, r
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
     flags = _Flags(project, ref)
-    return any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row))
+    if any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row)):
+        return True
+    return once(function, "_is_called_when_off", lambda _: _is_called_when_off(flags, function))
+
+
+def _is_called_when_off(flags: _Flags, function: _Function) -> bool:
+    """Whether a method is only called by others of its class, where that is switched off: `if self.mode == "mask": self.up(x)`."""
+    ref, name = flags.ref, function.name
+    if name.startswith("__") or name == "forward":
+        return False
+    calls = [
+        (caller, call)
+        for caller in functions_in([ref.node])
+        for call in of_kind(caller, ast.Call)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr == name
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == "self"
+    ]
+    named = sum(part.attr == name for part in of_kind(ref.file.tree, ast.Attribute))
+    if not calls or named > len(calls) or any(caller is function for caller, _ in calls):
+        return False
+    if not all(
+        any(flags.truth(test) is (not holds) for test, holds in conditions_at(caller.body, call.lineno))
+        for caller, call in calls
+    ):
+        return False
+    mentions = flags.project.mentions
+    flags.project.touch_tree()
+    return mentions.is_whole and set(mentions.naming(name)) <= {ref.file.path}
 
 
 def flag_truth(project: Project, ref: ClassRef, test: ast.expr) -> bool | None:
@@ -135,7 +165,7 @@ def conditions_at(body: Sequence[ast.stmt], row: int) -> Iterator[tuple[ast.expr
 
 
 class _Flags:
-    """The flags of one class: attributes of its objects that are True, False or None in all the project."""
+    """The flags of one class: attributes of its objects that are one constant in all the project."""
 
     def __init__(self, project: Project, ref: ClassRef, init: _Function | None = None) -> None:
         self.project = project
@@ -156,10 +186,10 @@ class _Flags:
             case ast.Compare(
                 left=ast.Attribute(value=ast.Name(id="self"), attr=name),
                 ops=[ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq() as op],
-                comparators=[ast.Constant(value=None | bool() as wanted)],
+                comparators=[ast.Constant(value=None | bool() | str() as wanted)],
             ):
                 value = self.value(name)
-                return None if value is _UNKNOWN else (value is wanted) is isinstance(op, (ast.Is, ast.Eq))
+                return None if value is _UNKNOWN else _is_same(value, wanted) is isinstance(op, (ast.Is, ast.Eq))
             case ast.Compare(
                 left=ast.Name(id=name),
                 ops=[ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq() as op],
@@ -178,7 +208,7 @@ class _Flags:
         return None
 
     def value(self, attribute: str) -> _Told:
-        """True, False or None, where an attribute is that in all the project."""
+        """The constant that an attribute is in all the project; of an argument True, False or None."""
         flags: dict[str, _Told] = once(self.ref.node, "_flags", lambda _: {})
         if attribute not in flags:
             flags[attribute] = _UNKNOWN
@@ -236,6 +266,8 @@ class _Flags:
         else:
             end, bound = binders[0]
             init = _own_init(lineage[end])
+            if len(binders) == 1 and isinstance(bound, ast.Constant) and isinstance(bound.value, (bool, str)):
+                return _UNKNOWN if self._is_written(attribute, lineage) else bound.value
             if len(binders) > 1 or init is None or not isinstance(bound, ast.Name):
                 return _UNKNOWN
             known = _parameter(init, bound.id)

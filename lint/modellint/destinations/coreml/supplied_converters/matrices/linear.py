@@ -34,6 +34,16 @@ def _plus(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return (x if beta == 1 else x * beta) + product
 
 
+def _is_of_one_type(arguments: dict[str, Any]) -> bool:
+    return bool(arguments["x"].dtype == arguments["vec2"].dtype)
+
+
+@expresses("outer", "ger", unless=_is_of_one_type)
+def outer(x: Tensor, vec2: Tensor) -> Any:
+    """Outer product of vectors of two types: coremltools multiplies matrices, which are of one."""
+    return x.unsqueeze(1) * vec2.unsqueeze(0)
+
+
 @expresses("bilinear", exactness=within(16))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """Bilinear form."""
