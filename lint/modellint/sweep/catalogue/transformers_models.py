@@ -205,6 +205,7 @@ _DEGREES: tuple[frozenset[str], ...] = (
     frozenset({"image_size", "hidden_size", "embed_dim", "d_model", "dim", "hidden_dim", "projection_dim"}),
     frozenset(_SMALL) - {"num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers", "n_layer", "depth"},
     frozenset(_SMALL),
+    frozenset(_SMALL) | {"stage_num_blocks", "blocks_per_stage", "layers_block_type"},
 )
 """What is left as it is, from the smallest form on."""
 
@@ -233,9 +234,9 @@ def _shrink(config: Any, left: frozenset[str], shares: bool) -> None:
     for name, value in list(vars(config).items()):
         if hasattr(value, "to_dict"):
             _shrink(value, left, shares)
-        elif name in _SMALL and name not in left and type(value) is int:
-            small = min(value, _SMALL[name])
-            setattr(config, name, small if shares or name not in _KEYS else min(value, _SMALL["num_attention_heads"]))
+        elif (known := _known(name)) in _SMALL and known not in left and type(value) is int:
+            small = min(value, _SMALL[known])
+            setattr(config, name, small if shares or known not in _KEYS else min(value, _SMALL["num_attention_heads"]))
         elif name == "use_cache":
             setattr(config, name, False)
         elif name == "n_routed_experts" and value is None:
@@ -252,12 +253,27 @@ def _shrink(config: Any, left: frozenset[str], shares: bool) -> None:
         elif name in ("expand", "mamba_expand") and type(value) is int and "head_dim" not in left:
             # Heads times their width are so many times the hidden size.
             setattr(config, name, 1)
-        elif name == "depths" and isinstance(value, (list, tuple)):
+        elif (
+            name in ("depths", "stage_num_blocks", "blocks_per_stage")
+            and name not in left
+            and isinstance(value, (list, tuple))
+        ):
             setattr(config, name, type(value)(1 for _ in value))
         elif name == "image_size" and isinstance(value, (list, tuple)) and min(value) >= 512 and name not in left:
             setattr(config, name, [size // 4 for size in value])
         elif name == "backbone_feature_sizes" and "image_size" not in left:
             setattr(config, name, [[size // 4 for size in sizes] for sizes in value])
+        elif (
+            name == "layers_block_type"
+            and isinstance(value, list)
+            and len(value) > 4
+            and "layers_block_type" not in left
+        ):
+            # Two of each kind: what is shared by the second and those behind it is told by their numbers.
+            blocks = [*dict.fromkeys(value)] * 2
+            vars(config).update(layers_block_type=blocks, num_hidden_layers=len(blocks))
+            if hasattr(config, "hybrid_layer_ids"):
+                config.hybrid_layer_ids = [at for at, block in enumerate(blocks) if block == "hybrid"]
         elif name == "layer_types" and isinstance(value, list) and len(value) > 2:
             # One of each kind, as far as two layers have them.
             setattr(config, name, [*dict.fromkeys(value), *value][:2])
@@ -266,6 +282,11 @@ def _shrink(config: Any, left: frozenset[str], shares: bool) -> None:
     if is_doubled and "hidden_size" not in left:
         config.attention_hidden_size = 2 * _SMALL["hidden_size"]
         config.attention_head_dim = config.attention_hidden_size // _SMALL["num_attention_heads"]
+
+
+def _known(name: str) -> str:
+    """The attribute that one is for a part: `num_hidden_layers` of `encoder_num_hidden_layers`."""
+    return name if name in _SMALL else name.removeprefix("encoder_").removeprefix("decoder_")
 
 
 def _inputs(model: nn.Module, config: Any, takes_all: bool) -> dict[str, Tensor]:
