@@ -46,8 +46,8 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
             raise Unreadable("cannot be read: it is no regular file")
         if status.st_size > largest_of(path):
             raise Unreadable(too_large(status.st_size, largest_of(path)))
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read()
+        with open(path, "rb", 0) as file:  # noqa: PTH123
+            return file.readall()
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
 
@@ -94,7 +94,7 @@ class SourceText:
             if bom and name != "utf-8":
                 raise Undecodable(f"a UTF-8 byte order mark, but the coding cookie says {encoding}")
             text = data.decode(name)
-            if not isinstance(text, str) or text.encode(name) != data:
+            if not isinstance(text, str) or (name != "utf-8" and text.encode(name) != data):
                 # A stateful codec (utf-7, iso-2022) need not give the same bytes back.
                 raise Undecodable(f"text in {encoding} does not survive a round trip")
         except LookupError:
@@ -152,13 +152,18 @@ class SourceText:
         match = _NEWLINE.search(self.text)
         return match.group() if match else "\n"
 
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.text.split("\n") if "\r" not in self.text else _NEWLINE.split(self.text)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self._lines)
+
     def line(self, row: int) -> str:
         """The text of a row (from 1), without its line end; empty beyond the last."""
-        starts = self.line_starts
-        if not 1 <= row <= len(starts):
-            return ""
-        end = starts[row] if row < len(starts) else len(self.text)
-        return self.text[starts[row - 1] : end].rstrip("\r\n")
+        return self._lines[row - 1] if 1 <= row <= len(self._lines) else ""
 
     def offset(self, row: int, column: int) -> int:
         """The offset of a place, both from 1."""
