@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Span
-from modellint.rule import Rule, load_rules
+from modellint.rule import Rule
+from modellint.rule_index import shipped_rules
 from modellint.settings import user_file
 from modellint.source.check import Checked, check_source
 from modellint.source.project.index import Project
@@ -51,7 +52,7 @@ def all_rules(plugins: Sequence[Plugin] = ()) -> dict[str, Rule]:
         return rules(plugins)
     from modellint.tool_diagnostics import machine_rules
 
-    return dict(sorted({**load_rules(), **machine_rules()}.items()))
+    return dict(sorted({**shipped_rules(), **machine_rules()}.items()))
 
 
 class Change(NamedTuple):
