@@ -53,16 +53,18 @@ def rules_digest(extra: Iterable[Path] = ()) -> str:
     """A digest of the text of modellint and its data, its rules, and the plug-ins."""
     import modellint_rules
 
-    folders = [Path(__file__).parent, *(Path(place) for place in modellint_rules.__path__), *extra]
     parts: list[bytes] = []
-    for folder in folders:
-        for path in sorted(_sources(folder)) if folder.is_dir() else [folder]:
-            parts.extend((path.name.encode(), path.read_bytes()))
+    for place in (str(Path(__file__).parent), *modellint_rules.__path__, *map(str, extra)):
+        for path in _sources(place) if os.path.isdir(place) else [place]:  # noqa: PTH112
+            with open(path, "rb") as file:  # noqa: PTH123
+                parts.extend((os.fsencode(os.path.basename(path)), file.read()))  # noqa: PTH119
     return digest(parts)
 
 
-def _sources(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*.*") if path.suffix in (".py", ".json"))
+def _sources(place: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(place):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        yield from (f"{folder}{os.sep}{name}" for name in sorted(files) if name.endswith((".py", ".json")))
 
 
 def caches_below(top: Path) -> Iterator[Path]:

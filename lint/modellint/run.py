@@ -217,12 +217,12 @@ class Checker:
             data = read_bytes(path)
         except Unreadable:
             return None
-        settings = self.job.resolver.of_folder(path.parent)
+        settings = self.job.resolver.of_file(path)
         return None if cache is None else cache.name(path, data, self._variant(self.job.shown(path), path, settings))
 
     def check(self, path: Path) -> list[Diagnostic]:
         """The findings of a file on disk."""
-        settings = self.job.resolver.of_folder(path.parent)
+        settings = self.job.resolver.of_file(path)
         shown = self.job.shown(path)
         rules = self._rules_for(path, settings)
         try:
@@ -351,7 +351,7 @@ class Checker:
     def _fixed(self, path: Path, source: SourceText, unsafe: bool, known: Sequence[Diagnostic] | None) -> Fixed:
         from modellint.source.fix import fix_text
 
-        settings = self.job.resolver.of_folder(path.parent)
+        settings = self.job.resolver.of_file(path)
         shown = self.job.shown(path)
         rules = self.job.rules_for(path, settings)
 
