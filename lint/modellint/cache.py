@@ -26,7 +26,7 @@ _OF_RULES = re.compile(r"[0-9a-f]{16}\Z")
 _OF_FILES = re.compile(r"[0-9a-f]{2}\Z")
 _ABSENT = "absent"
 """The state of a file that is not there."""
-_MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError)
+_MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading an entry raises that is not as it was written."""
 _MARKS = {".gitignore": "*\n", "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"}
 """What is put into a new cache, so that git and backups leave it out."""
@@ -255,7 +255,7 @@ class Bundle:
             # Which entry rests on which rows is text in the text, and read only where it matters.
             consulted = json.loads(self._kept["consulted"]) if changed else {}
             for name in names:
-                if name in entries and (not changed or changed.isdisjoint(consulted[name])):
+                if name is not None and name in entries and (not changed or changed.isdisjoint(consulted[name])):
                     found[name] = _findings(entries[name])
         except _MALFORMED:
             return {}
@@ -270,15 +270,15 @@ class Bundle:
         consulted: dict[str, list[int]] = {}
         numbers: dict[tuple[str, tuple[str, ...]], int] = {}
         for name in names:
-            stored = None if name is None else store.load(name)
+            stored: Any = None if name is None else store.load(name)
             try:
                 if name is None or state_of(stored["consulted"].items()) != stored["state"]:
                     continue
                 parts = [(folder, tuple(asked)) for folder, asked in stored["consulted"].items()]
-                entries[name] = stored["diagnostics"]
+                places = [numbers.setdefault(part, len(numbers)) for part in parts]
+                entries[name], consulted[name] = stored["diagnostics"], places
             except _MALFORMED:
                 continue
-            consulted[name] = [numbers.setdefault(part, len(numbers)) for part in parts]
         rows = [(folder, asked, state_of([(folder, asked)])) for folder, asked in numbers]
         store.save(self._name, {"rows": rows, "entries": entries, "consulted": json.dumps(consulted)})
 
