@@ -2,7 +2,7 @@
 
     python benchmarks/cache_edits.py TREE... --edits 440 --live 60 --seed 1
 
-For source, sixteen files of the trees are copied as one project, with settings; an edit changes, swaps, renames, removes or adds a file,
+For source, forty files of the trees are copied as one project, with settings; an edit changes, swaps, renames, removes or adds a file,
 puts an earlier state back, suppresses a line, changes the settings, or keeps size and time of what it changes. For live targets, a small
 model is edited that stands in several files, with inputs, a checkpoint, settings and names that another file can shadow. After each
 edit `modellint check` runs three times, each time in a process of its own: with the cache, without, and with the cache again. Ends
@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 
-FILES = 16
+FILES = 40
 LONGEST = 40_000
 NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 UNDONE = (
@@ -134,7 +134,7 @@ def _run(command: Sequence[str], there: object) -> None:
 
 
 def copy(trees: Sequence[Path], project: Path, draw: random.Random) -> None:
-    """Sixteen drawn files that have something to do with modules, and settings."""
+    """Forty drawn files that have something to do with modules, and settings."""
     every = [path for tree in trees for path in sorted(tree.rglob("*.py")) if path.stat().st_size < LONGEST]
     draw.shuffle(every)
     (project / "net").mkdir(parents=True)

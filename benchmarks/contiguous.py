@@ -174,7 +174,7 @@ def without(site: Site, text: str) -> str:
 
 def judge(root: Path, paths: list[Path]) -> list[Site]:
     """The sites of some files, each looked for in the text without it."""
-    from modellint.rule import load_rules
+    from modellint.rule_index import load_rules
     from modellint.source.check import check_source
     from modellint.source.project.index import Project
     from modellint.source.syntax.text import SourceText, Undecodable

@@ -53,7 +53,7 @@ def index(rules: Mapping[str, Rule]) -> str:
         lines = ["| code | name | severity | fix | what it finds |", "|---|---|---|---|---|"]
         for code, rule in rules.items():
             if code.startswith(family):
-                summary, link = _shown(Page.of(type(rule))).rstrip("."), f"[{rule.name}]({rule.name}.md)"
+                summary, link = _shown(Page.of(rule.__class__)).rstrip("."), f"[{rule.name}]({rule.name}.md)"
                 lines.append(f"| {code} | {link} | {rule.severity.label} | {rule.fixable or '–'} | {summary} |")
         parts += [f"## {_title(family)}", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
@@ -67,7 +67,7 @@ def pages(rules: Mapping[str, Rule]) -> dict[str, str]:
     """The page of each rule and that which lists them, by file name. A rule's page is called as the setting `docs-url` wants it."""
     texts = {"index.md": index(rules)}
     for code, rule in rules.items():
-        page = Page.of(type(rule))
+        page = Page.of(rule.__class__)
         scope = rule.scope or "for every destination"
         about = f"[{_title(code)}](index.md) · {rule.severity.label} · fix: {rule.fixable or 'none'} · {scope}"
         parts = [f"# {rule.name} ({code})", page.summary, about]

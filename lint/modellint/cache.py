@@ -1,6 +1,7 @@
 """Findings of unchanged files, kept between runs as JSON beside the project.
 
 An entry holds only while the file, the settings, the rules, and every other project file that was asked are the same.
+The entries of a run over many files are kept once more in one bundle: to open thousands of files takes longer than to check them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ _OF_RULES = re.compile(r"[0-9a-f]{16}\Z")
 _OF_FILES = re.compile(r"[0-9a-f]{2}\Z")
 _ABSENT = "absent"
 """The state of a file that is not there."""
+_MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading an entry raises that is not as it was written."""
 _MARKS = {".gitignore": "*\n", "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"}
 """What is put into a new cache, so that git and backups leave it out."""
 
@@ -50,16 +53,18 @@ def rules_digest(extra: Iterable[Path] = ()) -> str:
     """A digest of the text of modellint and its data, its rules, and the plug-ins."""
     import modellint_rules
 
-    folders = [Path(__file__).parent, *(Path(place) for place in modellint_rules.__path__), *extra]
     parts: list[bytes] = []
-    for folder in folders:
-        for path in sorted(_sources(folder)) if folder.is_dir() else [folder]:
-            parts.extend((path.name.encode(), path.read_bytes()))
+    for place in (str(Path(__file__).parent), *modellint_rules.__path__, *map(str, extra)):
+        for path in _sources(place) if os.path.isdir(place) else [place]:  # noqa: PTH112
+            with open(path, "rb") as file:  # noqa: PTH123
+                parts.extend((os.fsencode(os.path.basename(path)), file.read()))  # noqa: PTH119
     return digest(parts)
 
 
-def _sources(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*.*") if path.suffix in (".py", ".json"))
+def _sources(place: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(place):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        yield from (f"{folder}{os.sep}{name}" for name in sorted(files) if name.endswith((".py", ".json")))
 
 
 def caches_below(top: Path) -> Iterator[Path]:
@@ -127,6 +132,11 @@ class Store:
         except (OSError, ValueError):
             self._usable = False
 
+    @property
+    def may_save(self) -> bool:
+        """Whether something can be kept, as far as is known."""
+        return self._usable and os.access(self._folder, os.W_OK)
+
     def _prepare(self) -> None:
         top = self._folder.parent
         top.mkdir(parents=True, exist_ok=True)
@@ -144,24 +154,31 @@ class Cache:
     """Findings by file. Nothing here ever raises: what cannot be read or written is not cached."""
 
     def __init__(self, folder: Path, key: str) -> None:
+        self._made_of = folder, key
         self.store = Store(folder, key)
         """For what is kept beside the findings."""
         self._known: dict[str, _States] = {}
         """For each folder the states of what is asked for there."""
 
-    def get(self, path: Path, data: bytes, variant: str) -> list[Diagnostic] | None:
-        """The findings kept for this content, or None."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process looks at files itself.
+        return Cache, self._made_of
+
+    def name(self, path: Path, data: bytes, variant: str) -> str:
+        """The name of the entry of a file with this content, which is noted for others that ask about the file."""
         place, state = str(path), hashlib.sha256(data).hexdigest()
-        # Others ask about this file, too.
         folder, _, name = place.rpartition(os.sep)
         self._of_folder(folder)[name] = state
-        stored = self.store.load(_name(place, state, variant))
+        return _name(place, state, variant)
+
+    def get(self, path: Path, data: bytes, variant: str) -> list[Diagnostic] | None:
+        """The findings kept for this content, or None."""
+        stored = self.store.load(self.name(path, data, variant))
         try:
-            if self._state_of(stored["consulted"]) != stored["state"]:
+            if self._state_of(stored["consulted"].items()) != stored["state"]:
                 return None
-            findings = stored["diagnostics"]
-            return [] if findings == [] else list(_codec().from_json(findings))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return _findings(stored["diagnostics"])
+        except _MALFORMED:
             return None
 
     def put(
@@ -187,9 +204,9 @@ class Cache:
         }
         self.store.save(_name(str(path), hashlib.sha256(data).hexdigest(), variant), entry)
 
-    def _state_of(self, folders: Mapping[str, Sequence[str]]) -> str:
+    def _state_of(self, folders: Iterable[tuple[str, Iterable[str]]]) -> str:
         states: list[str] = []
-        for folder, names in folders.items():
+        for folder, names in folders:
             # Thousands of files ask about the same hundreds, so the loop is left to `map`.
             states.extend(map(self._of_folder(folder).__getitem__, names))
         return _joined(states)
@@ -197,16 +214,87 @@ class Cache:
     def _of_folder(self, folder: str) -> _States:
         known = self._known.get(folder)
         if known is None:
-            known = self._known[folder] = _States(folder)
+            known = self._known[folder] = _States(folder, self._may_be_there)
         return known
+
+    def _may_be_there(self, folder: str) -> bool:
+        """Whether a folder may be there, by the listing of the one that it is in: most that are asked about are not."""
+        above, _, name = folder.rpartition(os.sep)
+        # What is in a drive or a computer of a network cannot be listed everywhere.
+        is_listed = above and os.sep == "/" and name not in ("", os.curdir, os.pardir)
+        return not is_listed or self._of_folder(above).may_hold(name)
+
+    def bundle(self, files: Sequence[Path]) -> Bundle:
+        """The entries that were kept together for a run over these files, in order, or others that begin alike."""
+        return Bundle(self, os.path.commonprefix([str(files[0]), str(files[-1])]))  # noqa: RUF071
+
+
+class Bundle:
+    """The entries of a run's files in one file, and once each row that they rest on: names asked for in a folder, and their states."""
+
+    def __init__(self, cache: Cache, beginning: str) -> None:
+        self._cache = cache
+        self._name = digest((b"bundle", beginning.encode("utf-8", "surrogatepass")))
+        self._kept = cache.store.load(self._name)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is anything."""
+        return self._kept is not None
+
+    def findings(self, names: Sequence[str | None]) -> dict[str, list[Diagnostic]]:
+        """The findings of the entries of these names, as far as they hold. Every file of the run was given its name before."""
+        found: dict[str, list[Diagnostic]] = {}
+        try:
+            rows, entries = self._kept["rows"], self._kept["entries"]
+            changed = {
+                at
+                for at, (folder, asked, state) in enumerate(rows)
+                if self._cache._state_of([(folder, asked)]) != state
+            }
+            # Which entry rests on which rows is text in the text, and read only where it matters.
+            consulted = json.loads(self._kept["consulted"]) if changed else {}
+            for name in names:
+                if name is not None and name in entries and (not changed or changed.isdisjoint(consulted[name])):
+                    found[name] = _findings(entries[name])
+        except _MALFORMED:
+            return {}
+        return found
+
+    def keep(self, names: Sequence[str | None]) -> None:
+        """Put the entries of these names together in the place of what was; those that no longer hold are left out."""
+        store, state_of = self._cache.store, self._cache._state_of
+        if not store.may_save:
+            return
+        entries: dict[str, object] = {}
+        consulted: dict[str, list[int]] = {}
+        numbers: dict[tuple[str, tuple[str, ...]], int] = {}
+        for name in names:
+            stored: Any = None if name is None else store.load(name)
+            try:
+                if name is None or state_of(stored["consulted"].items()) != stored["state"]:
+                    continue
+                parts = [(folder, tuple(asked)) for folder, asked in stored["consulted"].items()]
+                places = [numbers.setdefault(part, len(numbers)) for part in parts]
+                entries[name], consulted[name] = stored["diagnostics"], places
+            except _MALFORMED:
+                continue
+        rows = [(folder, asked, state_of([(folder, asked)])) for folder, asked in numbers]
+        store.save(self._name, {"rows": rows, "entries": entries, "consulted": json.dumps(consulted)})
+
+
+def _findings(stored: Any) -> list[Diagnostic]:
+    """Findings as they were kept. Raises one of ``_MALFORMED``."""
+    return [] if stored == [] else list(_codec().from_json(stored))
 
 
 class _States(dict[str, str]):
     """The states of what is asked for in one folder, by name; each is looked at once."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, may_be_there: Callable[[str], bool]) -> None:
         super().__init__()
         self._folder = folder
+        self._may_be_there = may_be_there
         self._present: frozenset[str] | None = None
 
     def __missing__(self, name: str) -> str:
@@ -217,7 +305,7 @@ class _States(dict[str, str]):
         try:
             if top != path:
                 state = digest_of_tree(top)
-            elif self._may_hold(name):
+            elif self.may_hold(name):
                 with open(path, "rb") as file:  # noqa: PTH123
                     state = hashlib.sha256(file.read()).hexdigest()
             else:
@@ -227,12 +315,13 @@ class _States(dict[str, str]):
         self[name] = state
         return state
 
-    def _may_hold(self, name: str) -> bool:
+    def may_hold(self, name: str) -> bool:
         """Whether the folder lists a name: most of what is asked for is in no folder, and to list one costs less than to try each."""
         if self._present is None:
             try:
                 # Some file systems take names in any case.
-                self._present = frozenset(entry.casefold() for entry in os.listdir(self._folder or os.sep))  # noqa: PTH208
+                entries = os.listdir(self._folder or os.sep) if self._may_be_there(self._folder) else ()  # noqa: PTH208
+                self._present = frozenset(map(str.casefold, entries))
             except (FileNotFoundError, NotADirectoryError):
                 self._present = frozenset()
             except OSError:

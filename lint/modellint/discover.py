@@ -225,7 +225,7 @@ def _walk(top: str, exclusion: Exclusion, discovery: Found) -> Iterator[str]:
                 discovery.excluded = True
             elif is_folder:
                 pending.append((entry.path, ignores))
-            elif not os.path.isfile(entry.path):  # noqa: PTH113
+            elif not _is_file(entry):
                 # Links that lead nowhere, pipes: they hold no code.
                 continue
             else:
@@ -237,6 +237,13 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         # A link to itself.
+        return False
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
         return False
 
 

@@ -295,7 +295,8 @@ def rules(plugins: Iterable[Plugin]) -> dict[str, Rule]:
 
     Raises ``RuleError`` for what cannot be loaded, a rule that nobody would ever ask, and a code that another rule has.
     """
-    from modellint.rule import admit, clash, rules_of, shipped_rules
+    from modellint.rule import admit, clash, rules_of
+    from modellint.rule_index import shipped_rules
     from modellint.tool_diagnostics import machine_rules
 
     known = {**shipped_rules(), **machine_rules()}

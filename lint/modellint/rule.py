@@ -45,7 +45,8 @@ FAMILIES = {
 """Code family to folder of the rules package."""
 
 _CODE = re.compile(r"[A-Z]{3}[0-9]{3}\Z")
-_RULE_FILE = re.compile(r"[a-z]{3}[0-9]{3}_")
+RULE_FILE = re.compile(r"[a-z]{3}[0-9]{3}_")
+"""The names of files that hold rules of modellint: what these share is loaded where it is needed."""
 _ANY_FILE = re.compile(r"(?!test_|conftest\Z|setup\Z)")
 _NO_RULES = ("__pycache__", "tests")
 """Folders in which rules are not looked for."""
@@ -354,6 +355,9 @@ _NODES_COME_FROM = ("cst", "libcst")
 @cache
 def registration_of(rule: Rule) -> Registration:
     """Read what a rule is asked about. Raises ``RuleError`` for an annotation that matches nothing: nobody would ever ask the rule."""
+    told: Registration | None = rule.__dict__.get("registration")
+    if told is not None:
+        return told
     if hasattr(rule, "live"):
         _fact_of(type(rule), "live", _LIVE_FACTS)
     if not hasattr(rule, "source"):
@@ -499,32 +503,16 @@ def _node_names() -> frozenset[str]:
     return frozenset(re.findall(r"\w+", " ".join(map(" ".join, imported)))) | {"CSTNode"}
 
 
-def load_rules() -> dict[str, Rule]:
-    """Every rule of ``modellint_rules``, by code, in the order of codes.
-
-    Raises ``RuleError`` for a malformed or doubled code, and for a rule that nothing would ever be asked of.
-    """
-    return dict(sorted(shipped_rules().items()))
-
-
-@cache
-def shipped_rules() -> dict[str, Rule]:
-    """The rules of ``modellint_rules``, found once in a process: rules hold nothing of what they are asked about."""
-    rules: dict[str, Rule] = {}
-    # Only files that are called after a code hold rules: what these share is loaded where it is needed.
-    for kind in rules_of(importlib.import_module("modellint_rules"), _RULE_FILE):
-        admit(kind, rules)
-    return rules
+def rules_of(package: ModuleType) -> Iterator[type[Rule]]:
+    """The classes of rules that a module, or a package with all its files, defines."""
+    yield from rules_in(package)
+    for module, _ in module_files(package):
+        if _ANY_FILE.match(module.rpartition(".")[2]):
+            yield from rules_in(importlib.import_module(module))
 
 
-def rules_of(package: ModuleType, called: re.Pattern[str] = _ANY_FILE) -> Iterator[type[Rule]]:
-    """The classes of rules that a module, or a package with all its files of such names, defines."""
-    for module in _modules(package, called):
-        yield from _rules_in(module)
-
-
-def _modules(package: ModuleType, called: re.Pattern[str]) -> Iterator[ModuleType]:
-    yield package
+def module_files(package: ModuleType) -> Iterator[tuple[str, str]]:
+    """The modules of a package, in which rules are looked for, each with its file."""
     # By the folder's listing: `pkgutil` would cost as much as all else that is imported here.
     for place in getattr(package, "__path__", ()):
         for folder, folders, files in os.walk(place):
@@ -533,11 +521,12 @@ def _modules(package: ModuleType, called: re.Pattern[str]) -> Iterator[ModuleTyp
             prefix = package.__name__ if inside == "." else f"{package.__name__}.{inside}"
             for file in sorted(files):
                 name = file.removesuffix(".py")
-                if name != file and name.isidentifier() and name != "__init__" and called.match(name):
-                    yield importlib.import_module(f"{prefix}.{name}")
+                if name != file and name.isidentifier() and name != "__init__":
+                    yield f"{prefix}.{name}", f"{folder}{os.sep}{file}"
 
 
-def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
+def rules_in(module: ModuleType) -> Iterator[type[Rule]]:
+    """The classes of rules that a module defines."""
     for value in vars(module).values():
         if (
             isinstance(value, type)
@@ -552,7 +541,7 @@ def clash(kind: type[Rule], registered: Rule, attribute: str) -> RuleError:
     """The error for two rules with one code, or one name."""
     return RuleError(
         f"{_file_of(kind)}: {kind.__name__}: the {attribute} {getattr(kind, attribute)} is that of another rule, in "
-        f"{_file_of(type(registered))}; give one of them another"
+        f"{_file_of(registered.__class__)}; give one of them another"
     )
 
 

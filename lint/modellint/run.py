@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modellint.results.diagnostic import Diagnostic, Span
-from modellint.rule import Rule, load_rules
+from modellint.rule import Rule
+from modellint.rule_index import shipped_rules
 from modellint.settings import user_file
 from modellint.source.check import Checked, check_source
 from modellint.source.project.index import Project
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
     from modellint.adoption.baseline import Baseline
-    from modellint.cache import Cache
+    from modellint.cache import Bundle, Cache
     from modellint.plugins import Plugin
     from modellint.results.conversion_verdict import Conversion
     from modellint.settings import Resolver, Settings
@@ -51,7 +52,7 @@ def all_rules(plugins: Sequence[Plugin] = ()) -> dict[str, Rule]:
         return rules(plugins)
     from modellint.tool_diagnostics import machine_rules
 
-    return dict(sorted({**load_rules(), **machine_rules()}.items()))
+    return dict(sorted({**shipped_rules(), **machine_rules()}.items()))
 
 
 class Change(NamedTuple):
@@ -181,6 +182,7 @@ class Checker:
         self._projects: dict[tuple[tuple[str, ...], str | None], Project] = {}
         self._rules: dict[tuple[int, tuple[str, ...]], dict[str, Rule]] = {}
         """The rules that run, by the settings, which the resolver keeps, and what those ignore in a file."""
+        self._variants: dict[tuple[int, tuple[str, ...]], str] = {}
         self.unread: list[str] = []
         """Files that could not be read, and why, where settings ignore the finding."""
 
@@ -198,9 +200,29 @@ class Checker:
             self._rules[key] = self.job.rules_for(path, settings)
         return self._rules[key]
 
+    def _variant(self, shown: str, path: Path, settings: Settings) -> str:
+        """What besides the files decides about findings, and how they name the file."""
+        key = id(settings), settings.ignored_in(path)
+        if key not in self._variants:
+            goal = settings.goal
+            ends = (goal.target, goal.coremltools or "", settings.prelu_import or "")
+            words = (*self._rules_for(path, settings), "", *settings.module_bases, "", *ends)
+            self._variants[key] = "\n".join(words)
+        return f"{shown}\n{self._variants[key]}"
+
+    def entry_name(self, path: Path) -> str | None:
+        """The name of a file's entry in the cache; None where there can be none."""
+        cache = self.job.cache
+        try:
+            data = read_bytes(path)
+        except Unreadable:
+            return None
+        settings = self.job.resolver.of_file(path)
+        return None if cache is None else cache.name(path, data, self._variant(self.job.shown(path), path, settings))
+
     def check(self, path: Path) -> list[Diagnostic]:
         """The findings of a file on disk."""
-        settings = self.job.resolver.of_folder(path.parent)
+        settings = self.job.resolver.of_file(path)
         shown = self.job.shown(path)
         rules = self._rules_for(path, settings)
         try:
@@ -208,9 +230,7 @@ class Checker:
         except Unreadable as error:
             return self.kept([_unreadable(shown, str(error))], rules)
         cache = self.job.cache
-        goal = settings.goal
-        ends = (goal.target, goal.coremltools or "", settings.prelu_import or "")
-        variant = "\n".join((shown, *rules, "", *settings.module_bases, "", *ends))
+        variant = self._variant(shown, path, settings)
         if cache is not None:
             cached = cache.get(path, data, variant)
             if cached is not None:
@@ -331,7 +351,7 @@ class Checker:
     def _fixed(self, path: Path, source: SourceText, unsafe: bool, known: Sequence[Diagnostic] | None) -> Fixed:
         from modellint.source.fix import fix_text
 
-        settings = self.job.resolver.of_folder(path.parent)
+        settings = self.job.resolver.of_file(path)
         shown = self.job.shown(path)
         rules = self.job.rules_for(path, settings)
 
@@ -412,17 +432,43 @@ def check_files(
     """Put the findings of all files into ``outcome``, sorted; the same for any number of processes."""
     # A syntax tree holds no cycles: collecting garbage while it is built only costs time.
     gc.disable()
-    if jobs <= 1 or len(files) <= _FEW:
-        checker = Checker(job)
-        for count, path in enumerate(files, 1):
+    checker = Checker(job)
+    bundle = job.cache.bundle(files) if job.cache is not None and len(files) > _FEW else None
+    left = files if bundle is None else _without_kept(checker, bundle, files, outcome)
+    done = len(files) - len(left)
+
+    def tell(count: int) -> None:
+        if progress is not None:
+            progress(done + count)
+
+    if done:
+        tell(0)
+    if jobs <= 1 or len(left) <= _FEW:
+        for count, path in enumerate(left, 1):
             outcome.diagnostics.extend(_safely(checker, path))
-            if progress is not None:
-                progress(count)
+            tell(count)
         outcome.unread.extend(checker.unread)
     else:
-        _in_processes(job, files, jobs, outcome, progress)
+        _in_processes(job, left, jobs, outcome, tell)
+    if bundle is not None and len(left) > max(_FEW, len(files) // 10):
+        bundle.keep([*map(checker.entry_name, files)])
     outcome.diagnostics.sort(key=lambda finding: finding.sort_key)
     outcome.unread.sort()
+
+
+def _without_kept(checker: Checker, bundle: Bundle, files: Sequence[Path], outcome: Outcome) -> Sequence[Path]:
+    """The files of which the bundle tells no findings; those of others go into ``outcome``."""
+    if not bundle.is_kept:
+        return files
+    names = [*map(checker.entry_name, files)]
+    findings = bundle.findings(names)
+    left: list[Path] = []
+    for path, name in zip(files, names, strict=True):
+        if name in findings:
+            outcome.diagnostics.extend(findings[name])
+        else:
+            left.append(path)
+    return left
 
 
 def _safely(checker: Checker, path: Path) -> list[Diagnostic]:
@@ -479,7 +525,7 @@ def _work(paths: list[Path]) -> tuple[list[Diagnostic], list[str]]:
 
 
 def _in_processes(
-    job: Job, files: Sequence[Path], jobs: int, outcome: Outcome, progress: Callable[[int], None] | None
+    job: Job, files: Sequence[Path], jobs: int, outcome: Outcome, progress: Callable[[int], None]
 ) -> None:
     import multiprocessing
     from concurrent.futures import as_completed
@@ -499,8 +545,7 @@ def _in_processes(
             except BrokenProcessPool:
                 lost.append(pending[future])
             done += len(pending[future])
-            if progress is not None:
-                progress(done)
+            progress(done)
     for path in (path for chunk in lost for path in chunk):
         # A worker died: each of its files gets a process of its own, and the one that kills it is named.
         with _pool(job, 1, context) as pool:

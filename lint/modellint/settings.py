@@ -455,6 +455,7 @@ class Resolver:
         self._overrides = overrides
         self._codes = codes
         self._folders: dict[Path, Settings] = {}
+        self._places: dict[str, Settings] = {}
         self._files: dict[Path | None, Settings] = {}
         self.top = self.of_folder(root)
 
@@ -473,6 +474,15 @@ class Resolver:
             if config is None and not self._isolated:
                 config = find_config(folder)
             settings = self._folders[folder] = self._of_config(config)
+        return settings
+
+    def of_file(self, path: Path) -> Settings:
+        """The settings for a file."""
+        # By text, as thousands are asked about.
+        place = str(path).rpartition(os.sep)[0]
+        settings = self._places.get(place)
+        if settings is None:
+            settings = self._places[place] = self.of_folder(path.parent)
         return settings
 
     def _of_config(self, config: Path | None) -> Settings:

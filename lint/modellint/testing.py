@@ -66,7 +66,7 @@ def assert_page(plugin: str | Path, code: str) -> None:
     _expect(code in rules, f"{plugin} has no rule {code}; it has {', '.join(rule_codes(plugin)) or 'none'}")
     rule = rules[code]
     try:
-        page = Page.of(type(rule))
+        page = Page.of(rule.__class__)
     except RuleError as error:
         raise AssertionError(str(error)) from None
     _expect(page.summary.endswith("."), f"{code}: the first paragraph of the page must end with a full stop")

@@ -15,7 +15,8 @@ from torch import nn
 
 import modellint
 from modellint.results.diagnostic import Diagnostic
-from modellint.rule import Page, load_rules
+from modellint.rule import Page
+from modellint.rule_index import load_rules
 from modellint.source.check import check_source
 from modellint.source.fix import fix_text
 from modellint.source.project.index import Project

@@ -13,7 +13,8 @@ from torch import nn
 
 import modellint
 from modellint.results.diagnostic import Applicability, Diagnostic
-from modellint.rule import Page, load_rules
+from modellint.rule import Page
+from modellint.rule_index import load_rules
 from modellint.source.fix import fix_text
 from modellint.source.syntax.text import SourceText
 

@@ -22,7 +22,8 @@ from modellint.live.fixes.proof import same_bits
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.nn import CustomPReLU
 from modellint.results.diagnostic import Applicability
-from modellint.rule import Page, load_rules
+from modellint.rule import Page
+from modellint.rule_index import load_rules
 from modellint.settings import Destination
 from modellint.source.fix import fix_text
 from modellint.source.syntax.text import SourceText

@@ -20,7 +20,7 @@ from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject
 from modellint.nn import CustomPReLU
 from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import load_rules
+from modellint.rule_index import load_rules
 from modellint.settings import Destination
 
 RULES = {rule.code: rule for rule in live_rules(load_rules())}

@@ -19,7 +19,8 @@ from modellint.destinations.coreml import installed_versions as installed
 from modellint.live.check import check_subject, live_rules
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject
-from modellint.rule import Page, Rule, load_rules
+from modellint.rule import Page, Rule
+from modellint.rule_index import load_rules
 from modellint.session.destination_verdicts import execute, judge
 from modellint.settings import Destination
 

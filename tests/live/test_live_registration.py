@@ -16,7 +16,7 @@ from modellint.live.check import check_subject
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject
 from modellint.results.diagnostic import Diagnostic, Severity
-from modellint.rule import load_rules
+from modellint.rule_index import load_rules
 from modellint.settings import Destination
 
 RULES = {code: rule for code, rule in load_rules().items() if code.startswith("REG") and hasattr(rule, "live")}

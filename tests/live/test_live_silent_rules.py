@@ -14,7 +14,7 @@ import torch
 from modellint.live.check import check_subject, live_rules
 from modellint.live.inputs.model_inputs import Inputs
 from modellint.live.subject import Subject
-from modellint.rule import load_rules
+from modellint.rule_index import load_rules
 from modellint.settings import Destination
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from modellint.cache import Store
 from modellint.cli import cli
 
 BAD = (
@@ -151,6 +152,39 @@ def test_cache_follows_other_files(project: Path) -> None:
     assert run("check").exit_code == 0
     (project / "base.py").write_text("from torch import nn\nclass Base(nn.Module):\n    pass\n", "utf-8")
     assert run("check").exit_code == 1
+
+
+def test_cache_of_many_files_is_kept_together(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "base.py").write_text("from torch import nn\nclass Base(nn.Module):\n    pass\n", "utf-8")
+    for number in range(30):
+        clean = BAD.replace("[nn.Linear(1, 1)]", "nn.Linear(1, 1)")
+        text = clean if number % 6 else "from base import Base\n" + BAD.replace("nn.Module", "Base")
+        (project / f"net{number}.py").write_text(text, "utf-8")
+
+    def opened(*arguments: str) -> int:
+        """How many entries a check reads; it prints what one without the cache does."""
+        names: list[str] = []
+        with monkeypatch.context() as patch:
+            load = Store.load
+            patch.setattr(Store, "load", lambda store, name: names.append(name) or load(store, name))
+            cached = run("check", "--jobs", "1", *arguments)
+        plain = run("check", "--no-cache", "--jobs", "2", *arguments)
+        assert (cached.exit_code, cached.stdout) == (plain.exit_code, plain.stdout)
+        return len(names)
+
+    assert opened() > 30
+    assert opened() == 1
+    (project / "net1.py").write_text(BAD, "utf-8")
+    assert 1 < opened() < 10
+    (project / "base.py").write_text("class Base:\n    pass\n", "utf-8")
+    assert 1 < opened() < 10
+    assert opened("--select", "REG") > 30
+    for bundle in (project / ".modellint_cache").rglob("*.json"):
+        if "rows" in (text := bundle.read_text("utf-8")):
+            bundle.write_text(text.replace("rows", "lines"), "utf-8")
+    assert opened() > 30
+    assert run("check", "--jobs", "2").stdout == run("check", "--no-cache").stdout
+    assert opened() == 1
 
 
 def test_traps_are_not_run(project: Path) -> None:

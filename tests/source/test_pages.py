@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 import modellint
 from modellint.cli import cli
 from modellint.results.diagnostic import Diagnostic
-from modellint.rule import FAMILIES, Page, Rule, load_rules, registration_of
+from modellint.rule import FAMILIES, Page, Rule, registration_of
+from modellint.rule_index import load_rules
 from modellint.run import all_rules
 from modellint.source.fix import fix_text
 from modellint.source.syntax.text import SourceText

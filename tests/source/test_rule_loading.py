@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import modellint_rules
 from modellint.cli import cli
+from modellint.rule import Rule, registration_of
+from modellint.rule_index import SleepingRule, load_rules, shipped_rules, woken, written
+from modellint.settings import Destination
 
 RULE = """\
 {imports}
@@ -23,6 +27,7 @@ class Odd(Rule):
         return iter(())
 """
 FUTURE = "from __future__ import annotations"
+INDEX = Path(modellint_rules.__path__[0], "index.json")
 
 
 @pytest.fixture(autouse=True)
@@ -91,3 +96,33 @@ def test_words_say_nothing_of_module_classes() -> None:
     assert done.exit_code == 2
     assert "odd.py:7: XYZ001 (Odd)" in done.output
     assert "`wakes_on` does" in done.output
+
+
+def test_index_says_what_the_rules_say() -> None:
+    rules = load_rules()
+    assert INDEX.read_text("utf-8") == written(rules.values()), "write it anew: python -m modellint.rule_index"
+    asleep = shipped_rules.__wrapped__()
+    assert asleep.keys() == rules.keys()
+    for code, rule in asleep.items():
+        assert type(rule) is SleepingRule
+        told = {**rule.__dict__}
+        assert type(woken(rule)) is type(rules[code]) is rule.__class__
+        assert told.pop("registration") == registration_of(rules[code])
+        assert (told.pop("module"), told.pop("kind")) == (rule.__class__.__module__, rule.__class__.__name__)
+        assert told == {name: getattr(rules[code], name) for name in told}
+        assert "needs" in told or rule.__class__.needs_for is not Rule.needs_for
+
+
+def test_rule_wakes_for_what_the_index_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep, rules = shipped_rules.__wrapped__(), load_rules()
+    for name in ("advice", "silent", "live_needs", "hides", "twin", "__class__", "source", "live", "hints"):
+        for code, rule in shipped_rules.__wrapped__().items():
+            assert hasattr(rule, name) == hasattr(rules[code], name)
+            assert name in ("source", "live", "hints") or getattr(rule, name) == getattr(rules[code], name)
+            assert type(rule) is type(rules[code])
+    goal = Destination()
+    assert {code: rule.needs_for(goal) for code, rule in asleep.items()} == {
+        code: rule.needs_for(goal) for code, rule in rules.items()
+    }
+    monkeypatch.setattr("modellint.rule_index._read", dict)
+    assert not any(type(rule) is SleepingRule for rule in shipped_rules.__wrapped__().values())

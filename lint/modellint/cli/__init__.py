@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import gc
 import os
 import signal
 import sys
@@ -42,6 +43,9 @@ _BROKEN_PIPE = 13
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    if arguments is None:
+        # A check needs no collection, and other commands turn it on: see `get_command`.
+        gc.disable()
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         # Source may hold what the terminal's encoding lacks; a file name may hold surrogates.
@@ -189,6 +193,8 @@ class _Commands(click.Group):
         """The command of a name, imported now."""
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name != "check":
+            gc.enable()
         module = import_module(f"modellint.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command

@@ -208,8 +208,8 @@ def _check_files(job: Job, targets: list[Path], live: list[Request], options: Ma
     if not files and not live:
         return _nothing(job, targets, discovered, options)
     # Every settings file is read before the first finding, so that a mistake in one is told at once.
-    for folder in dict.fromkeys(path.parent for path in files):
-        job.resolver.of_folder(folder)
+    for path in files:
+        job.resolver.of_file(path)
     for warning in job.resolver.warnings:
         click.echo(f"warning: {warning}", err=True)
     if options["verbose"]:

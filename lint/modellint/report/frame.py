@@ -24,8 +24,8 @@ def window(line: str, left: int) -> str:
     # Few characters take no column; what lies far to the right need not be measured.
     cells, _ = columns(line[: left + 2 * WIDEST])
     if left <= 0 and len(cells) <= WIDEST:
-        return "".join(cells).rstrip()
-    shown = cells[left : left + WIDEST]
+        return (cells if isinstance(cells, str) else "".join(cells)).rstrip()
+    shown = [*cells[left : left + WIDEST]]
     if not shown:
         return "…" if line.strip() else ""
     if left > 0:
@@ -52,7 +52,7 @@ class Frame:
     __slots__ = ("_end", "_first", "_last", "_left", "_source", "_start", "width")
 
     def __init__(self, source: SourceText, span: Span) -> None:
-        rows = len(source.line_starts)
+        rows = source.rows
         # The text may have changed since the finding was made: a place beyond its end is moved to the end.
         row = min(max(span.row, 1), rows)
         end_row = min(max(last_row(span), row), rows)

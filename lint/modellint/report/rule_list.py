@@ -27,7 +27,7 @@ def render(rules: Sequence[Rule], color: bool = False) -> str:
         label = rule.severity.label
         mark = "[*]" if rule.fixable else "   "
         head = f"{rule.code}  {rule.name:<{wide}}  {label:<7}  {mark}  "
-        summary = " ".join(Page.as_written(type(rule)).summary.partition("\n\n")[0].split())
+        summary = " ".join(Page.as_written(rule.__class__).summary.partition("\n\n")[0].split())
         if len(head) + len(summary) > most:
             summary = summary[: most - len(head) - 1] + "…"
         colored = head.replace(rule.code, paint(rule.code, label, color), 1)
@@ -38,7 +38,7 @@ def render(rules: Sequence[Rule], color: bool = False) -> str:
 
 def page(rule: Rule) -> str:
     """The page of a rule, as Markdown."""
-    told = Page.as_written(type(rule))
+    told = Page.as_written(rule.__class__)
     origin = f", from the plug-in {rule.plugin}" if rule.plugin else ""
     scope = f", {rule.scope}" if rule.scope else ""
     parts = [f"# {rule.name} ({rule.code}, {rule.severity.label}{scope}{origin})", told.summary]
@@ -53,7 +53,7 @@ def render_json(rules: Sequence[Rule], color: bool = False) -> str:
 
 def entries(rules: Sequence[Rule], *, with_sections: bool) -> list[dict[str, Any]]:
     """The rules as plain dictionaries."""
-    pages = [(rule, Page.as_written(type(rule))) for rule in rules]
+    pages = [(rule, Page.as_written(rule.__class__)) for rule in rules]
     return [
         {
             "code": rule.code,

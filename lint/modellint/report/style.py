@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _ANSI = {
     "error": "1;91",
     "warning": "1;93",
@@ -33,14 +35,14 @@ def visible(text: str) -> str:
     return "".join(_stand_in(char) or char for char in text)
 
 
-def columns(line: str) -> tuple[list[str], list[int]]:
+def columns(line: str) -> tuple[Sequence[str], Sequence[int]]:
     """A line as terminal columns, and the column at which each of its characters begins.
 
     A wide character fills its first column and leaves the second empty; one without width joins the
     column before it. The list of beginnings has one entry more than the line has characters.
     """
     if line.isascii() and line.isprintable():
-        return list(line), list(range(len(line) + 1))
+        return line, range(len(line) + 1)
     cells: list[str] = []
     begins: list[int] = []
     for char in line:

@@ -156,7 +156,7 @@ def _positional(
     def decode(values: Any) -> Any:
         if type(values) is not list or len(values) != len(decoders):
             raise _rejected(values, f"a list of {len(decoders)}")
-        return build(decode(field) for decode, field in zip(decoders, values, strict=True))
+        return build([decode(field) for decode, field in zip(decoders, values, strict=True)])
 
     return _Converter(encode, decode)
 
@@ -172,7 +172,8 @@ def _record(kind: Any) -> _Converter:
     def fields(value: Any) -> list[Any]:
         return [getattr(value, name) for name in names]
 
-    return _positional(fields, lambda values: kind(*values), [_compiled(hints[name]) for name in names])
+    build = getattr(kind, "_make", None) or (lambda values: kind(*values))
+    return _positional(fields, build, [_compiled(hints[name]) for name in names])
 
 
 def _union(members: Sequence[Any]) -> _Converter:

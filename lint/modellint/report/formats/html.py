@@ -160,7 +160,7 @@ def _pages(results: CheckResults, codes: dict[str, str]) -> dict[str, dict[str, 
     pages = {}
     for code in codes:
         try:
-            page = Page.of(type(results.rules[code]))
+            page = Page.of(results.rules[code].__class__)
         except (KeyError, RuleError):
             # A rule by somebody else need not have a page.
             continue

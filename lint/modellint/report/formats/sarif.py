@@ -216,7 +216,7 @@ def _rule(rule: Rule | None, code: str, name: str, results: CheckResults) -> dic
     entry["defaultConfiguration"] = {"level": _LEVELS[rule.severity]}
     entry["properties"] = {"tags": [FAMILIES.get(code[:3], "modellint")]}
     try:
-        page = Page.of(type(rule))
+        page = Page.of(rule.__class__)
     except RuleError:
         # A rule by somebody else need not have a page.
         return entry

@@ -9,7 +9,7 @@ import codecs
 import os
 import re
 import stat
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 from itertools import accumulate, count
 from operator import add
@@ -27,6 +27,8 @@ LARGEST_NOTEBOOK = 256 * 1024**2
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
 _BLANK = re.compile(rb"^[ \t\f]*(?:#[^\r\n]*)?$", re.ASCII)
 _NEWLINE = re.compile(r"\r\n|\r|\n")
+_BLOCK = 1024
+"""Characters in which line ends are counted at once."""
 
 
 class Undecodable(Exception):
@@ -46,8 +48,8 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
             raise Unreadable("cannot be read: it is no regular file")
         if status.st_size > largest_of(path):
             raise Unreadable(too_large(status.st_size, largest_of(path)))
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read()
+        with open(path, "rb", 0) as file:  # noqa: PTH123
+            return file.readall()
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
 
@@ -94,7 +96,7 @@ class SourceText:
             if bom and name != "utf-8":
                 raise Undecodable(f"a UTF-8 byte order mark, but the coding cookie says {encoding}")
             text = data.decode(name)
-            if not isinstance(text, str) or text.encode(name) != data:
+            if not isinstance(text, str) or (name != "utf-8" and text.encode(name) != data):
                 # A stateful codec (utf-7, iso-2022) need not give the same bytes back.
                 raise Undecodable(f"text in {encoding} does not survive a round trip")
         except LookupError:
@@ -152,13 +154,42 @@ class SourceText:
         match = _NEWLINE.search(self.text)
         return match.group() if match else "\n"
 
+    @cached_property
+    def _line_ends(self) -> list[int]:
+        """How many line ends stand before each block of the text, and in all of it."""
+        blocks = range(0, len(self.text), _BLOCK)
+        return [0, *accumulate(self.text.count("\n", at, at + _BLOCK) for at in blocks)]
+
+    @cached_property
+    def _shown(self) -> dict[int, str]:
+        return {}
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.line_starts) if "\r" in self.text else self._line_ends[-1] + 1
+
     def line(self, row: int) -> str:
         """The text of a row (from 1), without its line end; empty beyond the last."""
-        starts = self.line_starts
-        if not 1 <= row <= len(starts):
+        line = self._shown.get(row)
+        if line is None:
+            line = self._shown[row] = self._line(row)
+        return line
+
+    def _line(self, row: int) -> str:
+        if not 1 <= row <= self.rows:
             return ""
-        end = starts[row] if row < len(starts) else len(self.text)
-        return self.text[starts[row - 1] : end].rstrip("\r\n")
+        if "\r" in self.text or "line_starts" in self.__dict__:
+            starts = self.line_starts
+            end = starts[row] if row < len(starts) else len(self.text)
+            return self.text[starts[row - 1] : end].rstrip("\r\n")
+        # Few rows of a text are shown: only the blocks that hold them are looked through.
+        block = max(bisect_left(self._line_ends, row - 1) - 1, 0)
+        start = block * _BLOCK
+        for _ in range(row - 1 - self._line_ends[block]):
+            start = self.text.find("\n", start) + 1
+        end = self.text.find("\n", start)
+        return self.text[start : end if end >= 0 else None]
 
     def offset(self, row: int, column: int) -> int:
         """The offset of a place, both from 1."""
