@@ -102,6 +102,7 @@ def test_constructor(tmp_path: Path, init: str, said: str) -> None:
     ("forward", "said"),
     [
         ("x = self.block(x, None, None)", "E `Block.forward` takes 2 arguments by position, and is given 3"),
+        ("x = self.block.forward(x, masks=None)", "E `Block.forward` takes no `masks`"),
         ("x = double(x)", "E `double` is not given `times`, which it needs"),
         ("x = self.step(x, x)", "E `Net.step` takes 1 argument by position, and is given 2"),
         ("y = self.pair(x)\n        y = y / y.norm()", "E `Net.pair` gives a tuple, which has no `norm`"),
@@ -128,6 +129,16 @@ def test_what_forward_runs(tmp_path: Path, forward: str, said: str) -> None:
 )
 def test_calls_that_may_be_right(tmp_path: Path, init: str, forward: str) -> None:
     assert _said(tmp_path, init, forward) == []
+
+
+def test_method_of_the_base(tmp_path: Path) -> None:
+    text = (
+        "from net import Net\n\n\nclass Sub(Net):\n    def forward(self, x, y):\n        return super().forward(x, y)\n"
+    )
+    (tmp_path / "sub.py").write_text(text, "utf-8")
+    assert _said(tmp_path) == ["E `Net.forward` takes 1 argument by position, and is given 2"]
+    (tmp_path / "sub.py").write_text(text.replace("super()", "super(Net, self)"), "utf-8")
+    assert _said(tmp_path) == []
 
 
 def test_method_that_another_class_overrides(tmp_path: Path) -> None:

@@ -779,3 +779,18 @@ def test_a_ratio_of_sizes_is_no_size(size: str, count: int) -> None:
     init = "self.deep = nn.Conv2d(3, 8, 3)"
     forward = forward.replace("wide, narrow = self.deep(x)", "wide = self.deep(x)\nnarrow = self.deep(wide)")
     assert len(codes(net(forward, init=init), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("return torch.full((len(nms(x, y, 0.5)),), 1)", "FLW002"),
+        (
+            "keep = torchvision.ops.batched_nms(x, y, y, 0.5)\nif x[keep].shape[0] > 9:\n    return x\nreturn x[keep]",
+            "FLW001",
+        ),
+    ],
+)
+def test_how_many_boxes_a_suppression_keeps(body: str, code: str) -> None:
+    text = net(body, arguments="x, y", head="import torchvision\nfrom torchvision.ops import nms")
+    assert codes(text, "FLW00") == [code]

@@ -63,10 +63,14 @@ def mismatch(target: Target, call: ast.Call) -> str | None:
 def target(code: Code, call: ast.Call, function: Function) -> Target | None:
     """What a call in a method of the class certainly runs, of the project."""
     match call.func:
-        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
-            return _of_base(code, function)
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=which), attr=attribute):
+            # `super(Other, self)` goes on behind another class.
+            own = not which or (isinstance(which[0], ast.Name) and which[0].id == code.name)
+            return _of_base(code, function, attribute) if own else None
         case ast.Attribute(value=ast.Name(id="self"), attr=attribute):
             return _of_self(code, attribute)
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=attribute), attr=method):
+            return _of_submodule(code, attribute, method) if method != "__call__" else None
     dotted = dotted_name(call.func)
     if dotted is None:
         return None
@@ -123,16 +127,20 @@ def _gives_tuple(method: ast.FunctionDef) -> bool:
     return all(isinstance(part.value, ast.Tuple) and len(part.value.elts) > 1 for part in returns)
 
 
-def _of_base(code: Code, function: Function) -> Target | None:
-    """The constructor that `super().__init__(…)` runs."""
-    if code.ref is None or function.name != "__init__" or function not in code.ref.node.body:
+def _of_base(code: Code, function: Function, attribute: str) -> Target | None:
+    """The method of the one base that `super().__init__(…)` runs."""
+    if code.ref is None or function not in code.ref.node.body:
         return None
     bases = code.project.bases(code.ref)
     names = [dotted_name(base) for base in code.ref.node.bases]
     if len(bases) != 1 or not isinstance(bases[0], ClassRef) or names[0] is None:
         return None
     first = names[0].partition(".")[0]
-    return _constructor(code, bases[0], first) if len(code.file.names.get(first, ())) == 1 else None
+    if len(code.file.names.get(first, ())) != 1:
+        return None
+    if attribute == "__init__":
+        return _constructor(code, bases[0], first)
+    return _method(code, bases[0], attribute, set()) if is_certain(code, first, bases[0].file.path) else None
 
 
 def _constructor(code: Code, ref: ClassRef, first: str) -> Target | None:
@@ -153,6 +161,15 @@ def _of_self(code: Code, attribute: str) -> Target | None:
     defined = [ref for ref in code.lineage if attribute in ref.file.members(ref.node)]
     if defined:
         return _method(code, code.ref, attribute, {"__getattribute__"}) if not stores else None
+    return _of_submodule(code, attribute, "forward")
+
+
+def _of_submodule(code: Code, attribute: str, method: str) -> Target | None:
+    """A method of what the constructor alone binds an attribute to: `self.attribute(…)` runs its `forward`."""
+    if code.ref is None or any(attribute in ref.file.members(ref.node) for ref in code.lineage):
+        return None
+    places = [once(ref.node, "_attribute_stores", _attribute_stores).get(attribute, []) for ref in code.lineage]
+    stores = [store for several in places for store in several]
     made = stores[0] if len(stores) == 1 else None
     dotted = dotted_name(made.func) if isinstance(made, ast.Call) else None
     first = dotted.partition(".")[0] if dotted is not None else ""
@@ -168,8 +185,10 @@ def _of_self(code: Code, attribute: str) -> Target | None:
         return None
     if not is_certain(code, first, symbol.file.path):
         return None
-    found = _method(code, symbol, "forward", {"__new__", "__call__", "__init_subclass__"})
-    return None if found is None else found._replace(name=f"{symbol.node.name}.forward")
+    if method in once(symbol.node, "_attribute_stores", _attribute_stores):
+        # `self.forward = self.forward_train`
+        return None
+    return _method(code, symbol, method, {"__new__", "__call__", "__init_subclass__"})
 
 
 def _method(code: Code, ref: ClassRef, name: str, without: set[str]) -> Target | None:
