@@ -792,5 +792,5 @@ def test_a_ratio_of_sizes_is_no_size(size: str, count: int) -> None:
     ],
 )
 def test_how_many_boxes_a_suppression_keeps(body: str, code: str) -> None:
-    text = net(body, arguments="x, y", head="import torchvision\nfrom torchvision.ops import nms")
-    assert codes(text, "FLW00") == [code]
+    text = nets.net(body, arguments="x, y", head="import torchvision\nfrom torchvision.ops import nms")
+    assert nets.codes(text, "FLW00") == [code]
