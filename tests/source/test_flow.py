@@ -784,7 +784,7 @@ def test_a_ratio_of_sizes_is_no_size(size: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ("return torch.full((len(nms(x, y, 0.5)),), 1)", "FLW002"),
+        ("keep = nms(x, y, 0.5)\nreturn torch.full((len(keep),), 1)", "FLW002"),
         (
             "keep = torchvision.ops.batched_nms(x, y, y, 0.5)\nif x[keep].shape[0] > 9:\n    return x\nreturn x[keep]",
             "FLW001",
