@@ -25,6 +25,8 @@ class Target(NamedTuple):
     path: str
     node: Function
     bound: bool
+    first: str = ""
+    """The name of the file that leads there, to be asked whether it certainly does; empty where the file defines it itself."""
 
 
 def mismatch(target: Target, call: ast.Call) -> str | None:
@@ -66,16 +68,18 @@ def target(code: Code, call: ast.Call, function: Function) -> Target | None:
         case ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=which), attr=attribute):
             # `super(Other, self)` goes on behind another class.
             own = not which or (isinstance(which[0], ast.Name) and which[0].id == code.name)
-            return _of_base(code, function, attribute) if own else None
+            return _of_base(code, function, attribute, call) if own else None
         case ast.Attribute(value=ast.Name(id="self"), attr=attribute):
-            return _of_self(code, attribute)
+            return _of_self(code, attribute, call)
         case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=attribute), attr=method):
-            return _of_submodule(code, attribute, method) if method != "__call__" else None
+            return _of_submodule(code, attribute, method, call) if method != "__call__" else None
     dotted = dotted_name(call.func)
     if dotted is None:
         return None
     first = dotted.partition(".")[0]
     if len(code.file.names.get(first, ())) != 1 or first in once(function, "_bound_anywhere", _bound_anywhere):
+        return None
+    if dotted == first and _fits(code, first, "__init__", call):
         return None
     symbol = code.project.resolve(code.file, dotted)
     if isinstance(symbol, ClassRef):
@@ -83,7 +87,7 @@ def target(code: Code, call: ast.Call, function: Function) -> Target | None:
     node = getattr(symbol, "node", None)
     file = getattr(symbol, "file", None)
     if isinstance(node, ast.FunctionDef) and file is not None and _is_plain(node) and _is_bound_once(file, node):
-        return Target(node.name, file.path, node, bound=False) if is_certain(code, first, file.path) else None
+        return Target(node.name, file.path, node, bound=False, first=first)
     return None
 
 
@@ -127,31 +131,32 @@ def _gives_tuple(method: ast.FunctionDef) -> bool:
     return all(isinstance(part.value, ast.Tuple) and len(part.value.elts) > 1 for part in returns)
 
 
-def _of_base(code: Code, function: Function, attribute: str) -> Target | None:
+def _of_base(code: Code, function: Function, attribute: str, call: ast.Call) -> Target | None:
     """The method of the one base that `super().__init__(…)` runs."""
     if code.ref is None or function not in code.ref.node.body:
         return None
-    bases = code.project.bases(code.ref)
     names = [dotted_name(base) for base in code.ref.node.bases]
-    if len(bases) != 1 or not isinstance(bases[0], ClassRef) or names[0] is None:
+    if len(names) != 1 or names[0] is None:
         return None
     first = names[0].partition(".")[0]
-    if len(code.file.names.get(first, ())) != 1:
+    if len(code.file.names.get(first, ())) != 1 or (names[0] == first and _fits(code, first, attribute, call)):
+        return None
+    base = code.project.bases(code.ref)[0]
+    if not isinstance(base, ClassRef):
         return None
     if attribute == "__init__":
-        return _constructor(code, bases[0], first)
-    return _method(code, bases[0], attribute, set()) if is_certain(code, first, bases[0].file.path) else None
+        return _constructor(code, base, first)
+    found = _method(code, base, attribute, set())
+    return None if found is None else found._replace(first=first, path=base.file.path)
 
 
 def _constructor(code: Code, ref: ClassRef, first: str) -> Target | None:
     """The `__init__` of a class, along bases that are all known."""
-    if not is_certain(code, first, ref.file.path):
-        return None
     found = _method(code, ref, "__init__", {"__new__"})
-    return None if found is None else found._replace(name=ref.node.name)
+    return None if found is None else found._replace(name=ref.node.name, first=first, path=ref.file.path)
 
 
-def _of_self(code: Code, attribute: str) -> Target | None:
+def _of_self(code: Code, attribute: str, call: ast.Call) -> Target | None:
     """The method of the class, or the `forward` of a submodule, that `self.attribute(…)` runs."""
     if code.ref is None:
         return None
@@ -161,10 +166,10 @@ def _of_self(code: Code, attribute: str) -> Target | None:
     defined = [ref for ref in code.lineage if attribute in ref.file.members(ref.node)]
     if defined:
         return _method(code, code.ref, attribute, {"__getattribute__"}) if not stores else None
-    return _of_submodule(code, attribute, "forward")
+    return _of_submodule(code, attribute, "forward", call)
 
 
-def _of_submodule(code: Code, attribute: str, method: str) -> Target | None:
+def _of_submodule(code: Code, attribute: str, method: str, call: ast.Call) -> Target | None:
     """A method of what the constructor alone binds an attribute to: `self.attribute(…)` runs its `forward`."""
     if code.ref is None or any(attribute in ref.file.members(ref.node) for ref in code.lineage):
         return None
@@ -180,15 +185,65 @@ def _of_submodule(code: Code, attribute: str, method: str) -> Target | None:
         return None
     if not any(part is made for part in of_kind(init, ast.Call)):
         return None
+    if dotted == first and _fits(code, first, method, call):
+        return None
     symbol = code.project.resolve(code.file, dotted)
     if not isinstance(symbol, ClassRef) or not code.project.is_module(symbol):
-        return None
-    if not is_certain(code, first, symbol.file.path):
         return None
     if method in once(symbol.node, "_attribute_stores", _attribute_stores):
         # `self.forward = self.forward_train`
         return None
-    return _method(code, symbol, method, {"__new__", "__call__", "__init_subclass__"})
+    found = _method(code, symbol, method, {"__new__", "__call__", "__init_subclass__"})
+    return None if found is None else found._replace(first=first, path=symbol.file.path)
+
+
+def _fits(code: Code, name: str, method: str, call: ast.Call) -> bool:
+    """Whether a look at the text of another file, without parsing it, says that a call fits what an imported name is there."""
+    bindings = code.file.names.get(name, ())
+    if len(bindings) != 1 or not isinstance(bindings[0], Imported):
+        return False
+    imported = bindings[0]
+    heads = once(code.file.tree, "_heads", lambda _: dict[tuple[str, str], Target | bool]())
+    if (name, method) not in heads:
+        heads[name, method] = _head(code, imported, method)
+    head = heads[name, method]
+    return head if isinstance(head, bool) else mismatch(head, call) is None
+
+
+def _head(code: Code, imported: Imported, method: str) -> Target | bool:
+    """The head of a function, or of a method of a class, as the text of its file has it; whether it is no business of the project's."""
+    path = code.project.find(imported.module, imported.level, code.file.path)
+    if path is None or imported.name is None:
+        return path is None
+    name, text = imported.name, _text(code, path)
+    defined = re.search(rf"^(?:class|def)[ \t]+{name}\b", text, re.MULTILINE)
+    package = code.project.file(path) if defined is None and path.endswith("__init__.py") else None
+    again = package.names.get(name, ()) if package is not None else ()
+    if package is not None and len(again) == 1 and isinstance(again[0], Imported) and again[0].name is not None:
+        beside = code.project.find(again[0].module, again[0].level, package.path)
+        name, text = again[0].name, _text(code, beside) if beside is not None else ""
+        defined = re.search(rf"^(?:class|def)[ \t]+{name}\b", text, re.MULTILINE)
+    if defined is None:
+        return False
+    block = re.compile(r"^(?![ \t\r\n#)])", re.MULTILINE).split(text[defined.start() + 1 :], maxsplit=1)[0]
+    is_class = defined[0].startswith("class")
+    start = re.search(rf"\bdef[ \t]+{method}[ \t]*\(" if is_class else r"\(", block)
+    if start is None:
+        return False
+    depth = 0
+    for at in range(start.end() - 1, len(block)):
+        depth += {"(": 1, ")": -1}.get(block[at], 0)
+        if depth == 0:
+            try:
+                (node,) = ast.parse(f"def f{block[start.end() - 1 : at + 1]}: pass").body
+            except SyntaxError:
+                return False
+            return Target(name, path, node, bound=is_class) if isinstance(node, ast.FunctionDef) else False
+    return False
+
+
+def _text(code: Code, path: str) -> str:
+    return (code.project.data(path) or b"").decode("utf-8", "replace")
 
 
 def _method(code: Code, ref: ClassRef, name: str, without: set[str]) -> Target | None:
@@ -308,6 +363,10 @@ def missing_names(code: Code) -> Iterator[tuple[ast.ImportFrom, str, str]]:
             bound = alias.asname or alias.name
             bindings = code.file.names.get(bound, ())
             if len(bindings) != 1 or not isinstance(bindings[0], Imported):
+                continue
+            found = code.project.find(bindings[0].module, bindings[0].level, code.file.path)
+            text = _text(code, found) if found is not None else "import *"
+            if "import *" in text or re.search(rf"\b{re.escape(alias.name)}\b", text) is not None:
                 continue
             symbol = code.project.resolve(code.file, bound)
             path, colon, name = symbol.name.rpartition(":") if isinstance(symbol, External) else ("", "", "")

@@ -114,12 +114,14 @@ class CallThatRaises(Rule):
                 yield from found
 
     def _in(self, code: Code, function: Function) -> Iterator[Diagnostic]:
-        from modellint_rules.flow.call_signatures import is_overridden, mismatch, target
+        from modellint_rules.flow.call_signatures import is_certain, is_overridden, mismatch, target
 
         for call in of_kind(function, ast.Call):
             found = target(code, call, function)
             why = mismatch(found, call) if found is not None else None
             if found is None or why is None or _is_tried(code, call, function):
+                continue
+            if found.first and not is_certain(code, found.first, found.path):
                 continue
             if found.name.startswith(f"{code.name}.") and is_overridden(code, found.node.name):
                 continue
