@@ -794,3 +794,17 @@ def test_a_ratio_of_sizes_is_no_size(size: str, count: int) -> None:
 def test_how_many_boxes_a_suppression_keeps(body: str, code: str) -> None:
     text = nets.net(body, arguments="x, y", head="import torchvision\nfrom torchvision.ops import nms")
     assert nets.codes(text, "FLW00") == [code]
+
+
+@pytest.mark.parametrize(
+    ("flag", "found"),
+    [
+        ("flag = False", False),
+        ("flag = True", True),
+        ("flag = False\nflag = y.dim() > 2", True),
+        ("flag = False\nfor flag in (True, False):\n    pass", True),
+    ],
+)
+def test_branch_under_a_flag_of_the_function(flag: str, found: bool) -> None:
+    body = f"{flag}\nif flag and x.dim():\n    y = y * x.max().item()\nreturn y"
+    assert nets.said(nets.net(body, arguments="x, y"), "FLW002") == [f"E{flag.count(chr(10)) + 3}"] * found
