@@ -119,6 +119,8 @@ class Trigger:
     """A leaky or exponential rectifier may be given a number without a point, by the look of the text."""
     ARANGE_OF_FLOATS = "<arange of floats>"
     """`arange` may be told a type of floats, by the look of the text."""
+    OVERRIDES_MODE = "<overrides mode>"
+    """A method may be called `train` or `eval`, by the look of the text."""
     ITEM_WRITE = "<item = >"
     """Something is assigned to an item, `x[i] = v`, by the look of the text."""
     LOCAL_DROPOUT = "<dropout in passing>"
@@ -130,7 +132,7 @@ class Trigger:
 _AMONG_WORDS = frozenset(
     {Trigger.SLICE_STEP, Trigger.PARTIAL_INDEX, Trigger.NONE_INDEX, Trigger.BIT_OPERATOR, Trigger.VIEW_AS_DTYPE}
     | {Trigger.ITEM_WRITE, Trigger.LOCAL_DROPOUT, Trigger.NO_FORWARD, Trigger.INTEGER_SLOPE}
-    | {Trigger.ARANGE_OF_FLOATS}
+    | {Trigger.ARANGE_OF_FLOATS, Trigger.OVERRIDES_MODE}
 )
 """Those that may stand in a set with words, any of which will do."""
 

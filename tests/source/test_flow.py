@@ -779,3 +779,32 @@ def test_a_ratio_of_sizes_is_no_size(size: str, count: int) -> None:
     init = "self.deep = nn.Conv2d(3, 8, 3)"
     forward = forward.replace("wide, narrow = self.deep(x)", "wide = self.deep(x)\nnarrow = self.deep(wide)")
     assert len(codes(net(forward, init=init), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("keep = nms(x, y, 0.5)\nreturn torch.full((len(keep),), 1)", "FLW002"),
+        (
+            "keep = torchvision.ops.batched_nms(x, y, y, 0.5)\nif x[keep].shape[0] > 9:\n    return x\nreturn x[keep]",
+            "FLW001",
+        ),
+    ],
+)
+def test_how_many_boxes_a_suppression_keeps(body: str, code: str) -> None:
+    text = nets.net(body, arguments="x, y", head="import torchvision\nfrom torchvision.ops import nms")
+    assert nets.codes(text, "FLW00") == [code]
+
+
+@pytest.mark.parametrize(
+    ("flag", "found"),
+    [
+        ("flag = False", False),
+        ("flag = True", True),
+        ("flag = False\nflag = y.dim() > 2", True),
+        ("flag = False\nfor flag in (True, False):\n    pass", True),
+    ],
+)
+def test_branch_under_a_flag_of_the_function(flag: str, found: bool) -> None:
+    body = f"{flag}\nif flag and x.dim():\n    y = y * x.max().item()\nreturn y"
+    assert nets.said(nets.net(body, arguments="x, y"), "FLW002") == [f"E{flag.count(chr(10)) + 3}"] * found

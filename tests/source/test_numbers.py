@@ -322,3 +322,31 @@ def test_what_the_file_converts_in_float32(first: str, second: str, third: str, 
 )
 def test_an_epsilon_with_a_name_is_told_of_once(body: str, rows: list[str]) -> None:
     assert said(net(body, "self.eps = 1e-10"), "NUM002") == rows
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ("return self.rows(x.clamp(min=0))", ["W1"]),
+        ("i = torch.clamp(x, max=self.last)\nreturn self.rows(i[:, 1:])", ["W1"]),
+        ("return y.gather(1, torch.div(x, 2, rounding_mode='floor'))", ["W1"]),
+        # Nobody knows how much there is to read.
+        ("return self.table[x.clip(0)]", ["I1"]),
+        ("i = x.clamp(min=0)\nreturn self.table[i]", ["I1"]),
+        ("return F.embedding(x.clamp(min=None, max=5000), self.table)", ["I1"]),
+        ("return self.some(x.clamp(min=0))", ["I1"]),
+        # Both bounds, or one that float16 counts up to.
+        ("return self.rows(x.clamp(0, self.last))", []),
+        ("return self.rows(x.clamp(max=2048))", []),
+        ("return self.few(x.clamp(min=0))", []),
+        ("return self.rows(x.clamp_min(0))", []),
+        # No index.
+        ("return y / x.clamp(min=1)", []),
+        ("return self.rows(x) * y.clamp(min=0)", []),
+        ("return y.gather(1, x // 2)", []),
+    ],
+)
+def test_index_computed_in_float16(body: str, rows: list[str]) -> None:
+    init = "self.rows = nn.Embedding(30000, 4)\nself.few = nn.Embedding(64, 4)\nself.some = nn.Embedding(size, 4)\nself.last = n\n"
+    text = net(body, init + "self.table = nn.Parameter(torch.zeros(30000, 4))", arguments="x, y")
+    assert said(text, "NUM008") == rows

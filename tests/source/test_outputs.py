@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from nets import fixed, net, said
+from nets import codes, fixed, net, said
 
 import modellint
 from modellint.cli import cli
@@ -521,3 +521,55 @@ def test_none_by_a_flag_that_nobody_sets(tmp_path: Path, flag: str, forward: str
     result = CliRunner().invoke(cli, ["check", "--select", "SIG002", "--output-format", "concise", str(tmp_path)])
     other = "n=" in calls if flag == "wanted" else "wanted=" in calls
     assert result.output.count("SIG002") == (1 if other else wanted), result.output
+
+
+_TEXT = """
+import clip
+import torch
+from torch import nn
+from transformers import AutoTokenizer
+
+
+class Encoder(nn.Module):
+    def __init__(self, name, tokenizer=None):
+        super().__init__()
+        self.tok = AutoTokenizer.from_pretrained(name)
+        self.tokenizer = tokenizer
+        self.rows = nn.Embedding(100, 4)
+
+    def forward(self, text, mask=None):
+        {body}
+        return self.rows(ids)
+
+    def ids_of(self, text):
+        return self.tok(text, return_tensors="pt")["input_ids"]
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'ids = self.tok(text, padding=True, return_tensors="pt")["input_ids"]',
+        "ids = torch.tensor(self.tok.encode(text))",
+        "ids = clip.tokenize(text).to(self.rows.weight.device)",
+        'ids = self.tokenizer(text, return_tensors="pt")["input_ids"]',
+        "with torch.no_grad():\n            ids = self.ids_of(text)",
+    ],
+)
+def test_text_that_is_tokenized(body: str) -> None:
+    assert codes(_TEXT.format(body=body), "SIG006") == ["SIG006"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # Text that is the same in every call, or that may be ids.
+        'ids = text + self.tok("a photo", return_tensors="pt")["input_ids"]',
+        "ids = self.ids_of(text) if isinstance(text, str) else text",
+        "if mask is None:\n            text = self.ids_of(text)\n        ids = text",
+        "ids = self.tokenizer(text)",
+        "ids = text[:, 1:]\n        print(self.tok.decode(ids))",
+    ],
+)
+def test_text_that_is_none_of_the_inputs(body: str) -> None:
+    assert codes(_TEXT.format(body=body), "SIG006") == []

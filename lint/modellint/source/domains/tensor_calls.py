@@ -65,6 +65,13 @@ def external_result(name: str, arguments: Arguments, node: ast.expr, reading: bo
         if name.endswith((".rearrange", ".repeat")) and all(map(masks.is_mask, parts)):
             made.told = {masks.TRUTHS: True}
         return made
+    if reading and name in _SUPPRESSIONS:
+        parts = tensors_in(arguments.everything())
+        if parts:
+            kept = derived(node, Layout.contiguous([Dim.symbol()]), "nms", parts, quiet)
+            kept.certain = True
+            value_lengths.note(kept)
+            return kept
     return None
 
 
@@ -309,6 +316,10 @@ def _dtype_of(value: Value | None) -> str | None:
     return None
 
 
+_SUPPRESSIONS = frozenset(
+    f"torchvision.ops.{module}{name}" for module in ("", "boxes.") for name in ("nms", "batched_nms")
+)
+"""Functions that give the indices of the boxes that they keep: as many as values decide."""
 _LIMITS = frozenset({"torch.finfo", "torch.iinfo", "numpy.finfo", "numpy.iinfo"})
 _TRUTHS = frozenset({"equal", "allclose", "is_nonzero"})
 """Functions and methods of tensors that give a `bool`."""

@@ -171,9 +171,11 @@ def subscript(reader: Reader, node: ast.Subscript, receiver: Value, frame: Frame
         return None
     made = union([_subscripted(reader, part, node, frame) for part in alternatives(receiver)])
     if frame.file is reader.file:
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         wanted = [part for part in parts if not isinstance(part, (ast.Slice, ast.Constant))]
-        index = tuple(reader.value(part, frame) for part in wanted) if len(wanted) > 1 else ()
+        # One that is computed in the brackets is found by its own node, without computing it again.
+        kept = len(wanted) > 1 or (len(wanted) == 1 and isinstance(wanted[0], ast.Name))
+        index = tuple(reader.value(part, frame) for part in wanted) if kept else ()
         reader.recorder.operated(reader, node, (receiver,), made, index)
     return made
 

@@ -232,6 +232,8 @@ class Modes:
             return truth
         if (truth := _by_constants_of_the_file(test, frame)) is not None:
             return truth
+        if self.functions and (truth := _by_flags_of_the_function(test, self.functions[-1])) is not None:
+            return truth
         if (truth := connected(test, lambda part: self._by_version(part, frame, read))) is not None:
             return truth
         if self.functions and (truth := asserted_truth(test, self.functions[-1], frame.file.tree)) is not None:
@@ -484,6 +486,27 @@ def _by_constants_of_the_file(test: ast.expr, frame: Frame) -> bool | None:
         return None
 
     return connected(test, constant)
+
+
+def _by_flags_of_the_function(test: ast.expr, function: ast.AST) -> bool | None:
+    """What a condition is by variables of the function that one statement alone binds, to False or True: `merge = False`."""
+    flags = once(function, "_flags_bound_once", _flags_bound_once)
+    return connected(test, lambda part: flags.get(part.id) if isinstance(part, ast.Name) else None) if flags else None
+
+
+def _flags_bound_once(function: ast.AST) -> dict[str, bool]:
+    flags: dict[str, bool] = {}
+    for statement in getattr(function, "body", ()) if not isinstance(function, ast.Lambda) else ():
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool() as value)):
+                flags[name] = value
+    if not flags:
+        return flags
+    bound = [part.id for part in of_kind(function, ast.Name) if not isinstance(part.ctx, ast.Load)]
+    bound += [part.arg for part in of_kind(function, ast.arg)]
+    bound += [name for part in of_kind(function, ast.Global) for name in part.names * 2]
+    bound += [name for part in of_kind(function, ast.Nonlocal) for name in part.names * 2]
+    return {name: value for name, value in flags.items() if bound.count(name) == 1}
 
 
 def _globals(tree: ast.AST) -> frozenset[str]:

@@ -70,7 +70,8 @@ class Code:
         self.file = file
         self.ref = ref
         self.name = ref.node.name if ref is not None else None
-        self._reading = reading
+        self._plain = reading
+        """How the class is read, which need not have begun."""
         self._unread = True
         self.whole = True
         """Whether all methods are to be read, or `forward` and what it runs only."""
@@ -82,12 +83,18 @@ class Code:
         self._static_sizes: dict[ast.AST, StaticSizes] = {}
         if ref is not None:
             self.methods = list(self._own_methods())
-            self._reading.build()
         elif contexts:
             # What modules of other files run.
             self.methods = [Function(node, file) for node in dict.fromkeys(context.function for context in contexts)]
         else:
             self.methods = list(_functions_outside(file, project))
+
+    @property
+    def _reading(self) -> Reading:
+        """The same, with the object built: a rule that only looks at the text does not wait for that."""
+        if self.ref is not None:
+            self._plain.build()
+        return self._plain
 
     @property
     def flow(self) -> Recorder:
@@ -120,7 +127,7 @@ class Code:
     @property
     def lineage(self) -> list[ClassRef]:
         """The class and its bases in the project, in the order in which Python asks them."""
-        return self._reading.interpreter.lineage
+        return self._plain.interpreter.lineage
 
     def _own_methods(self) -> Iterator[Function]:
         seen = {"__init__"}

@@ -197,7 +197,7 @@ class Operation:
 
     ``aside``: it is reached in training only, or what is around it keeps it out of what is exported. ``unusual``: it is reached
     only where a flag has another value than its default. ``exported``: nothing around it keeps it out of what is exported.
-    ``index``: of `x[i, j:]` the values in the brackets but for slices, where there are several.
+    ``index``: of `x[i, j:]` the values in the brackets but for slices, where there are several, or a variable alone.
     """
 
     __slots__ = ("aside", "exported", "function", "index", "node", "operands", "result", "unusual")

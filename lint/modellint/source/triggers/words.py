@@ -43,6 +43,7 @@ _SHAPES = {
         r"(?:eakyRe|E)LU\((?:negative_slope=|alpha=)?-?\d+\s*[,)]"
         r"|(?:leaky_re|\be)lu_?\([^\n]*,\s*(?:negative_slope=|alpha=)?-?\d+\s*[,)]"
     ),
+    Trigger.OVERRIDES_MODE: re.compile(r"def (?:train|eval)\("),
     # Sizes may be held by a variable, too.
     Trigger.VIEW_AS_DTYPE: re.compile(
         r"view\(\s*(?:dtype\b|torch\b|(?![\w.]*(?:shape|size)\b)[^\W\d][\w.]*\s*,?\s*\))"

@@ -24,7 +24,9 @@ _ABOUT = frozenset(
 _ASKING = frozenset(
     {"isinstance", "hasattr", "callable", "type", "issubclass", "id", "str", "repr", "is_tensor", "is_tracing"}
 )
-_PICKING = frozenset({"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "where"})
+_PICKING = frozenset(
+    {"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "where", "nms", "batched_nms"}
+)
 _FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault", "appendleft"})
 
 
