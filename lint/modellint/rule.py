@@ -105,6 +105,8 @@ class Trigger:
     """A new parameter may be computed with where it is made."""
     NO_RUNNING_STATISTICS = "<keeps no statistics>"
     """A batch normalization may be told to keep no running statistics."""
+    CALLS_PROJECT = "<calls the project>"
+    """A call may run what the class, its file or another file of the project defines, or the file may import from one."""
     SLICE_STEP = "<step>"
     """There is a slice with a step."""
     PARTIAL_INDEX = "<partial index>"

@@ -753,6 +753,10 @@ def test_the_channels_of_what_a_convolution_takes_are_as_many_as_its_weights_say
         ("for i in range(n):\n    if i > 2:\n        break\n    parts.append(x[:, i])", "torch.cat(parts, 1)", 1),
         ("parts = [x[:, i] for i in range(n)]", "torch.cat(parts, 1)", 0),
         ("parts = [x[:, i] for i in range(n) if i]", "torch.cat(parts, 1)", 1),
+        ("for i in range(n):\n    parts.append(x[:, i])", "torch.cat((torch.cat(parts, 1), x[:, 0]), 1)", 0),
+        ("for i in range(n):\n    parts.append(x[:, i])", "torch.cat((torch.cat(parts, 2), x[:, 0]), 1)", 1),
+        ("for i in range(n):\n    parts.append(x[:, i])\nfor i in range(n):\n    x = x * i", "torch.cat(parts, 1)", 0),
+        ("for i in range(n):\n    parts.append(x[:, i])\nfor i in range(h):\n    x = x * i", "torch.cat(parts, 1)", 1),
     ],
 )
 def test_turns_that_are_channels_of_a_convolution_are_counted_by_its_weights(

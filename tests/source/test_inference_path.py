@@ -2164,3 +2164,49 @@ class Net(nn.Module):
 """
     project(tmp_path, net=text)
     assert severities(tmp_path, monkeypatch, "net.py", "SHP001") == [severity]
+
+
+@pytest.mark.parametrize(
+    ("rest", "severity"),
+    [
+        ("outputs['total_loss'] = y\n        outputs['loc_loss'] = y", "info"),
+        ("outputs['total_loss'] = y\n        outputs['score'] = y", "error"),
+        ("outputs['total_loss'] = y\n        fill(outputs)", "error"),
+    ],
+)
+def test_a_dict_of_losses_is_given_to_train(rest: str, severity: str) -> None:
+    text = f"""
+class Net(nn.Module):
+    def forward(self, x, y):
+        outputs = {{}}
+        y = torch.kthvalue(x, 1).values - y
+        {rest}
+        return outputs
+"""
+    assert of_text(text) == [severity]
+
+
+@pytest.mark.parametrize(
+    ("entry", "loads", "severity"),
+    [
+        ("get_model", "module = import_module(f'models.{name}')\n    return module.get_model()", "info"),
+        ("get_model", "module = import_module(f'models.{name}')\n    return getattr(module, name)()", "error"),
+        ("get_model", "return get_model()", "error"),
+        ("make", "module = import_module(f'models.{name}')\n    return module.get_model()", "error"),
+    ],
+)
+def test_what_a_file_that_is_imported_by_a_computed_name_does_not_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, loads: str, severity: str
+) -> None:
+    text = f"""
+class {entry}(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+class Left(nn.Module):
+    def forward(self, x):
+        return torch.kthvalue(x, 1).values
+"""
+    project(tmp_path, net=text, main=f"from importlib import import_module\n\n\ndef load(name):\n    {loads}\n")
+    assert severities(tmp_path, monkeypatch, "net.py", "OPS001") == [severity]

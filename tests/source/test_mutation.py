@@ -681,3 +681,8 @@ def test_to_fill_a_view_that_no_index_makes_is_refused(view: str, is_refused: bo
     body = f"y = x.clone()\nz = y.t()\n{view}.fill_(0)\nreturn y * 2 + z.sum()"
     (finding,) = (part for part in modellint.check_source(net(body)).diagnostics if part.code == "MUT001")
     assert ("is refused from a trace" in finding.message) == is_refused
+
+
+def test_what_a_permutation_laid_out_anew_is_a_copy() -> None:
+    body = "self.out = x.reshape(2, 3, 4, 5).permute(0, 2, 3, 1).contiguous()\nself.out[0] = 1.0\nreturn self.out * 2"
+    assert codes(net(body), "MUT010") == []

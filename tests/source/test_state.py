@@ -138,6 +138,12 @@ def test_cast_of_a_parameter(lost: str, kept: str) -> None:
     assert codes(fixed(text), "REG007") == []
 
 
+@pytest.mark.parametrize(("flag", "found"), [(", requires_grad=False", []), ("", ["REG007"])])
+def test_a_constant_that_forward_makes_each_time_is_not_lost(flag: str, found: list[str]) -> None:
+    text = net("self.t = None", f"self.w = nn.Parameter(x.new_ones(3){flag}).to(x.device)\nreturn x * self.w")
+    assert codes(text, "REG007") == found
+
+
 @pytest.mark.parametrize(
     "init",
     [

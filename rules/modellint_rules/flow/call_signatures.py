@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -183,7 +184,7 @@ def _of_submodule(code: Code, attribute: str, method: str, call: ast.Call) -> Ta
     init = code.ref.file.members(code.ref.node).get("__init__")
     if not isinstance(init, ast.FunctionDef) or first in once(init, "_bound_anywhere", _bound_anywhere):
         return None
-    if not any(part is made for part in of_kind(init, ast.Call)):
+    if made not in once(init, "_calls_in", _calls_in):
         return None
     if dotted == first and _fits(code, first, method, call):
         return None
@@ -195,6 +196,10 @@ def _of_submodule(code: Code, attribute: str, method: str, call: ast.Call) -> Ta
         return None
     found = _method(code, symbol, method, {"__new__", "__call__", "__init_subclass__"})
     return None if found is None else found._replace(first=first, path=symbol.file.path)
+
+
+def _calls_in(init: ast.AST) -> frozenset[ast.AST]:
+    return frozenset(of_kind(init, ast.Call))
 
 
 def _fits(code: Code, name: str, method: str, call: ast.Call) -> bool:
@@ -246,20 +251,25 @@ def _text(code: Code, path: str) -> str:
     return (code.project.data(path) or b"").decode("utf-8", "replace")
 
 
+def _methods_by_name(node: ast.ClassDef) -> Counter[str]:
+    """How often a class defines each of its methods."""
+    return Counter(part.name for part in node.body if isinstance(part, ast.FunctionDef))
+
+
 def _method(code: Code, ref: ClassRef, name: str, without: set[str]) -> Target | None:
     """A method of a class by its first base after the other, where none of them may bring in another."""
     seen: set[ast.ClassDef] = set()
     while ref.node not in seen:
         seen.add(ref.node)
         members = ref.file.members(ref.node)
-        if ref.node.decorator_list or ref.node.keywords or not without.isdisjoint(members):
+        if ref.node.decorator_list or ref.node.keywords or any(name in members for name in without):
             return None
         if not ref.within and not _is_bound_once(ref.file, ref.node):
             return None
         node = members.get(name)
         if node is not None:
-            same = [part for part in ref.node.body if isinstance(part, ast.FunctionDef) and part.name == name]
-            if not isinstance(node, ast.FunctionDef) or len(same) != 1 or not _is_plain(node):
+            count = once(ref.node, "_methods_by_name", _methods_by_name)[name]
+            if not isinstance(node, ast.FunctionDef) or count != 1 or not _is_plain(node):
                 return None
             return Target(f"{ref.node.name}.{name}", ref.file.path, node, bound=True)
         if any(isinstance(part, (ast.If, ast.Try, ast.For, ast.With)) for part in ref.node.body):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import ClassRef, Diagnostic, Rule, Severity, of_kind, once, walk
+from modellint.authoring import ClassRef, Diagnostic, Rule, Severity, Trigger, of_kind, once, walk
 
 if TYPE_CHECKING:
     from modellint.authoring import Code
@@ -90,6 +90,7 @@ class CallThatRaises(Rule):
     advice = "Bring the call and the definition together"
     only_inference = True
     only_modules = True
+    needs = (Trigger.CALLS_PROJECT,)
 
     def source(self, code: Code) -> Iterator[Diagnostic]:
         """Ask every call of a constructor, and of what `forward` runs, whether what it runs takes its arguments."""
@@ -100,7 +101,6 @@ class CallThatRaises(Rule):
         found = [
             finding
             for function in sorted(methods, key=lambda node: node.lineno)
-            if function.name == "__init__" or function in code.in_forward
             for finding in self._in(code, function)
         ]
         classes = (node for node in code.file.tree.body if isinstance(node, ast.ClassDef))
@@ -119,7 +119,7 @@ class CallThatRaises(Rule):
         for call in of_kind(function, ast.Call):
             found = target(code, call, function)
             why = mismatch(found, call) if found is not None else None
-            if found is None or why is None or _is_tried(code, call, function):
+            if found is None or why is None or _is_tried(code, call, function) or not _is_run(code, function):
                 continue
             if found.first and not is_certain(code, found.first, found.path):
                 continue
@@ -139,7 +139,7 @@ class CallThatRaises(Rule):
         from modellint_rules.flow.call_signatures import is_overridden
 
         for node, method in _attributes_of_tuples(code, function):
-            if not _is_tried(code, node, function) and not is_overridden(code, method):
+            if not _is_tried(code, node, function) and not is_overridden(code, method) and _is_run(code, function):
                 yield code.finding(
                     self,
                     node,
@@ -165,6 +165,11 @@ class CallThatRaises(Rule):
         is_conditional = any(True for _ in code.conditions(node, function))
         usual = Severity.WARNING if is_conditional else self.severity
         return usual if function.name == "__init__" else code.severity_at(usual, node, function)
+
+
+def _is_run(code: Code, function: Function) -> bool:
+    """Whether a method is the constructor, or `forward` runs it: asked last, as the class is read for it."""
+    return function.name == "__init__" or function in code.in_forward
 
 
 def _is_tried(code: Code, node: ast.expr, function: Function) -> bool:

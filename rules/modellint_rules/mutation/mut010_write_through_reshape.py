@@ -117,6 +117,14 @@ def _matters(code: Code, write: Write, target: object) -> str:
     others = {name for name, value in write.sharing if value.root is source.root} - own
     if any(write.is_read_later(name) for name in others):
         return copy.made_by
+    if (
+        copy.made_by == "contiguous"
+        and source.layout is not None
+        and source.layout.rank
+        and not source.layout.is_contiguous
+    ):
+        # What a permutation laid out anew is copied, but for sizes of 1.
+        return ""
     given = any(part.origin == "argument" for part in bases(source))
     return copy.made_by if given and not _is_renamed(code, write, copy, own) else ""
 

@@ -96,7 +96,7 @@ class ParameterLostByCast(Rule):
                 continue
             for expression in _arms(_expression(code, binding)):
                 parameter = _lost(code, expression)
-                if parameter is not None:
+                if parameter is not None and not (binding.method == "forward" and _is_constant(parameter)):
                     yield code.finding(
                         self,
                         binding.statement,
@@ -105,6 +105,14 @@ class ParameterLostByCast(Rule):
                         attribute=binding.attribute,
                         fix=_fix(code, binding, expression, parameter),
                     )
+
+
+def _is_constant(parameter: ast.Call) -> bool:
+    """Whether nothing is to train what a call makes: `forward` makes it anew each time, and nothing is lost."""
+    return any(
+        word.arg == "requires_grad" and isinstance(word.value, ast.Constant) and word.value.value is False
+        for word in parameter.keywords
+    )
 
 
 def _stands(code: Code, binding: Binding) -> bool:

@@ -232,12 +232,29 @@ def _gives_loss(forward: ast.FunctionDef) -> bool:
 def _ends_in_loss(body: list[ast.stmt], forward: ast.FunctionDef) -> bool:
     match body[-1] if body else None:
         case ast.Return(value=ast.expr() as value):
+            if isinstance(value, ast.Name) and _holds_losses_only(value.id, forward):
+                return True
             return any(_is_loss(part) and not _may_be_none(part, forward) for part in _first(value))
         case ast.If(body=inner, orelse=other):
             return _ends_in_loss(inner, forward) and _ends_in_loss(other, forward)
         case ast.With(body=inner):
             return _ends_in_loss(inner, forward)
     return False
+
+
+def _holds_losses_only(name: str, forward: ast.FunctionDef) -> bool:
+    """Whether a variable is an empty dict that gets losses and nothing else: `outputs = {}; outputs["cls_loss"] = loss`."""
+    keys: list[object] = []
+    for part in of_kind(forward, ast.Assign):
+        for target in part.targets:
+            match target:
+                case ast.Subscript(value=ast.Name(id=other), slice=index) if other == name:
+                    keys.append(index.value if isinstance(index, ast.Constant) else None)
+                case ast.Name(id=other) if other == name and ast.unparse(part.value) not in ("{}", "dict()"):
+                    return False
+    reads = sum(part.id == name and isinstance(part.ctx, ast.Load) for part in of_kind(forward, ast.Name))
+    # What a call is given may put something else in.
+    return bool(keys) and reads == len(keys) + 1 and all(isinstance(key, str) and "loss" in key.lower() for key in keys)
 
 
 def _gives_what_a_criterion_gives(code: Code, forward: ast.FunctionDef) -> bool:

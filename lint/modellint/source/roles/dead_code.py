@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.source.project.mentions import Mention, blocks, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
-from modellint.source.syntax.ast_walk import functions_in, given_to, of_kind, once
+from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -120,6 +120,8 @@ class Uses:
         """Whether what of a file is not named, nobody uses: it is a program, or others import it, or one that it is a copy of, by names."""
         if self._is_imported(file) or once(file.tree, "_is_program", lambda _: self._looks_run(file)):
             return True
+        if once(file.tree, "_is_plugged", lambda _: self._looks_plugged(file)):
+            return True
         name = os.path.basename(file.path)  # noqa: PTH119
         copies = [path for path in self.project.mentions.naming(node.name) if os.path.basename(path) == name]  # noqa: PTH119
         others = (self.project.file(path) for path in copies if path != file.path)
@@ -188,6 +190,21 @@ class Uses:
             for other in others
         )
 
+    def _looks_plugged(self, file: IndexedFile) -> bool:
+        """Whether a file is one of those that others import by a computed name, to call one function or class by its own.
+
+        ``import_module(f"models.{name}").get_model(args)``: what the rest of such a file does not use, nobody does.
+        """
+        if _LOOKED_UP.search(file.source.text):
+            return False
+        own = [node.name for node in file.tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+        for name in own:
+            for path in [path for path in self.project.mentions.naming(name) if path != file.path][:_MOST_FILES]:
+                other = None if path.endswith(".ipynb") else self.project.file(path)
+                if other is not None and "import_module(" in other.source.text and name in _called_of(other):
+                    return True
+        return False
+
     def _stars_of(self, node: ast.Import | ast.ImportFrom, place: IndexedFile, file: IndexedFile) -> bool | None:
         """Whether an import takes all names of a file; None where it imports another file."""
         if isinstance(node, ast.Import):
@@ -200,6 +217,24 @@ class Uses:
         """Whether an import binds a file as a whole, to be asked for any name."""
         prefix, level = ("", 0) if isinstance(node, ast.Import) else (f"{node.module or ''}.".lstrip("."), node.level)
         return any(self.project.find(prefix + alias.name, level, place.path) == file.path for alias in node.names)
+
+
+def _called_of(file: IndexedFile) -> frozenset[str]:
+    """The attributes that a file calls of plain variables that hold modules it imported by a computed name."""
+    modules = {
+        target.id
+        for part in of_kind(file.tree, ast.Assign)
+        if isinstance(part.value, ast.Call) and called_name(part.value) == "import_module"
+        for target in part.targets
+        if isinstance(target, ast.Name)
+    }
+    return frozenset(
+        call.func.attr
+        for call in of_kind(file.tree, ast.Call)
+        if isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id in modules
+    )
 
 
 def _words_of_table(statement: ast.stmt) -> frozenset[ast.expr | None]:

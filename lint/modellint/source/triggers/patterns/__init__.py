@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.rule import Trigger
-from modellint.source.triggers.patterns.construction import builds, casts_parameters, makes_tensors, untracked
+from modellint.source.triggers.patterns.construction import (
+    builds,
+    calls_project,
+    casts_parameters,
+    makes_tensors,
+    untracked,
+)
 from modellint.source.triggers.patterns.inplace_writes import assigns_attributes, assigns_items, indexes, mixes, writes
 from modellint.source.triggers.patterns.numeric_range import long, tiny, wide
 from modellint.source.triggers.patterns.return_values import returns_dict, returns_others
@@ -42,6 +48,7 @@ SIGNS = OF_FORWARD | {
     Trigger.MAKES_TENSORS,
     Trigger.NO_RUNNING_STATISTICS,
     Trigger.CASTS_PARAMETER,
+    Trigger.CALLS_PROJECT,
     Trigger.HIGH_RANK,
     Trigger.ABOVE_FLOAT16,
     Trigger.BELOW_FLOAT16,
@@ -56,6 +63,8 @@ def shows(sign: str, file: IndexedFile, nodes: Sequence[ast.stmt], run: Sequence
             return makes_tensors(file, nodes)
         case Trigger.CASTS_PARAMETER:
             return casts_parameters(file, nodes)
+        case Trigger.CALLS_PROJECT:
+            return calls_project(file, nodes)
         case Trigger.NO_RUNNING_STATISTICS:
             return untracked(file, nodes)
         case Trigger.BUILDS_MODULE:
