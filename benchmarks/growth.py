@@ -472,6 +472,19 @@ OTHERS: dict[str, Callable[[int], str]] = {
         ["return x"],
         n,
     ),
+    "lists joined after equally many turns": lambda n: flow(
+        ["n = x.shape[1]"],
+        lambda i: [f"p{i} = []", "for j in range(n):", f"    p{i}.append(x * j)", f"y = torch.cat(p{i}, 0)"],
+        ["return x"],
+        n,
+    ),
+    "methods that a constant keeps out": lambda n: (
+        HEAD
+        + module(
+            ["self.mode = 'one'"], ["if self.mode == 'two':", *(f"    x = self.m{i}(x)" for i in range(n)), "return x"]
+        )
+        + "".join(f"    def m{i}(self, x):\n        return torch.kthvalue(x, 1).values\n\n" for i in range(n))
+    ),
     "tensors that are only written": lambda n: flow(
         [], lambda i: [f"y{i} = torch.zeros(4, 4)", f"y{i}[:, x.long()] = x"], ["return x"], n
     ),

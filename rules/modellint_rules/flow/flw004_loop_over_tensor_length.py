@@ -20,7 +20,7 @@ from modellint.authoring import (
     tensors_in,
     walk,
 )
-from modellint_rules.flow.joined_turns import are_counted_by_weights
+from modellint_rules.flow.joined_turns import Joins, are_counted_by_weights
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Loop, Question
@@ -99,6 +99,7 @@ class LoopOverTensorLength(Rule):
         """Ask every loop what it goes through."""
         if code.is_never_exported:
             return
+        joins = Joins(code)
         for readings in code.loops:
             if all(not reading.aside and (_is_over(code, reading) or _counts(code, reading)) for reading in readings):
                 turns = readings[0]
@@ -110,7 +111,7 @@ class LoopOverTensorLength(Rule):
                     or _makes_empty_lists(turns)
                     or _is_kept(code, readings)
                     or _is_given_as_a_list(code, turns)
-                    or are_counted_by_weights(code, turns)
+                    or are_counted_by_weights(code, turns, joins)
                 ):
                     continue
                 yield code.finding(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modellint.authoring import Container, Tensor, alternatives, of_kind, once, walk
@@ -14,32 +16,67 @@ if TYPE_CHECKING:
 _JOINS = frozenset({"torch.cat", "torch.concat", "torch.concatenate", "torch.stack"})
 
 
-def are_counted_by_weights(code: Code, turns: Loop) -> bool:
+class Joins:
+    """The calls that join tensors, by what they are given: told once for all loops of a class."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self.counted: dict[tuple[ast.AST, str], bool] = {}
+        """Whether a layer's weights fix a variable of a function."""
+
+    def taking(self, parts: Sequence[Value], axis: int) -> Iterator[Sequence[Call]]:
+        """The calls, with all their readings, that join one of some tensors with others along a dimension."""
+        for part in parts:
+            for readings in self._by_item.get(id(part), ()):
+                if all(_takes(call, parts, axis) for call in readings):
+                    yield readings
+
+    @cached_property
+    def _by_item(self) -> dict[int, list[Sequence[Call]]]:
+        known: dict[int, list[Sequence[Call]]] = {}
+        for readings in self._code.calls:
+            given = readings[0].arguments.get(0, "tensors") if readings[0].name in _JOINS - {"torch.stack"} else None
+            for item in given.items if isinstance(given, Container) and given.exact else ():
+                known.setdefault(id(item), []).append(readings)
+        return known
+
+
+def are_counted_by_weights(code: Code, turns: Loop, again: Joins) -> bool:
     """Whether what a loop makes in its turns is joined along a dimension that a layer's weights fix: another number of turns raises."""
     function = turns.function
     if function is None:
         return False
-    return any(_are_joined(code, function, statement) for statement in _loops_alike(function, turns))
-
-
-def _loops_alike(function: ast.AST, turns: Loop) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """A loop, and those of its function that take the same number of turns: `for i in range(n)`, where `n` is bound once."""
-    yield turns.statement, turns.node
+    if _are_joined(code, function, (turns.statement, turns.node), again):
+        return True
     match turns.node:
         case ast.Call(func=ast.Name(id="range"), args=[ast.Name(id=name)]):
-            bound = sum(part.id == name and not isinstance(part.ctx, ast.Load) for part in of_kind(function, ast.Name))
-            for loop in of_kind(function, ast.For) if bound == 1 else ():
-                if loop is not turns.statement and ast.dump(loop.iter) == ast.dump(turns.node):
-                    yield loop, loop.iter
+            if (function, name) not in again.counted:
+                loops = once(function, "_loops_by_range", _loops_by_range).get(name, ())
+                again.counted[function, name] = any(
+                    _are_joined(code, function, (loop, loop.iter), again) for loop in loops
+                )
+            return again.counted[function, name]
+    return False
 
 
-def _are_joined(code: Code, function: ast.AST, loop: tuple[ast.AST, ast.expr]) -> bool:
+def _loops_by_range(function: ast.AST) -> dict[str, list[ast.For]]:
+    """The loops over `range(n)`, by the variable, where that is bound once: all of these take the same number of turns."""
+    stores = Counter(part.id for part in of_kind(function, ast.Name) if not isinstance(part.ctx, ast.Load))
+    loops: dict[str, list[ast.For]] = {}
+    for loop in of_kind(function, ast.For):
+        match loop.iter:
+            case ast.Call(func=ast.Name(id="range"), args=[ast.Name(id=name)], keywords=[]) if stores[name] == 1:
+                loops.setdefault(name, []).append(loop)
+    return loops
+
+
+def _are_joined(code: Code, function: ast.AST, loop: tuple[ast.AST, ast.expr], again: Joins) -> bool:
     name = _list_of_turns(*loop)
     if name is None:
         return False
     reads = once(function, "_calls_by_first", _calls_by_first).get(name, ())
     joins = [readings for call in reads if (readings := code.readings(call)) and readings[0].name in _JOINS]
-    return any(all(_is_fixed(code, join) for join in readings) for readings in joins)
+    return any(all(_is_fixed(code, join, again) for join in readings) for readings in joins)
 
 
 def _calls_by_first(function: ast.AST) -> dict[str, list[ast.Call]]:
@@ -66,7 +103,7 @@ def _list_of_turns(loop: ast.AST, over: ast.expr) -> str | None:
     return None
 
 
-def _is_fixed(code: Code, join: Call, depth: int = 0) -> bool:
+def _is_fixed(code: Code, join: Call, again: Joins, depth: int = 0) -> bool:
     dim = join.arguments.get(1, "dim")
     axis = dim.integer if dim is not None else None
     parts = alternatives(join.result)
@@ -76,9 +113,7 @@ def _is_fixed(code: Code, join: Call, depth: int = 0) -> bool:
         return True
     # What is joined may be joined again, with others beside it.
     return depth < _DEEPEST and any(
-        all(_is_fixed(code, other, depth + 1) for other in readings)
-        for readings in code.calls
-        if readings[0].name in _JOINS - {"torch.stack"} and all(_takes(other, parts, axis) for other in readings)
+        all(_is_fixed(code, other, again, depth + 1) for other in readings) for readings in again.taking(parts, axis)
     )
 
 
