@@ -216,14 +216,8 @@ def joined(name: str, arguments: Arguments, node: ast.AST, quiet: bool) -> Tenso
         ranks = {part.rank for part in parts}
         if len(ranks) == 1 and None not in ranks:
             rank = (next(iter(ranks)) or 0) + (name == "stack")
-            layout = Layout.contiguous(
-                (
-                    _stacked(parts[0], len(first.items), arguments)
-                    if name == "stack" and isinstance(first, Container) and first.exact
-                    else None
-                )
-                or [Dim.symbol() for _ in range(rank)]
-            )
+            sizes = _stacked(parts[0], first, arguments) if name == "stack" and isinstance(first, Container) else None
+            layout = Layout.contiguous(sizes or [Dim.symbol() for _ in range(rank)])
             if not all(map(_keeps_order, parts)):
                 layout = tensors.forgotten(layout)
         elif None in ranks and all(map(_keeps_order, parts)):
@@ -233,15 +227,15 @@ def joined(name: str, arguments: Arguments, node: ast.AST, quiet: bool) -> Tenso
     return made
 
 
-def _stacked(part: Tensor, count: int, arguments: Arguments) -> list[Dim] | None:
-    """The sizes of so many tensors like one, stacked; None where the new dimension's place is not known."""
-    sizes = part.layout.sizes if part.layout is not None else None
+def _stacked(part: Tensor, tensors: Container, arguments: Arguments) -> list[Dim] | None:
+    """The sizes of tensors like one, stacked; None where their number or the new dimension's place is not known."""
+    sizes = part.layout.sizes if part.layout is not None and tensors.exact else None
     dim = arguments.get(1, "dim")
     at = 0 if dim is None else dim.value if isinstance(dim, Const) else None
     if sizes is None or not isinstance(at, int) or not -len(sizes) - 1 <= at <= len(sizes):
         return None
     at %= len(sizes) + 1
-    return [*sizes[:at], Dim.of(count), *sizes[at:]]
+    return [*sizes[:at], Dim.of(len(tensors.items)), *sizes[at:]]
 
 
 def either(values: Sequence[Value]) -> Value:

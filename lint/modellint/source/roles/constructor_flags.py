@@ -63,6 +63,7 @@ def is_switched_off(project: Project, ref: ClassRef, function: ast.AST | None, r
     flags = _Flags(project, ref)
     if any(flags.truth(test) is (not holds) for test, holds in conditions_at(function.body, row)):
         return True
+    project.touch_tree()
     return once(function, "_is_called_when_off", lambda _: _is_called_when_off(flags, function))
 
 
@@ -89,7 +90,6 @@ def _is_called_when_off(flags: _Flags, function: _Function) -> bool:
     ):
         return False
     mentions = flags.project.mentions
-    flags.project.touch_tree()
     return mentions.is_whole and set(mentions.naming(name)) <= {ref.file.path}
 
 

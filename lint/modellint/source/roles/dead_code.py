@@ -201,8 +201,10 @@ class Uses:
         for name in own:
             for path in [path for path in self.project.mentions.naming(name) if path != file.path][:_MOST_FILES]:
                 other = None if path.endswith(".ipynb") else self.project.file(path)
-                if other is not None and "import_module(" in other.source.text and name in _called_of(other):
-                    return True
+                if other is None or "import_module(" not in other.source.text or name not in _called_of(other):
+                    continue
+                # What is asked for by a string may be anything in the file.
+                return not _finds_by_strings(other.source.text)
         return False
 
     def _stars_of(self, node: ast.Import | ast.ImportFrom, place: IndexedFile, file: IndexedFile) -> bool | None:

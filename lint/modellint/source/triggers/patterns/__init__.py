@@ -10,15 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from modellint.rule import Trigger
-from modellint.source.triggers.patterns.construction import (
-    builds,
-    calls_project,
-    casts_parameters,
-    makes_tensors,
-    untracked,
-)
+from modellint.source.triggers.patterns.construction import builds, casts_parameters, makes_tensors, untracked
 from modellint.source.triggers.patterns.inplace_writes import assigns_attributes, assigns_items, indexes, mixes, writes
 from modellint.source.triggers.patterns.numeric_range import long, tiny, wide
+from modellint.source.triggers.patterns.project_calls import calls_project
 from modellint.source.triggers.patterns.return_values import returns_dict, returns_others
 from modellint.source.triggers.patterns.tensor_rank import gets_wide, pins_sizes
 from modellint.source.triggers.patterns.tensor_to_python import branches, loops, takes_numbers, uses_numpy
