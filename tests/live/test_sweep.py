@@ -66,6 +66,16 @@ def broken():
 """
 
 
+DEADLY = """\
+def __deepcopy__(self, memo):
+        import os
+
+        os._exit(3)
+
+    def forward"""
+"""An export copies a model to fix it; a check does not."""
+
+
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "modellint", *arguments], cwd=folder, capture_output=True, text=True, timeout=300
@@ -167,6 +177,35 @@ def test_comparisons_have_a_row_for_each_route(tmp_path: Path) -> None:
     done = run(folder, "sweep", "zoo.py:models[small]", "--do", "verify,export", "-o", "all.parquet", "--resume", "-v")
     assert (done.returncode, done.stderr) == (0, "")
     assert ledger.read(folder / "all.parquet") == rows
+
+
+def test_an_export_gives_the_rows_of_the_check_as_well(swept: Path, copied: Path) -> None:
+    done = run(copied, "sweep", "zoo.py:models", "--do", "check,export", "-o", "both.sqlite", "-v")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 8)
+    both = ledger.read(copied / "both.sqlite")
+    alone = ledger.read(swept / "sweep.sqlite")
+    # More is imported for an export.
+    checked = [row._replace(versions={}) for row in without_costs(both) if row.action == "check"]
+    expected = repr([row._replace(versions={}) for row in without_costs(alone)])
+    assert repr(checked) == expected.replace(str(swept), str(copied))
+    assert {row.name: row.status for row in both if row.action == "export"} == {
+        "small": "agrees",
+        "lacking": "agrees",
+        "misfit": "does not run",
+    }
+    # Where a row of the one is there, the other is served alone.
+    with closing(sqlite3.connect(copied / "both.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM rows WHERE action = 'check' AND name = 'small'")
+    done = run(copied, "sweep", "zoo.py:models", "--do", "check,export", "-o", "both.sqlite", "--resume", "-v")
+    assert done.stderr == "listing zoo.py:models\nsmall: check by trace: converts\n"
+
+
+def test_a_check_outlives_an_export_that_kills_its_process(tmp_path: Path) -> None:
+    folder = project(tmp_path / "project", ZOO.replace("def forward", DEADLY, 1))
+    done = run(folder, "sweep", "zoo.py:models[small]", "--do", "check,export", "-o", "both.sqlite")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = ledger.read(folder / "both.sqlite")
+    assert {row.action: row.status for row in rows} == {"check": "converts", "export": "not run"}
 
 
 def test_dask_workers_give_the_same_rows(swept: Path, copied: Path) -> None:

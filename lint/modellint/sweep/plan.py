@@ -10,7 +10,7 @@ from pathlib import Path
 from modellint import destinations
 from modellint.cache import digest, rules_digest
 from modellint.destinations.export_options import Options
-from modellint.results.sweep_row import CHECK, NOT_RUN, VERIFY, SweepRow
+from modellint.results.sweep_row import CHECK, EXPORT, NOT_RUN, VERIFY, SweepRow
 from modellint.run import Job, UsageError
 from modellint.session import live_requests
 from modellint.session.answer_cache import digests_of_inputs
@@ -132,7 +132,19 @@ def remaining(planned: Sequence[Task], known: Sequence[SweepRow]) -> tuple[Task,
         rows.setdefault(row.key, row)
     # Most targets are made from the same files.
     digest = cache(digest_of)
-    return tuple(task for task in planned if not _holds(task, rows.get(task.key), digest))
+    return _joined([task for task in planned if not _holds(task, rows.get(task.key), digest)])
+
+
+def _joined(tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """The tasks, with each check left to the export of the same target where there is one."""
+    by_key = {task.key: task for task in tasks}
+    joined: dict[tuple[str, str, str, str], Task] = {}
+    for task in tasks:
+        check = by_key.get(task.check.key) if task.action == EXPORT else None
+        if check is not None and check.configuration == task.configuration:
+            joined[task.key] = task._replace(with_check=True)
+    checked = {task.check.key for task in joined.values()}
+    return tuple(joined.get(task.key, task) for task in tasks if task.key not in checked)
 
 
 def _holds(task: Task, row: SweepRow | None, digest: Callable[[str], str | None]) -> bool:

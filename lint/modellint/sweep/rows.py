@@ -33,7 +33,7 @@ _LONGEST = 300
 def rows_of(task: Task, answer: Answer, seconds: float) -> tuple[SweepRow, ...]:
     """A row for each route that an answer tells of; one row without a route where it comes to none."""
     base = _base(task, answer.facts, seconds)._replace(findings=tuple(map(_noted, _worth(answer.diagnostics))))
-    if answer.exported is not None:
+    if answer.exported is not None and task.action != status.CHECK:
         return (_of_export(base, answer.exported, answer.conversion),)
     stopped = next((finding for finding in answer.diagnostics if finding.code in _CANNOT_RUN), None)
     if answer.verification is not None and answer.facts is not None and (answer.verification.cases or stopped is None):
@@ -45,6 +45,13 @@ def rows_of(task: Task, answer: Answer, seconds: float) -> tuple[SweepRow, ...]:
     if answer.conversion is None or task.action != status.CHECK:
         return (base._replace(reason="nothing came of it"),)
     return tuple(_of_verdict(base, verdict, answer.conversion) for verdict in answer.conversion.verdicts)
+
+
+def tells_of_check(answer: Answer) -> bool:
+    """Whether the answer to an export says all that a check of the same target would."""
+    if answer.facts is None:
+        return False
+    return answer.exported is not None or any(finding.code in _CANNOT_RUN for finding in answer.diagnostics)
 
 
 def row_without_answer(task: Task, reason: str, seconds: float) -> SweepRow:

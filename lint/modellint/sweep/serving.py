@@ -10,9 +10,9 @@ from pathlib import Path
 
 from modellint.results.sweep_row import SweepRow
 from modellint.run import UsageError
-from modellint.session.messages import Export, Request
+from modellint.session.messages import Answer, Export, Request
 from modellint.session.target import TargetError, locate
-from modellint.sweep.rows import row_without_answer, rows_of
+from modellint.sweep.rows import row_without_answer, rows_of, tells_of_check
 from modellint.sweep.task import ROWS, TASK, Task
 
 _ONE = threading.Lock()
@@ -27,16 +27,34 @@ def run(text: str) -> str:
 
 
 def _rows(task: Task) -> tuple[SweepRow, ...]:
+    answer, seconds = _answer(task)
+    rows = _told(task, answer, seconds)
+    if not task.with_check:
+        return rows
+    if isinstance(answer, str) or not tells_of_check(answer):
+        # The export did not come to its end: a check may.
+        answer, seconds = _answer(task.check)
+    return *_told(task.check, answer, seconds), *rows
+
+
+def _told(task: Task, answer: Answer | str, seconds: float) -> tuple[SweepRow, ...]:
+    if isinstance(answer, str):
+        return (row_without_answer(task, answer, seconds),)
+    return rows_of(task, answer, seconds)
+
+
+def _answer(task: Task) -> tuple[Answer | str, float]:
+    """What a worker says, or why none can serve the task, and the seconds that it took."""
     # It is psutil's, which the base installation lacks.
     from modellint.session.parent import check_target
 
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="modellint-sweep-") as folder:
         try:
-            answer = check_target(_here(task, Path(folder)), task.limits)
+            answer: Answer | str = check_target(_here(task, Path(folder)), task.limits)
         except UsageError as error:
-            return (row_without_answer(task, str(error), time.monotonic() - began),)
-    return rows_of(task, answer, time.monotonic() - began)
+            answer = str(error)
+    return answer, time.monotonic() - began
 
 
 def _here(task: Task, folder: Path) -> Request:

@@ -52,13 +52,22 @@ def swept(
     """
     with ledger.opened(path, resume) as book:
         left = {str(number): task for number, task in enumerate(plan.remaining(tasks, book.rows()))}
-        kept = len(tasks) - len(left)
-        progress(Progress(0, len(left), kept))
-        with closing(_results(left, where, told)) as results:
-            for done, (key, text) in enumerate(results, 1):
-                rows = (row_of_lost(left[key], ATTEMPTS),) if text is None else ROWS.from_json(json.loads(text))
-                book.replace(rows)
-                progress(Progress(done, len(left), kept, rows))
+        kept = len(tasks) - sum(1 + task.with_check for task in left.values())
+        total, done = len(left), 0
+        progress(Progress(done, total, kept))
+        while left:
+            again: dict[str, Task] = {}
+            with closing(_results(left, where, told)) as results:
+                for key, text in results:
+                    task = left[key]
+                    if text is None and task.with_check:
+                        # An export was lost: a check of the same target may come to its end.
+                        again[key], total = task.check, total + 1
+                    rows = (row_of_lost(task, ATTEMPTS),) if text is None else ROWS.from_json(json.loads(text))
+                    book.replace(rows)
+                    done += 1
+                    progress(Progress(done, total, kept, rows))
+            left = again
         known = book.rows()
         book.finish()
     wanted = {task.key for task in tasks}
