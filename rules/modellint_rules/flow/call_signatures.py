@@ -208,47 +208,61 @@ def _fits(code: Code, name: str, method: str, call: ast.Call) -> bool:
     if len(bindings) != 1 or not isinstance(bindings[0], Imported):
         return False
     imported = bindings[0]
-    heads = once(code.file.tree, "_heads", lambda _: dict[tuple[str, str], Target | bool]())
-    if (name, method) not in heads:
-        heads[name, method] = _head(code, imported, method)
-    head = heads[name, method]
-    return head if isinstance(head, bool) else mismatch(head, call) is None
-
-
-def _head(code: Code, imported: Imported, method: str) -> Target | bool:
-    """The head of a function, or of a method of a class, as the text of its file has it; whether it is no business of the project's."""
     path = code.project.find(imported.module, imported.level, code.file.path)
     if path is None or imported.name is None:
         return path is None
-    name, text = imported.name, _text(code, path)
-    defined = re.search(rf"^(?:class|def)[ \t]+{name}\b", text, re.MULTILINE)
-    package = code.project.file(path) if defined is None and path.endswith("__init__.py") else None
+    asked = imported.name
+    key = ("head of a call", path, asked, method)
+    head = code.project.remembered(key, lambda: _head(code, path, asked, method))
+    return head is not None and mismatch(head, call) is None
+
+
+def _head(code: Code, path: str, name: str, method: str) -> Target | None:
+    """The head of a function, or of a method of a class, as the text of its file has it, or of the one that hands it on."""
+    project = code.project
+    data = project.data(path) or b""
+    start = _definition(data, name)
+    package = project.file(path) if start is None and path.endswith("__init__.py") else None
     again = package.names.get(name, ()) if package is not None else ()
     if package is not None and len(again) == 1 and isinstance(again[0], Imported) and again[0].name is not None:
-        beside = code.project.find(again[0].module, again[0].level, package.path)
-        name, text = again[0].name, _text(code, beside) if beside is not None else ""
-        defined = re.search(rf"^(?:class|def)[ \t]+{name}\b", text, re.MULTILINE)
-    if defined is None:
-        return False
-    block = re.compile(r"^(?![ \t\r\n#)])", re.MULTILINE).split(text[defined.start() + 1 :], maxsplit=1)[0]
-    is_class = defined[0].startswith("class")
-    start = re.search(rf"\bdef[ \t]+{method}[ \t]*\(" if is_class else r"\(", block)
+        beside = project.find(again[0].module, again[0].level, package.path)
+        name, data = again[0].name, (project.data(beside) or b"") if beside is not None else b""
+        start = _definition(data, name)
     if start is None:
-        return False
+        return None
+    end = _END_OF_BLOCK.search(data, start + 1)
+    block = data[start : end.start() if end is not None else len(data)].decode("utf-8", "replace")
+    is_class = block.startswith("class")
+    opening = re.search(rf"\bdef[ \t]+{method}[ \t]*\(" if is_class else r"\(", block)
+    if opening is None:
+        return None
     depth = 0
-    for at in range(start.end() - 1, len(block)):
+    for at in range(opening.end() - 1, len(block)):
         depth += {"(": 1, ")": -1}.get(block[at], 0)
         if depth == 0:
             try:
-                (node,) = ast.parse(f"def f{block[start.end() - 1 : at + 1]}: pass").body
+                (node,) = ast.parse(f"def f{block[opening.end() - 1 : at + 1]}: pass").body
             except SyntaxError:
-                return False
-            return Target(name, path, node, bound=is_class) if isinstance(node, ast.FunctionDef) else False
-    return False
+                return None
+            return Target(name, path, node, bound=is_class) if isinstance(node, ast.FunctionDef) else None
+    return None
 
 
-def _text(code: Code, path: str) -> str:
-    return (code.project.data(path) or b"").decode("utf-8", "replace")
+_END_OF_BLOCK = re.compile(rb"^(?![ \t\r\n#)])", re.MULTILINE)
+_GOES_ON = re.compile(rb"[\w\x80-\xff]")
+
+
+def _definition(data: bytes, name: str) -> int | None:
+    """Where the text of a file first begins to define a function or class of a name, at the start of a line."""
+    lines, starts = b"\n" + data, []
+    for word in (b"\nclass ", b"\ndef "):
+        head = word + name.encode()
+        at = lines.find(head)
+        while at != -1 and _GOES_ON.match(lines, at + len(head)):
+            at = lines.find(head, at + 1)
+        if at != -1:
+            starts.append(at)
+    return min(starts, default=None)
 
 
 def _methods_by_name(node: ast.ClassDef) -> Counter[str]:
@@ -378,8 +392,7 @@ def missing_names(code: Code) -> Iterator[tuple[ast.ImportFrom, str, str]]:
             # What a package hands on is looked for in other files, at a cost, and is hardly ever missing.
             if found is None or found.endswith("__init__.py"):
                 continue
-            text = _text(code, found)
-            if alias.name in text or "import *" in text:
+            if _may_define(code, found, alias.name):
                 continue
             symbol = code.project.resolve(code.file, bound)
             path, colon, name = symbol.name.rpartition(":") if isinstance(symbol, External) else ("", "", "")
@@ -391,6 +404,16 @@ def missing_names(code: Code) -> Iterator[tuple[ast.ImportFrom, str, str]]:
             text = other.source.text
             if re.search(rf"\b{re.escape(name)}\b", text) is None and not _is_dynamic(text):
                 yield statement, name, path
+
+
+def _may_define(code: Code, path: str, name: str) -> bool:
+    """Whether the text of a file has a name anywhere, or takes names from elsewhere unseen."""
+
+    def look() -> bool:
+        data = code.project.data(path) or b""
+        return name.encode() in data or b"import *" in data
+
+    return code.project.remembered(("may define", path, name), look)
 
 
 def _is_dynamic(text: str) -> bool:

@@ -313,10 +313,17 @@ class Project:
             self.touched.add(missing)
             return None
         other = self.file(path)
-        if other is None:
+        return self._in_file(other, name, depth) if other is not None else None
+
+    def _in_file(self, file: IndexedFile, name: str, depth: int) -> Symbol | None:
+        """What a name means at the top of another file; that it means nothing is kept: a package may bring in a thousand files."""
+        key = (file.path, name)
+        missing = self._not_exported.get(key)
+        if missing is not None:
+            self.touched.add(missing)
             return None
-        outer, self.touched = self.touched, {path}
-        symbol = self._resolve_first(other, name, (), depth + 1)
+        outer, self.touched = self.touched, {file.path}
+        symbol = self._resolve_first(file, name, (), depth + 1)
         asked = frozenset(self.touched)
         self.touched = outer
         self.touched.add(asked)
@@ -452,7 +459,7 @@ class Project:
         other = self.file(ref.path)
         if other is None:
             return None
-        symbol = self._resolve_first(other, name, (), depth + 1)
+        symbol = self._in_file(other, name, depth)
         if symbol is not None:
             return symbol
         if os.path.basename(ref.path) == "__init__.py":  # noqa: PTH119
