@@ -121,9 +121,48 @@ def test_the_fix_assigns_to_the_part() -> None:
 
 
 def test_the_fix_is_for_what_it_reaches() -> None:
-    assert "part[1] = part[1].mul(3)\n" in fixed(net("y = x.clone()\npart = y[0]\npart[1].mul_(3)\nreturn y"))
-    text = net("y = x.clone()\nview = y.view(2, -1, 4)\nview[:, 1].mul_(3)\nreturn y")
-    assert [one.fix for one in modellint.check_source(text).diagnostics if one.code == "MUT001"] == [None]
+    assert "part[1] = part[1].mul(3)\n" in fixed(net("y = x.clone()\npart = y[0]\npart[1].mul_(3)\nreturn part"))
+    assert "part[1] = 0\n" in fixed(net("y = x.clone()\npart = y[0]\npart[1].zero_()\nreturn y"))
+    # `part[1] = part[1].mul(3)` reads a part of the part first: then `y` is left as it was.
+    for lines in ("view = y.view(2, -1, 4)\nview[:, 1].mul_(3)", "part = y[0]\npart[1].mul_(3)"):
+        text = net(f"y = x.clone()\n{lines}\nreturn y")
+        assert [one.fix for one in modellint.check_source(text).diagnostics if one.code == "MUT001"] == [None]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "part[1:] = part[:-1]",
+        "first = part[0].sum()\npart[1] = first",
+        "if flag:\n    first = part[0]\n    part[1] = first",
+        "for _ in range(2):\n    part[1] = part[0] * 2",
+    ],
+)
+def test_what_reads_a_named_part_first_makes_it_a_tensor_of_its_own(lines: str) -> None:
+    """Compared on a trace: the name gets what is written, and the tensor that it is a part of does not."""
+    assert codes(net(f"y = x.clone()\npart = y[:, 1:3]\n{lines}\nreturn part * 1", "x, flag"), "MUT001") == []
+    text = net(f"y = x.clone()\npart = y[:, 1:3]\n{lines}\nreturn part * 1, y", "x, flag")
+    (finding,) = (one for one in modellint.check_source(text).diagnostics if one.code == "MUT001")
+    assert "shares memory with `y`" in finding.message
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "part[1:] = 3.0",
+        "if flag:\n    first = part[0]\npart[1] = 3.0",
+        "part[1] = part[self.index]",
+        "part[1] = part[:, None]",
+        "part[1] = part[:, :].sum()",
+        "first = part[0] if flag else x[0]\npart[1] = first",
+        "first = part[0]\npart = y[:, 2:]\npart[1] = first",
+    ],
+)
+def test_a_named_part_that_nothing_certainly_reads_first_misses_the_write(lines: str) -> None:
+    init = "self.register_buffer('index', torch.tensor([0]))"
+    text = net(f"y = x.clone()\npart = y[:, 1:3]\n{lines}\nreturn part * 1", "x, flag: bool = False", init)
+    (finding,) = (one for one in modellint.check_source(text).diagnostics if one.code == "MUT001")
+    assert "is a part of another tensor" in finding.message
 
 
 def test_no_fix_spells_an_ellipsis_out_where_the_whole_is_read_too() -> None:

@@ -214,9 +214,11 @@ def _loser(write: Write, written: dict[int, list[Write]]) -> str:
             seen.add(id(target))
             continue
         named = _is_named_part(target) and _is_bound(target, write)
-        if not named:
+        is_cut_off = named and _is_indexed_before(write, target)
+        if not named or is_cut_off:
             seen.add(id(target))
-        if not named or not any(_stand_together(write, earlier) for earlier in written.get(id(target), ())):
+        is_first = not any(_stand_together(write, earlier) for earlier in written.get(id(target), ()))
+        if not is_cut_off and (not named or is_first):
             # What is first assigned to a part reaches the tensor, and takes the name of the part away.
             seen.update(id(part) for part in bases(target) if part is not target and _is_followed(write, target))
     by_name: dict[str, list[Tensor]] = {}
@@ -249,6 +251,65 @@ def _is_named_part(tensor: Tensor) -> bool:
         return False
     # An element of what the caller gives may be one of a list.
     return base.certain or base.root.origin != "argument" or any(isinstance(part, ast.Slice) for part in parts)
+
+
+def _is_indexed_before(write: Write, target: Tensor) -> bool:
+    """Whether a part was taken out of what is assigned to before it is, as on the right of `x[1:] = x[:-1]`, where that certainly runs.
+
+    Conversion follows the first index of a named part down to its base, and takes the part for a tensor of its own from then on.
+    """
+    place, function = item_of(write), write.function
+    if place is None or not isinstance(place.value, ast.Name) or not isinstance(write.statement, ast.Assign):
+        return False
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    name, begins = place.value.id, (write.statement.lineno, write.statement.col_offset)
+    names = [part for part in of_kind(function, ast.Name) if part.id == name]
+    bindings = [
+        part for part in names if not isinstance(part.ctx, ast.Load) and (part.lineno, part.col_offset) < begins
+    ]
+    since = 0
+    if bindings:
+        # It is an argument otherwise.
+        above = parents_in(function).get(bindings[-1])
+        if not isinstance(above, ast.Assign) or above.value is not target.node or not _runs_before(above, write):
+            return False
+        since = above.lineno
+    return any(
+        isinstance(part.value, ast.Name) and part.value.id == name and part.lineno > since and _runs_before(part, write)
+        for part in of_kind(function, ast.Subscript)
+        if isinstance(part.ctx, ast.Load) and _is_slice(part)
+    )
+
+
+def _runs_before(node: ast.AST, write: Write) -> bool:
+    """Whether a node of the function stands in a statement that runs before a write whenever that does, or on the right of it."""
+    parents = parents_in(write.function) if write.function is not None else {}
+    statement: ast.AST | None = node
+    while statement is not None and not isinstance(statement, ast.stmt):
+        if isinstance(statement, (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)):
+            return False
+        statement = parents.get(statement)
+    if statement is write.statement:
+        return True
+    around: ast.AST | None = write.statement
+    while around is not None and around is not write.function:
+        above = parents.get(around, write.function)
+        for block in _blocks(above) if above is not None else ():
+            if around in block and statement in block:
+                return block.index(statement) < block.index(around)
+        around = above
+    return False
+
+
+def _is_slice(part: ast.Subscript) -> bool:
+    """Whether an index certainly makes a `select` or a `slice` of a trace, and nothing that stands between them."""
+    parts = indices(part)
+    plain = all(
+        isinstance(each, ast.Slice) or (isinstance(each, ast.Constant) and isinstance(each.value, int))
+        for each in parts
+    )
+    return plain and any(not _is_whole(each) for each in parts)
 
 
 def _is_bound(tensor: Tensor, write: Write) -> bool:
@@ -416,7 +477,7 @@ def _assigned(code: Code, write: Write) -> Fix | None:
     match write.statement:
         case ast.Expr(
             value=ast.Call(func=ast.Attribute(value=ast.Subscript(value=ast.Name()) as part, attr=name)) as call
-        ) if call is write.node and not _has_ellipsis(part) and _reaches_all(write, part):
+        ) if call is write.node and not _has_ellipsis(part) and _reaches_all(write, part, is_read=name != "zero_"):
             spelled = code.rewriter.of(part)
             edits: tuple[Edit, ...]
             if name == "zero_":
@@ -433,15 +494,18 @@ def _assigned(code: Code, write: Write) -> Fix | None:
     return None
 
 
-def _reaches_all(write: Write, part: ast.Subscript) -> bool:
-    """Whether what is assigned to a part of a variable, converted, reaches every variable that is read later."""
+def _reaches_all(write: Write, part: ast.Subscript, is_read: bool) -> bool:
+    """Whether what is assigned to a part of a variable, converted, reaches every variable that is read later.
+
+    Where the part ``is_read`` on the right, a variable that is itself a part gets it alone: see ``_is_indexed_before``.
+    """
     name = ast.unparse(part.value)
     seen: set[int] = set()
     for value in (value for sharer, value in write.sharing if sharer == name):
         links = [view for view in bases(value) if view.base is not None]
         nodes = [view.node for view in links if isinstance(view.node, ast.Subscript)]
         seen.add(id(value))
-        if len(nodes) == len(links) and _lead(nodes):
+        if not is_read and len(nodes) == len(links) and _lead(nodes):
             seen.update(map(id, bases(value)))
     return not any(
         id(value) not in seen

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel
 
 _HARMLESS = ("staticmethod", "classmethod")
+_MESSAGE = "this module is built anew in each call: its weights are never trained or saved, and conversion stops at what fills them"
 _MOVES = frozenset(
     {"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "type", "forward", "__call__"}
 )
@@ -44,8 +45,10 @@ class ModuleBuiltInForward(Rule):
     Finds modules with parameters or buffers that are built and called in what `forward` runs, and are kept nowhere.
 
     ## Why
-    Each call starts with new weights. No optimizer trains them, no checkpoint holds them, `.to()` does not move them, and an
-    exported model freezes those of one call.
+    Each call starts with new weights. No optimizer trains them, no checkpoint holds them, and `.to()` does not move them. Both
+    routes see how they are filled, at every call: coremltools has no converter for `uniform_` and `normal_` (`nn.Linear`,
+    `nn.Conv2d`, `nn.Embedding`), and refuses to fill what is empty (norms). Of seven kinds of layers one is converted:
+    `nn.PReLU`, by `torch.export`.
 
     ## Bad
     ```python
@@ -125,7 +128,7 @@ class ModuleBuiltInForward(Rule):
                     yield code.finding(
                         self,
                         build.node,
-                        "this module is built anew in each call: its weights are never trained or saved, and an export freezes random ones",
+                        _MESSAGE,
                         statement=build.statement,
                     )
 
@@ -137,7 +140,7 @@ class ModuleBuiltInForward(Rule):
                 place = call.built_at or call.place
                 yield subject.finding(
                     self,
-                    "this module is built anew in each call: its weights are never trained or saved, and an export freezes random ones",
+                    _MESSAGE,
                     at=place,
                     modules=(call.path.rpartition(".<")[0] if "<" in call.path else call.path,),
                 )

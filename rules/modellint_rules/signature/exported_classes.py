@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from modellint.authoring import called_name, of_kind, walk
+from modellint.authoring import called_name, of_kind, once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,11 +40,15 @@ def is_outermost(code: Code) -> bool:
             continue
         if (
             isinstance(node, (ast.ClassDef, ast.FunctionDef))
-            and any(isinstance(part, ast.Name) and part.id == name for part in walk(node))
+            and name in once(node, "_names_in", _names_in)
             and not _gives_model(node, name)
         ):
             return False
     return True
+
+
+def _names_in(node: ast.ClassDef | ast.FunctionDef) -> frozenset[str]:
+    return frozenset(part.id for part in of_kind(node, ast.Name))
 
 
 _BUILDERS = r"(?:build|make|create|get|load|setup)(?:_(?:model|net|network|detector))?"

@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import stat
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 TREE = os.sep + "\0tree"
 """What stands behind a folder's path where an answer rests on all the files in it."""
 _FEW = 32
-"""Names that a text is searched for one by one, before its words are kept."""
+"""Names that a text, or all of them, is searched for one by one, before its words are kept."""
 _MOST_FILES = 20_000
 _MOST_BYTES = 64_000_000
 """Of text that is kept between questions."""
@@ -89,15 +90,32 @@ class Mentions:
         self._kinds: dict[str, list[str]] = {}
         self._asked: Counter[str] = Counter()
         self._words: dict[str, frozenset[bytes]] = {}
+        self._using: dict[str, frozenset[str]] = {}
+        self._holding: dict[bytes, frozenset[str]] = {}
 
     def naming(self, name: str) -> list[str]:
         """The files that hold a name, in code or elsewhere."""
         if name not in self._naming:
             word = _encoded(name)
-            pattern = _alone(word)
-            texts = ((path, self._text(path)) for path in self._paths)
-            self._naming[name] = [path for path, text in texts if word in text and pattern.search(text)]
+            if len(self._naming) >= _FEW and name.isidentifier() and name.isascii():
+                self._naming[name] = [self._paths[number] for number in self._inverted.get(word, ())]
+            else:
+                pattern = _alone(word)
+                texts = ((path, self._text(path)) for path in self._paths)
+                self._naming[name] = [path for path, text in texts if word in text and pattern.search(text)]
         return self._naming[name]
+
+    @cached_property
+    def _inverted(self) -> dict[bytes, array[int]]:
+        """The inverted index of all code: the files that hold each word, by their numbers."""
+        index: dict[bytes, array[int]] = {}
+        for number, path in enumerate(self._paths):
+            for word in {*re.findall(rb"\w+", self._text(path))}:
+                if word in index:
+                    index[word].append(number)
+                else:
+                    index[word] = array("H", (number,))
+        return index
 
     def code_files(self, kind: str, is_of_it: Callable[[str], bool]) -> list[str]:
         """The files of code of a kind, which their paths tell; looked for once."""
@@ -136,20 +154,47 @@ class Mentions:
     def importers(self, path: str, name: str) -> list[str]:
         """The files that may import a function of a file and have it run behind a `forward`, directly or through another file."""
         stem, parent = _import_name(path), os.path.basename(os.path.dirname(path))  # noqa: PTH119, PTH120
-        word, importing = _encoded(name), self._importing
-        # What brings in a name says it again where it uses it, or brings it in by another.
-        renamed = word + b" as "
-        places = {
-            other for other in importing.get(word, ()) if (text := self._text(other)).count(word) > 1 or renamed in text
-        }
-        places.update(other for other in importing.get(b"*", ()) if word in self._text(other))
+        if name not in self._using:
+            self._using[name] = frozenset(self._bringing_in(_encoded(name)))
+        places = {*self._using[name]}
         if stem != parent:
             # `import helpers`, which then says `helpers.count`.
-            attribute = b"." + word
-            places.update(other for other in importing.get(_encoded(stem), ()) if attribute in self._text(other))
+            attribute = b"." + _encoded(name)
+            places.update(other for other in self._importing.get(_encoded(stem), ()) if attribute in self._text(other))
         places.discard(path)
         parts = _encoded(stem), _encoded(parent)
-        return sorted(other for other in places if any(part in self._text(other) for part in parts))
+        if len(self._using) < _FEW:
+            return sorted(other for other in places if any(part in self._text(other) for part in parts))
+        return sorted(places & (self._with(parts[0]) | self._with(parts[1])))
+
+    def _with(self, part: bytes) -> frozenset[str]:
+        """The files of code whose text has a part, be it of a word."""
+        if part not in self._holding:
+            if part.isascii() and part.decode().isidentifier():
+                # It stands in a word, wherever it stands.
+                blob, numbers, at = self._vocabulary, set[int](), -1
+                while (at := blob.find(part, at + 1)) != -1:
+                    start, end = blob.rfind(b"\n", 0, at) + 1, blob.find(b"\n", at)
+                    numbers.update(self._inverted[blob[start:end]])
+                    at = end
+                paths = (self._paths[number] for number in numbers)
+            else:
+                paths = (path for path in self._paths if part in self._text(path))
+            self._holding[part] = frozenset(paths)
+        return self._holding[part]
+
+    @cached_property
+    def _vocabulary(self) -> bytes:
+        return b"\n".join((*self._inverted, b""))
+
+    def _bringing_in(self, word: bytes) -> Iterator[str]:
+        """The files that bring in a name, and say it again where they use it, or bring it in by another."""
+        renamed = word + b" as "
+        for other in self._importing.get(word, ()):
+            text = self._text(other)
+            if text.count(word) > 1 or renamed in text:
+                yield other
+        yield from (other for other in self._importing.get(b"*", ()) if word in self._text(other))
 
     @cached_property
     def _importing(self) -> dict[bytes, list[str]]:

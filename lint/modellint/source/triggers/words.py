@@ -330,9 +330,14 @@ class Words:
             found.append(self._text[starts[row - 1] : starts[end] if end < len(starts) else None])
         return "".join(found)
 
+    @cached_property
+    def _shapes(self) -> list[tuple[str, re.Pattern[str]]]:
+        """The shapes that the file has somewhere."""
+        return [(shape, pattern) for shape, pattern in _SHAPES.items() if pattern.search(self._text)]
+
     def _words(self, text: str) -> frozenset[str]:
         chains = set(_CHAIN.findall(text))
-        found = {shape for shape, pattern in _SHAPES.items() if pattern.search(text)}
+        found = {shape for shape, pattern in self._shapes if pattern.search(text)}
         found.update(*map(self._chains.__getitem__, chains))
         if self.file.stars or "import" in chains:
             for chain in chains:
