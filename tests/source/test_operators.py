@@ -101,6 +101,14 @@ def test_clean(name: str) -> None:
     assert found(net(CLEAN[name], extra=extra if "own" in name else "")) == []
 
 
+@pytest.mark.parametrize(
+    "end", ["return (x, side) if self.training else x", "return x if not self.training else (x, side)"]
+)
+def test_what_only_training_gives_back_is_no_part_of_an_export(end: str) -> None:
+    assert found(net(f"side = torch.cdist(x, y)\n{end}")) == []
+    assert found(net("side = torch.cdist(x, y)\nreturn x if self.training else (x, side)")) != []
+
+
 def test_training_only_is_for_information() -> None:
     assert found(net("if self.training:\n    x = torch.cdist(x, y)\nreturn x")) == [("OPS001", "info", "aten::cdist")]
     text = net("if not self.training:\n    return x\nreturn F.pixel_unshuffle(x, 2)")

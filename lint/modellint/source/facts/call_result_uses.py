@@ -28,7 +28,7 @@ def ends_in_python(node: ast.expr, function: ast.AST) -> bool:
     """Whether the value of an expression in a function certainly becomes a number, a condition or a text, and no tensor.
 
     A trace keeps such a number as a constant and drops what it was computed by. It drops, too, what only training reads or returns:
-    `if self.training: return x, auxiliary`.
+    `if self.training: return x, auxiliary`, or `return (x, auxiliary) if self.training else x`.
     """
     end = _end(node, parents_in(function))
     return end in once(function, "_fates", _fates) if isinstance(end, str) else end
@@ -143,6 +143,8 @@ def _end(node: ast.AST, parents: dict[ast.AST, ast.AST], in_evaluation: bool = F
             ):
                 return True
             case ast.Assert() | ast.Raise() | ast.FormattedValue():
+                return True
+            case ast.IfExp(test=test, body=body) if in_evaluation and _asks_for_training(test) is (child is body):
                 return True
             case ast.stmt() if in_evaluation and _is_for_training(parent, parents):
                 return True
