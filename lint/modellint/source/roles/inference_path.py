@@ -31,6 +31,7 @@ from modellint.source.roles.comparisons import (
     is_only_compared,
     runs_with_collectives,
 )
+from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
 from modellint.source.roles.dead_code import Uses, cannot_be_run, may_be_looked_up
 from modellint.source.roles.module_calls import is_left_out, is_never_switched_on
@@ -201,7 +202,10 @@ class _Paths:
         if (
             functions
             and finding.span is not None
-            and runs_with_collectives(self.project, file, functions[-1], finding.span.row)
+            and (
+                is_ruled_out(functions[-1], finding.span.row)
+                or runs_with_collectives(self.project, file, functions[-1], finding.span.row)
+            )
         ):
             return True
         if len(around) > 1 and isinstance(around[0], ast.ClassDef):
