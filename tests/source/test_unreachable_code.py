@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import modellint
+from modellint.cli import cli
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
 
@@ -14,6 +18,14 @@ HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\
 def of_text(text: str, code: str = "MUT001") -> list[str]:
     findings = modellint.check_source(HEAD + textwrap.dedent(text)).diagnostics
     return [finding.severity.label for finding in findings if finding.code == code]
+
+
+def of_project(folder: Path, text: str, code: str = "MUT001", **others: str) -> list[str]:
+    (folder / ".git").mkdir()
+    for name, content in {"net": text, **others}.items():
+        (folder / f"{name}.py").write_text(HEAD + textwrap.dedent(content), "utf-8")
+    arguments = ["check", "--output-format", "json", "--select", code, str(folder / "net.py")]
+    return [finding["severity"] for finding in json.loads(CliRunner().invoke(cli, arguments).stdout)]
 
 
 LOOP = """
@@ -72,3 +84,93 @@ def test_what_the_branches_before_leave_of_a_variable(last: str, severity: str) 
             return x
     """
     assert of_text(text) == [severity]
+
+
+DRAWS = """
+def drawn(x, sample=True, places=1):
+    if {test}:
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+    return x
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        {call}
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "call", "severity"),
+    [
+        ("not sample", "x = drawn(x, sample=True)", "info"),
+        ("not sample", "x = drawn(x)", "info"),
+        ("not sample", "x = drawn(x, False)", "error"),
+        ("not sample", "x = drawn(drawn(x, sample=False))", "error"),
+        ("not sample", "x = drawn(x, self.training)", "error"),
+        ("not sample", "x = drawn(*[x])", "error"),
+        ("not sample", "draw = drawn; x = draw(x)", "error"),
+        ("not sample", "pass", "error"),
+        ("places > 1", "x = drawn(x, True, 1)", "info"),
+        ("places > 1", "x = drawn(x, True, 2)", "error"),
+        ("places > 1", "x = [drawn(x, places=n) for n in (0, 1)][0]", "info"),
+        ("places > 1", "x = [drawn(x, places=n) for n in (1, 2)][0]", "error"),
+    ],
+)
+def test_a_constant_that_all_calls_give(tmp_path: Path, test: str, call: str, severity: str) -> None:
+    # A function that nobody calls is no finding of a module's.
+    found = of_project(tmp_path, DRAWS.format(test=test, call=call))
+    assert found == [severity] or (call == "pass" and not found)
+
+
+SHRINKS = """
+class Net(nn.Module):
+    def forward(self, x):
+        for stride in {strides}:
+            x = self.shrink(x, stride)
+        return x
+
+    def shrink(self, x, stride=1):
+        if stride > 1:
+            x = x.permute(0, 2, 3, 1)
+            x[..., 0] = 1
+        return x
+"""
+
+
+@pytest.mark.parametrize(("strides", "severity"), [("[1]", "info"), ("[1, 2]", "error"), ("self.strides", "error")])
+def test_a_constant_that_a_method_is_given(tmp_path: Path, strides: str, severity: str) -> None:
+    assert of_project(tmp_path, SHRINKS.format(strides=strides)) == [severity]
+
+
+TURNED = """
+class Turn(nn.Module):
+    def __init__(self, deep=False):
+        super().__init__()
+        self.deep = deep
+
+    def forward(self, x):
+        if not self.deep:
+            x = x.permute(0, 2, 3, 1)
+            x[..., 0] = 1
+        return x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.turn = Turn({first})
+        self.last = Turn({last})
+
+    def forward(self, x):
+        return self.last(self.turn(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "severity"),
+    [("True", "deep=True", "info"), ("True", "", "error"), ("True", "deep=False", "error"), ("1", "1", "error")],
+)
+def test_a_flag_that_all_who_build_a_class_give(tmp_path: Path, first: str, last: str, severity: str) -> None:
+    assert of_project(tmp_path, TURNED.format(first=first, last=last)) == [severity]

@@ -1,38 +1,60 @@
-"""Constant variables: variables of a function all of whose bindings are constants that are written there, and branches that these rule out.
+"""Constant variables: variables of a function all of whose bindings are constants, and branches that these rule out.
 
-``for scale, flip in zip(scales, [None, 3, None])``: under ``if flip == 2`` nothing runs. Nothing is told of a variable that is bound in
-another way, or whose list something may change.
+``for scale, flip in zip(scales, [None, 3, None])``: under ``if flip == 2`` nothing runs. An argument is one where all calls in the project
+give constants for it. Nothing is told of a variable that is bound in another way, or whose list something may change.
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from modellint.source.roles.constructor_flags import conditions_at
+from modellint.source.roles.module_calls import given_for
 from modellint.source.syntax.ast_walk import of_kind, once, parents_in
+
+if TYPE_CHECKING:
+    from modellint.source.project.index import Project
+    from modellint.source.project.symbols import ClassRef, IndexedFile
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _Constants: TypeAlias = tuple[object, ...]
 _READERS = frozenset({"zip", "enumerate", "len", "range", "reversed", "sorted", "tuple", "list", "max", "min"})
 """Builtins that leave a list as it is."""
-_OPERATORS: Final[dict[type[ast.cmpop], Callable[[object, object], bool]]] = {
-    ast.Eq: lambda left, right: bool(left == right),
-    ast.NotEq: lambda left, right: bool(left != right),
-    ast.Is: lambda left, right: left is right,
-    ast.IsNot: lambda left, right: left is not right,
+_OPERATORS: Final[dict[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+_ORDERS: Final[dict[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
 
 
-def is_ruled_out(function: _Function, row: int) -> bool:
+class _Place(NamedTuple):
+    """A function, and where it stands."""
+
+    project: Project
+    file: IndexedFile
+    ref: ClassRef | None
+    function: _Function
+
+
+def is_ruled_out(project: Project, file: IndexedFile, ref: ClassRef | None, function: _Function, row: int) -> bool:
     """Whether a row of a function is reached under conditions only that none of a variable's constants fulfils."""
     left: dict[str, _Constants] = {}
+    place = _Place(project, file, ref, function)
     for test, holds in conditions_at(function.body, row):
         name = _asked(test)
         if name is None:
             continue
-        constants = left[name] if name in left else _constants_of(function, name)
+        constants = left[name] if name in left else _constants_of(place, name, 0)
         if constants is None:
             continue
         left[name] = tuple(value for value in constants if _truth(test, value) in (None, holds))
@@ -64,8 +86,11 @@ def _truth(test: ast.expr, value: object) -> bool | None:
         case ast.Compare(ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Tuple() | ast.List() as other]):
             return (value in (_literal(other) or ())) is isinstance(op, ast.In)
         case ast.Compare(ops=[op], comparators=[ast.expr() as other]) if not isinstance(other, (ast.Tuple, ast.List)):
+            (wanted,) = _literal(other) or (None,)
             compare = _OPERATORS.get(type(op))
-            return None if compare is None else any(compare(value, part) for part in _literal(other) or ())
+            if isinstance(value, (int, float)) and isinstance(wanted, (int, float)):
+                compare = compare or _ORDERS.get(type(op))
+            return None if compare is None else compare(value, wanted)
     return None
 
 
@@ -84,16 +109,43 @@ def _literal(node: ast.expr) -> _Constants | None:
     return None
 
 
-def _constants_of(function: _Function, name: str) -> _Constants | None:
+def _constants_of(place: _Place, name: str, depth: int) -> _Constants | None:
     """All that a variable of a function may be, where its bindings are constants alone; None where they are not."""
-    known: dict[str, _Constants | None] = once(function, "_constant_variables", lambda _: {})
+    known: dict[str, _Constants | None] = once(place.function, "_constant_variables", lambda _: {})
     if name not in known:
-        known[name] = _look_up(function, name)
+        known[name] = None
+        is_argument = any(part.arg == name for part in of_kind(place.function, ast.arg))
+        known[name] = _given(place, name, depth) if is_argument else _bound(place.function, name)
+    place.project.touch_tree()
     return known[name]
 
 
-def _look_up(function: _Function, name: str) -> _Constants | None:
-    bindings = _bindings(function, name)
+def _given(place: _Place, name: str, depth: int) -> _Constants | None:
+    """The constants that all calls of a function give for an argument that it never binds."""
+    function = place.function
+    arguments = function.args
+    own = [part for part in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if part.arg == name]
+    if (
+        depth
+        or not own
+        or sum(part.arg == name for part in of_kind(function, ast.arg)) > 1
+        or _bindings(function, name)
+    ):
+        return None
+    values: list[object] = []
+    calls = given_for(place.project, place.file, place.ref, function, name)
+    for value, around in calls or ():
+        constants = _literal(value) if not isinstance(value, (ast.Tuple, ast.List)) else None
+        if isinstance(value, ast.Name) and around is not None and around is not function:
+            constants = _bound(around, value.id)
+        if constants is None:
+            return None
+        values += constants
+    return tuple(values) if calls else None
+
+
+def _bound(function: _Function, name: str) -> _Constants | None:
+    bindings = _bindings(function, name) if all(part.arg != name for part in of_kind(function, ast.arg)) else None
     values: list[object] = []
     for part in bindings or ():
         constants = _bound_to(function, part)
@@ -104,10 +156,8 @@ def _look_up(function: _Function, name: str) -> _Constants | None:
 
 
 def _bindings(function: _Function, name: str) -> list[ast.Name] | None:
-    """The places where a function binds a variable; None where it is an argument, or bound in a way that is no name."""
-    if any(part.arg == name for part in of_kind(function, ast.arg)) or any(
-        name in part.names for kind in (ast.Global, ast.Nonlocal) for part in of_kind(function, kind)
-    ):
+    """The places where a function binds a variable; None where it is bound in a way that is no name."""
+    if any(name in part.names for kind in (ast.Global, ast.Nonlocal) for part in of_kind(function, kind)):
         return None
     if any(
         part.name == name
@@ -155,7 +205,7 @@ def _elements(function: _Function, values: ast.expr, path: Sequence[int]) -> _Co
 def _list_of(function: _Function, name: str) -> _Constants | None:
     """The constants of a list that a variable is bound to once, and that nothing changes."""
     bindings = _bindings(function, name)
-    if bindings is None or len(bindings) != 1:
+    if bindings is None or len(bindings) != 1 or any(part.arg == name for part in of_kind(function, ast.arg)):
         return None
     parents = parents_in(function)
     match parents.get(bindings[0]):

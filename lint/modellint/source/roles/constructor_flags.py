@@ -49,7 +49,7 @@ class _Parameter(NamedTuple):
     @property
     def is_flag(self) -> bool:
         """Whether it is True, False or None where it is left out."""
-        return self.default is None or isinstance(self.default, bool)
+        return _is_flag(self.default)
 
 
 _TRACKS = _Parameter("track_running_stats", 4, True)
@@ -120,6 +120,10 @@ def keeps_default(project: Project, ref: ClassRef, name: str) -> bool:
         )
     project.touch_tree()
     return known[name]
+
+
+def _is_flag(value: _Told) -> bool:
+    return value is None or isinstance(value, bool)
 
 
 def _is_same(one: _Told, other: _Told) -> bool:
@@ -230,7 +234,7 @@ class _Flags:
             told[name] = _UNKNOWN
             if parameter is not None and parameter.is_flag and not _rebinds(init, name):
                 value = self._built(self.ref, parameter, 0, needed=True)
-                told[name] = value if value is parameter.default else _UNKNOWN
+                told[name] = value if _is_flag(value) else _UNKNOWN
         self.project.touch_tree()
         return told[name]
 
@@ -277,9 +281,8 @@ class _Flags:
         if not parameter.is_flag:
             return _UNKNOWN
         value = self._argument(lineage[:end], lineage[end] if binders else None, parameter, 0)
-        if value is _LEFT_OUT or value is parameter.default:
-            return _UNKNOWN if self._is_written(attribute, lineage) else parameter.default
-        return _UNKNOWN
+        value = parameter.default if value is _LEFT_OUT else value
+        return _UNKNOWN if not _is_flag(value) or self._is_written(attribute, lineage) else value
 
     def _argument(self, subclasses: list[ClassRef], owner: ClassRef | None, parameter: _Parameter, depth: int) -> _Told:
         """What a constructor is given for an argument by all that make an object of the first of its subclasses, or of it."""

@@ -203,7 +203,7 @@ class _Paths:
             functions
             and finding.span is not None
             and (
-                is_ruled_out(functions[-1], finding.span.row)
+                self._is_ruled_out(file, around, finding.span.row)
                 or runs_with_collectives(self.project, file, functions[-1], finding.span.row)
             )
         ):
@@ -247,6 +247,14 @@ class _Paths:
         if rule.code.startswith("DEV"):
             return any(map(trains, functions))
         return self._function_is_off(file, around[0], 0)
+
+    def _is_ruled_out(self, file: IndexedFile, around: list[ast.ClassDef | _Function], row: int) -> bool:
+        """Whether a row of the innermost function is under a condition that none of the constants fulfils that a variable may be."""
+        function = around[-1]
+        if isinstance(function, ast.ClassDef):
+            return False
+        owner = ClassRef(file, around[0]) if isinstance(around[0], ast.ClassDef) and len(around) == 2 else None
+        return is_ruled_out(self.project, file, owner, function, row)
 
     def _is_unused(self, finding: Diagnostic, file: IndexedFile, ref: ClassRef | None) -> bool:
         """Whether nothing in the project uses the class or function that a finding is in, or the class that was read."""
