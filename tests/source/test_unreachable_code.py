@@ -174,3 +174,84 @@ class Net(nn.Module):
 )
 def test_a_flag_that_all_who_build_a_class_give(tmp_path: Path, first: str, last: str, severity: str) -> None:
     assert of_project(tmp_path, TURNED.format(first=first, last=last)) == [severity]
+
+
+BUILT = """
+class Part(nn.Module):
+    def __init__(self, size, deep=False, *, wide=False):
+        super().__init__()
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {first}
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return self.part(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "severity"),
+    [
+        ("self.part = Part(4, tall=True)", "info"),
+        ("self.part = Part()", "info"),
+        ("self.part = Part(4, True, True)", "info"),
+        ("self.part = Part(4, size=4)", "info"),
+        ("self.part = Part(4, True, wide=True)", "error"),
+        ("self.part = Part(*sizes)", "info"),
+        ("self.part = Part(*[4])", "error"),
+        ("self.part = Part(4)\n        if self.training:\n            Part()", "error"),
+        ("self.part = Part(depth)", "info"),
+        ("self.part = Part(len([torch]))", "error"),
+    ],
+)
+def test_what_a_class_that_cannot_be_built_holds(tmp_path: Path, first: str, severity: str) -> None:
+    assert of_project(tmp_path, BUILT.format(first=first), user="from net import Net\n\nnet = Net()\n") == [
+        severity,
+        severity,
+    ]
+
+
+CODER = """
+class Coder(nn.Module):
+    def encode(self, x, scale):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x * scale
+
+    def _blur(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x
+
+    def forward(self, x):
+        x = self.encode({given})
+        return self._blur(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "user", "severity"),
+    [
+        ("x", "def code(coder, x):\n    return coder.encode(x, 2)\n", ["error", "info"]),
+        ("x, 2", "def code(coder, x):\n    return coder.encode(x, 2)\n", ["error", "error"]),
+        (
+            "x",
+            "from net import Coder\n\n\nclass Plain(Coder):\n    def encode(self, x):\n        return x\n",
+            ["error", "error"],
+        ),
+    ],
+)
+def test_what_a_forward_runs_behind_a_call_that_raises(
+    tmp_path: Path, given: str, user: str, severity: list[str]
+) -> None:
+    assert of_project(tmp_path, CODER.format(given=given), user=user) == severity

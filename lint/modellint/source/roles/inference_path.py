@@ -33,7 +33,7 @@ from modellint.source.roles.comparisons import (
 )
 from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
-from modellint.source.roles.dead_code import Uses, cannot_be_run, may_be_looked_up
+from modellint.source.roles.dead_code import Uses, cannot_be_run, fails_before, may_be_looked_up
 from modellint.source.roles.module_calls import is_left_out, is_never_switched_on
 from modellint.source.roles.training_evidence import (
     UnreadClass,
@@ -149,7 +149,13 @@ class _Paths:
             and self._is_named_to(rule.answered_by, finding.attribute)
         ):
             return True
-        if ref is not None and (rule.only_inference or rule.code.startswith("REG")) and cannot_be_run(ref):
+        # That a call raises is what FLW008 itself tells.
+        if (
+            ref is not None
+            and rule.code != "FLW008"
+            and (rule.only_inference or rule.code.startswith("REG"))
+            and cannot_be_run(self.project, ref)
+        ):
             return True
         if not rule.only_inference:
             if rule.code == "MOD002" and ref is not None:
@@ -221,6 +227,12 @@ class _Paths:
                 rule.code == "MUT005"
                 and not isinstance(around[1], ast.ClassDef)
                 and is_never_switched_on(self.project, owner, around[1], finding.span.row)
+            ):
+                return True
+            if (
+                rule.code != "FLW008"
+                and not isinstance(around[1], ast.ClassDef)
+                and fails_before(self.project, owner, around[1])
             ):
                 return True
             # Its parts may be exported all the same.
@@ -434,6 +446,8 @@ class _Paths:
                 if owner is not mention.around[0]:
                     return False
                 user = ClassRef(file, owner)
+                if cannot_be_run(self.project, user):
+                    return True
                 held = _attribute_that_holds(mention)
                 other = UnreadClass(self.project, user)
                 if held is not None and (

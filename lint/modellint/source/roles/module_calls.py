@@ -122,7 +122,7 @@ def _is_default(value: ast.expr, name: str, default: bool | None) -> bool:
 def given_for(
     project: Project, file: IndexedFile, ref: ClassRef | None, function: _Function, name: str
 ) -> list[tuple[ast.expr, _Function | None]] | None:
-    """What all calls in the project but those for training give for an argument, with the function around each; None where that is not known.
+    """What all calls in the project but those for training give for an argument, each with the function around it; None if not known.
 
     A default counts, as one of the function itself. A function of a file has to be at its top; a method has to be called on `self` alone.
     """
