@@ -124,6 +124,15 @@ def test_a_constant_that_all_calls_give(tmp_path: Path, test: str, call: str, se
     assert found == [severity] or (call == "pass" and not found)
 
 
+@pytest.mark.parametrize(("around", "severity"), [("", "error"), ("class Draw:\n    ", "info")])
+def test_a_function_that_others_than_methods_call_has_its_own_defaults(
+    tmp_path: Path, around: str, severity: str
+) -> None:
+    user = f"from net import drawn\n\n\n{around}def draw(self, x):\n    {'    ' * bool(around)}return drawn(x)\n"
+    text = DRAWS.format(test="not sample", call="x = drawn(x)")
+    assert of_project(tmp_path, text, user=user) == [severity]
+
+
 SHRINKS = """
 class Net(nn.Module):
     def forward(self, x):
@@ -158,22 +167,34 @@ class Turn(nn.Module):
 
 
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self, deep=False):
         super().__init__()
-        self.turn = Turn({first})
-        self.last = Turn({last})
+        self.turn = Turn(deep=deep)
+        {then}
 
     def forward(self, x):
-        return self.last(self.turn(x))
+        return self.turn(x)
+
+
+net = Net(True)
 """
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "severity"),
-    [("True", "deep=True", "info"), ("True", "", "error"), ("True", "deep=False", "error"), ("1", "1", "error")],
+    ("then", "severity"),
+    [
+        ("if not deep:\n            raise NotImplementedError", "info"),
+        ("if deep:\n            self.a = 1\n        else:\n            raise ValueError(deep)", "info"),
+        ("assert deep", "info"),
+        ("if deep:\n            raise NotImplementedError", "error"),
+        ("if not deep:\n            print(deep)", "error"),
+        ("assert deep\n        self.last = Turn()", "error"),
+        # What is built as it is by default is what anybody may build.
+        ("pass", "error"),
+    ],
 )
-def test_a_flag_that_all_who_build_a_class_give(tmp_path: Path, first: str, last: str, severity: str) -> None:
-    assert of_project(tmp_path, TURNED.format(first=first, last=last)) == [severity]
+def test_a_flag_without_which_a_constructor_raises(tmp_path: Path, then: str, severity: str) -> None:
+    assert of_project(tmp_path, TURNED.format(then=then)) == [severity]
 
 
 BUILT = """

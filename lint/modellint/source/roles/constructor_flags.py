@@ -39,6 +39,12 @@ _LEFT_OUT: Final = _Untold()
 _Told: TypeAlias = object
 
 
+class _Insisted(NamedTuple):
+    """What stands for an argument without which a constructor raises: `if not deep: raise NotImplementedError`."""
+
+    on: bool
+
+
 class _Parameter(NamedTuple):
     """An argument of a constructor: its name, its place among those that are given by place, and its default."""
 
@@ -49,7 +55,7 @@ class _Parameter(NamedTuple):
     @property
     def is_flag(self) -> bool:
         """Whether it is True, False or None where it is left out."""
-        return _is_flag(self.default)
+        return self.default is None or isinstance(self.default, bool)
 
 
 _TRACKS = _Parameter("track_running_stats", 4, True)
@@ -120,10 +126,6 @@ def keeps_default(project: Project, ref: ClassRef, name: str) -> bool:
         )
     project.touch_tree()
     return known[name]
-
-
-def _is_flag(value: _Told) -> bool:
-    return value is None or isinstance(value, bool)
 
 
 def _is_same(one: _Told, other: _Told) -> bool:
@@ -234,7 +236,7 @@ class _Flags:
             told[name] = _UNKNOWN
             if parameter is not None and parameter.is_flag and not _rebinds(init, name):
                 value = self._built(self.ref, parameter, 0, needed=True)
-                told[name] = value if _is_flag(value) else _UNKNOWN
+                told[name] = value if value is parameter.default else _UNKNOWN
         self.project.touch_tree()
         return told[name]
 
@@ -281,8 +283,13 @@ class _Flags:
         if not parameter.is_flag:
             return _UNKNOWN
         value = self._argument(lineage[:end], lineage[end] if binders else None, parameter, 0)
-        value = parameter.default if value is _LEFT_OUT else value
-        return _UNKNOWN if not _is_flag(value) or self._is_written(attribute, lineage) else value
+        if isinstance(value, _Insisted):
+            value = value.on
+        elif value is _LEFT_OUT or value is parameter.default:
+            value = parameter.default
+        else:
+            return _UNKNOWN
+        return _UNKNOWN if self._is_written(attribute, lineage) else value
 
     def _argument(self, subclasses: list[ClassRef], owner: ClassRef | None, parameter: _Parameter, depth: int) -> _Told:
         """What a constructor is given for an argument by all that make an object of the first of its subclasses, or of it."""
@@ -360,6 +367,9 @@ class _Flags:
             return _UNKNOWN
         if owner is ref.node:
             return _UNKNOWN
+        insisted = once(function, "_insisted", _insisted).get(value.name)
+        if insisted is not None:
+            return _Insisted(insisted)
         return _or_default(self._built(ClassRef(file, owner), value, depth + 1, needed=False), value)
 
     def _mentions(self, ref: ClassRef) -> list[tuple[Mention, IndexedFile]] | None:
@@ -553,6 +563,27 @@ def _bound(node: ast.ClassDef, attribute: str) -> Iterator[ast.expr | None]:
                 *(each.value for each in of_kind(function, ast.AnnAssign) if each.target is part),
             )
             yield plain[0] if plain and function.name == "__init__" else None
+
+
+def _insisted(init: _Function) -> dict[str, bool]:
+    """The arguments without which, or with which, a constructor always raises, and whether it has to be given them."""
+    insisted: dict[str, bool] = {}
+    for statement in init.body:
+        match statement:
+            case ast.Assert(test=test):
+                on = True
+            case ast.If(test=test, body=[*_, ast.Raise()]):
+                on = False
+            case ast.If(test=test, orelse=[*_, ast.Raise()]):
+                on = True
+            case _:
+                continue
+        match test:
+            case ast.Name(id=name):
+                insisted[name] = on
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+                insisted[name] = not on
+    return {name: on for name, on in insisted.items() if _takes(init, name) and not _rebinds(init, name)}
 
 
 def _own_init(ref: ClassRef) -> _Function | None:

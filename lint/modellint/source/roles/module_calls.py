@@ -124,7 +124,8 @@ def given_for(
 ) -> list[tuple[ast.expr, _Function | None]] | None:
     """What all calls in the project but those for training give for an argument, each with the function around it; None if not known.
 
-    A default counts, as one of the function itself. A function of a file has to be at its top; a method has to be called on `self` alone.
+    A default counts, as one of the function itself. A function has to stand at the top of its file, and to be called by methods alone; a
+    method has to be called on `self` alone.
     """
     arguments = function.args
     placed = [*arguments.posonlyargs, *arguments.args]
@@ -363,7 +364,7 @@ class _Calls:
         return sites
 
     def of_function(self, file: IndexedFile, function: _Function) -> list[_Site] | None:
-        """The calls of a function at the top of a file that are in no test; None where it is used in another way."""
+        """The calls of a function at the top of a file that are in no test; None where others than methods may call it."""
         self.project.touch_tree()
         mentions = self.project.mentions
         name = function.name
@@ -394,7 +395,7 @@ class _Calls:
                     continue
                 called = (call for call in of_kind(mention.statement, ast.Call) if call.func is mention.node)
                 call = next(called, None)
-                if call is None:
+                if call is None or mention.cls is None:
                     return None
                 sites.append(_Site(call, mention.function, None))
         return sites
