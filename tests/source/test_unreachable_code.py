@@ -276,3 +276,40 @@ def test_what_a_forward_runs_behind_a_call_that_raises(
     tmp_path: Path, given: str, user: str, severity: list[str]
 ) -> None:
     assert of_project(tmp_path, CODER.format(given=given), user=user) == severity
+
+
+LOSS = """
+class WeightLoss(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.ones(size)
+        self.fill(size)
+
+    def fill(self, size):
+        self.grid = torch.ones(size)
+
+    def forward(self, x):
+        {first}
+        return (x * self.weight * self.grid).mean()
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+
+    def loss(self, x):
+        return WeightLoss(4)(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "severity"),
+    [
+        ("self.weight = self.weight.to(x.device)", ["info", "info"]),
+        ("self.weight = self.weight.cuda() * 2", ["warning", "info"]),
+        ("self.fill(4)", ["info", "warning"]),
+    ],
+)
+def test_a_tensor_of_a_loss_that_is_only_moved_is_no_state(tmp_path: Path, first: str, severity: list[str]) -> None:
+    found = of_project(tmp_path, LOSS.format(first=first), code="REG006")
+    assert sorted(found) == sorted(severity)

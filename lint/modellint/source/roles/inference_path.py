@@ -532,8 +532,9 @@ class _Paths:
         return self._has_no_weights(cls, wraps=True) and is_off_path(self.project, ref)
 
     def _changed(self, ref: ClassRef) -> frozenset[str]:
-        """The attributes that methods but the constructor write or change, and may read in a later call: their state."""
+        """The attributes that others than the constructor and what it alone runs change, and may read in a later call: their state."""
         methods = [part.node for part in UnreadClass(self.project, ref).methods if part.node.name != "__init__"]
+        methods = [method for method in methods if not _is_run_once(ref, method)]
         changed: set[str] = set().union(*map(attributes_changed, methods))
         return frozenset(
             name
@@ -677,6 +678,15 @@ def _named(body: list[ast.stmt]) -> Iterator[ast.ClassDef | _Function]:
             yield statement
         elif isinstance(statement, (ast.If, ast.Try, ast.With, ast.For)):
             yield from _named([*statement.body, *getattr(statement, "orelse", ())])
+
+
+def _is_run_once(ref: ClassRef, method: _Function) -> bool:
+    """Whether nothing in a file but the constructor of a class names a method of it."""
+    init = next((part for part in of_kind(ref.node, ast.FunctionDef) if part.name == "__init__"), None)
+    if init is None:
+        return False
+    inside = sum(part.attr == method.name for part in of_kind(init, ast.Attribute))
+    return inside > 0 and inside == sum(part.attr == method.name for part in of_kind(ref.file.tree, ast.Attribute))
 
 
 def _gives_back(mention: Mention) -> bool:

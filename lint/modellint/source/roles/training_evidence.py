@@ -260,12 +260,15 @@ def keeps_nothing(method: _Function) -> bool:
 
 
 def attributes_changed(method: _Function) -> frozenset[str]:
-    """The attributes of `self` that a method writes, or changes in place, as a whole or in part."""
+    """The attributes of `self` that a method writes, or changes in place, as a whole or in part; that it only moves one is no change."""
     return once(method, "_changes", _changed_by)
 
 
 def _changed_by(method: _Function) -> frozenset[str]:
-    places: list[ast.expr] = [part for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load)]
+    moved = {target for part in of_kind(method, ast.Assign) if _is_move(part) for target in part.targets}
+    places: list[ast.expr] = [
+        part for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load) and part not in moved
+    ]
     places += [part.value for part in of_kind(method, ast.Subscript) if not isinstance(part.ctx, ast.Load)]
     places += [
         call.func.value
@@ -279,6 +282,22 @@ def _changed_by(method: _Function) -> frozenset[str]:
         for part in ast.walk(place)
         if isinstance(part, ast.Attribute)
     )
+
+
+def _is_move(statement: ast.Assign) -> bool:
+    """Whether a statement puts an attribute on another device, or gives it another type: `self.weight = self.weight.to(x)`."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Attribute(value=ast.Name(id=owner), attr=name)],
+            value=ast.Call(
+                func=ast.Attribute(
+                    value=ast.Attribute(value=ast.Name(id=other), attr=moved),
+                    attr="to" | "cuda" | "cpu" | "type_as" | "float" | "double",
+                )
+            ),
+        ):
+            return (owner, name) == (other, moved)
+    return False
 
 
 def binds_first(method: _Function) -> frozenset[str]:
