@@ -313,3 +313,32 @@ class Net(nn.Module):
 def test_a_tensor_of_a_loss_that_is_only_moved_is_no_state(tmp_path: Path, first: str, severity: list[str]) -> None:
     found = of_project(tmp_path, LOSS.format(first=first), code="REG006")
     assert sorted(found) == sorted(severity)
+
+
+LEARNS = """
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("learn", {value})
+
+    def forward(self, x):
+        if self.learn:
+            x = x.permute(0, 2, 3, 1)
+            x[..., 0] = 1
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "user", "severity"),
+    [
+        ("torch.zeros(1)", "", "info"),
+        ("torch.ones(1)", "", "error"),
+        ("torch.zeros(1)", "def begin(norm):\n    norm.learn.fill_(1)\n", "error"),
+        ("torch.zeros(1)", "def begin(norm):\n    norm.learn[0] = 1\n", "error"),
+        ("torch.zeros(1)", "def begin(norm):\n    setattr(norm, 'learn', True)\n", "error"),
+        ("torch.zeros(1)", "def begin(norm):\n    return 1 if norm.learn else 0\n", "info"),
+    ],
+)
+def test_a_buffer_of_zeros_that_is_only_asked_for(tmp_path: Path, value: str, user: str, severity: str) -> None:
+    assert of_project(tmp_path, LEARNS.format(value=value), user=user) == [severity]

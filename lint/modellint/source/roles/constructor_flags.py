@@ -262,6 +262,8 @@ class _Flags:
         if any(len(ref.node.bases) > 1 or attribute in ref.file.members(ref.node) for ref in lineage):
             return _UNKNOWN
         binders = [(at, bound) for at, ref in enumerate(lineage) for bound in _bound(ref.node, attribute)]
+        if not binders and any(_is_zero_buffer(ref.node, attribute) for ref in lineage):
+            return False if self._is_only_asked(attribute) else _UNKNOWN
         if not binders:
             base = self.project.bases(lineage[-1])
             if attribute != _TRACKS.name or not (
@@ -415,6 +417,16 @@ class _Flags:
             if any(self._may_be_of(owner, file, keys) for owner in _writers(file, attribute)):
                 return True
         return False
+
+    def _is_only_asked(self, attribute: str) -> bool:
+        """Whether all that the project does with attributes of a name is to ask whether they are true."""
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        paths = mentions.naming(attribute)
+        if not mentions.is_whole or len(paths) > _MOST_FILES or mentions.is_in_configuration(attribute):
+            return False
+        files = [None if path.endswith(".ipynb") else self.project.file(path) for path in paths]
+        return all(file is not None and _only_asks(file, attribute) for file in files)
 
     def _may_be_of(self, owner: ast.ClassDef | None, file: IndexedFile, keys: set[tuple[str, int, int]]) -> bool:
         """Whether what a class writes to `self` may be written to an object of another: a subclass of it, as the rest is known."""
@@ -584,6 +596,41 @@ def _insisted(init: _Function) -> dict[str, bool]:
             case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
                 insisted[name] = not on
     return {name: on for name, on in insisted.items() if _takes(init, name) and not _rebinds(init, name)}
+
+
+def _is_zero_buffer(node: ast.ClassDef, name: str) -> bool:
+    """Whether a class registers a buffer of zeros: ``self.register_buffer("learn", torch.zeros(1))``."""
+    return any(
+        called_name(call) == "register_buffer"
+        and isinstance(call.args[0], ast.Constant)
+        and call.args[0].value == name
+        and isinstance(call.args[1], ast.Call)
+        and dotted_name(call.args[1].func) == "torch.zeros"
+        for call in of_kind(node, ast.Call)
+        if len(call.args) > 1
+    )
+
+
+def _only_asks(file: IndexedFile, attribute: str) -> bool:
+    """Whether a file asks attributes of a name for their truth alone, and has the name in no strings but for the buffers themselves."""
+    named = sum(part.value == attribute for part in of_kind(file.tree, ast.Constant))
+    asked = {
+        id(test) for kind in (ast.If, ast.IfExp) for part in of_kind(file.tree, kind) for test in _parts_of(part.test)
+    }
+    return named == sum(_is_zero_buffer(cls, attribute) for cls in of_kind(file.tree, ast.ClassDef)) and all(
+        id(part) in asked for part in of_kind(file.tree, ast.Attribute) if part.attr == attribute
+    )
+
+
+def _parts_of(test: ast.expr) -> Iterator[ast.expr]:
+    """A condition, and what it joins or turns round."""
+    yield test
+    match test:
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from _parts_of(value)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _parts_of(operand)
 
 
 def _own_init(ref: ClassRef) -> _Function | None:
