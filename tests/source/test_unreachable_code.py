@@ -342,3 +342,31 @@ class Norm(nn.Module):
 )
 def test_a_buffer_of_zeros_that_is_only_asked_for(tmp_path: Path, value: str, user: str, severity: str) -> None:
     assert of_project(tmp_path, LEARNS.format(value=value), user=user) == [severity]
+
+
+SCALED = """
+from torchvision import transforms
+
+
+class Scale(nn.Module):
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "severity"),
+    [
+        ("return transforms.Compose([Scale(), len])", "info"),
+        ("parts = [len]\n    parts += [Scale()]\n    return transforms.Compose(parts)", "info"),
+        ("parts = [len]\n    parts.append(Scale())\n    return transforms.Compose(parts)", "info"),
+        ("parts = [len]\n    parts.append(Scale())\n    return nn.Sequential(*parts)", "error"),
+        ("parts = Scale()\n    return parts, transforms.Compose([len])", "error"),
+        ("image.data = Scale()(image)", "info"),
+        ("image.blurred = Scale()(image)", "error"),
+    ],
+)
+def test_a_module_that_no_model_holds(tmp_path: Path, use: str, severity: str) -> None:
+    assert of_project(tmp_path, f"{SCALED}\n\ndef use(image):\n    {use}\n") == [severity]

@@ -40,11 +40,13 @@ from modellint.source.roles.training_evidence import (
     asks_for_answers,
     attributes_changed,
     binds_first,
+    changes_data,
     counts_up,
     follows_gradients,
     imports_a_runtime,
     infers_elsewhere,
     is_about_a_loss,
+    is_for_samples,
     is_for_training,
     is_loss_function,
     is_told_answers,
@@ -460,9 +462,11 @@ class _Paths:
                 if self.project.is_module(user) is not False:
                     return False
             function = mention.function
-            if serves(file) or measures(self.project, file):
+            if serves(file) or measures(self.project, file) or is_for_samples(self.project, mention, file):
                 return True
             statement = mention.statement
+            if changes_data(statement) and self._has_no_weights(cls):
+                return True
             if isinstance(statement, ast.ClassDef) and mention.node in statement.bases and statement in file.tree.body:
                 # What nothing else uses is there for what derives from it.
                 return self._class_is_off(ClassRef(file, statement), depth + 1)
