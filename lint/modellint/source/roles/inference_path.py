@@ -82,7 +82,7 @@ _DEEPEST = 40
 _MOST_FILES = 24
 """What more files than these name is taken for a part of models."""
 _NO_WEIGHTS = re.compile(
-    r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|\w*Pool[123]d|functional\..*)"
+    r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|\w*Pool[123]d|(?:functional|modules\.utils)\..*)"
 )
 _DICT = re.compile(r"(?:\w+\.)*(?:[Dd]ict|Mapping|MutableMapping)\b")
 _PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
