@@ -157,15 +157,24 @@ def _bound(function: _Function, name: str) -> _Constants | None:
 
 def _bindings(function: _Function, name: str) -> list[ast.Name] | None:
     """The places where a function binds a variable; None where it is bound in a way that is no name."""
-    if any(name in part.names for kind in (ast.Global, ast.Nonlocal) for part in of_kind(function, kind)):
-        return None
-    if any(
-        part.name == name
-        for kind in (ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        for part in of_kind(function, kind)
-    ) or any((part.asname or part.name).partition(".")[0] == name for part in of_kind(function, ast.alias)):
+    if name in once(function, "_bound_otherwise", _bound_otherwise):
         return None
     return [part for part in of_kind(function, ast.Name) if part.id == name and not isinstance(part.ctx, ast.Load)]
+
+
+def _bound_otherwise(function: _Function) -> frozenset[str]:
+    """What a function binds by other statements than those with a plain name for a target."""
+    names: list[str | None] = [name for part in of_kind(function, ast.Global) for name in part.names]
+    names += [name for part in of_kind(function, ast.Nonlocal) for name in part.names]
+    names += [part.name for part in of_kind(function, ast.ExceptHandler)]
+    names += [part.name for part in of_kind(function, ast.MatchAs)]
+    names += [part.name for part in of_kind(function, ast.MatchStar)]
+    names += [part.rest for part in of_kind(function, ast.MatchMapping)]
+    names += [part.name for part in of_kind(function, ast.FunctionDef)]
+    names += [part.name for part in of_kind(function, ast.AsyncFunctionDef)]
+    names += [part.name for part in of_kind(function, ast.ClassDef)]
+    names += [(part.asname or part.name).partition(".")[0] for part in of_kind(function, ast.alias)]
+    return frozenset(name for name in names if name is not None)
 
 
 def _bound_to(function: _Function, target: ast.Name) -> _Constants | None:

@@ -614,9 +614,8 @@ def _is_zero_buffer(node: ast.ClassDef, name: str) -> bool:
 def _only_asks(file: IndexedFile, attribute: str) -> bool:
     """Whether a file asks attributes of a name for their truth alone, and has the name in no strings but for the buffers themselves."""
     named = sum(part.value == attribute for part in of_kind(file.tree, ast.Constant))
-    asked = {
-        id(test) for kind in (ast.If, ast.IfExp) for part in of_kind(file.tree, kind) for test in _parts_of(part.test)
-    }
+    tests = [part.test for part in of_kind(file.tree, ast.If)] + [part.test for part in of_kind(file.tree, ast.IfExp)]
+    asked = {id(part) for test in tests for part in _parts_of(test)}
     return named == sum(_is_zero_buffer(cls, attribute) for cls in of_kind(file.tree, ast.ClassDef)) and all(
         id(part) in asked for part in of_kind(file.tree, ast.Attribute) if part.attr == attribute
     )
