@@ -1093,7 +1093,7 @@ class Block(nn.Module):
         ("Attention()", "mask=None", "self.attend(x, x) + self.attend(x, x, x)", "error"),
         ("Attention()", "**kwargs", "self.attend(x, x, **kwargs)", "error"),
         ("Attention()", "*rest", "self.attend(*rest)", "error"),
-        ("Attention()", "mask=None", "run(self.attend, x)", "error"),
+        ("Attention()", "mask=None", "x.run(self.attend)", "error"),
         ("nn.ModuleList([Attention()])", "mask=None", "self.attend[0](x, x)", "error"),
     ],
 )

@@ -39,6 +39,12 @@ _LEFT_OUT: Final = _Untold()
 _Told: TypeAlias = object
 
 
+class _Insisted(NamedTuple):
+    """What stands for an argument without which a constructor raises: `if not deep: raise NotImplementedError`."""
+
+    on: bool
+
+
 class _Parameter(NamedTuple):
     """An argument of a constructor: its name, its place among those that are given by place, and its default."""
 
@@ -256,6 +262,8 @@ class _Flags:
         if any(len(ref.node.bases) > 1 or attribute in ref.file.members(ref.node) for ref in lineage):
             return _UNKNOWN
         binders = [(at, bound) for at, ref in enumerate(lineage) for bound in _bound(ref.node, attribute)]
+        if not binders and any(_is_zero_buffer(ref.node, attribute) for ref in lineage):
+            return False if self._is_only_asked(attribute) else _UNKNOWN
         if not binders:
             base = self.project.bases(lineage[-1])
             if attribute != _TRACKS.name or not (
@@ -277,9 +285,13 @@ class _Flags:
         if not parameter.is_flag:
             return _UNKNOWN
         value = self._argument(lineage[:end], lineage[end] if binders else None, parameter, 0)
-        if value is _LEFT_OUT or value is parameter.default:
-            return _UNKNOWN if self._is_written(attribute, lineage) else parameter.default
-        return _UNKNOWN
+        if isinstance(value, _Insisted):
+            value = value.on
+        elif value is _LEFT_OUT or value is parameter.default:
+            value = parameter.default
+        else:
+            return _UNKNOWN
+        return _UNKNOWN if self._is_written(attribute, lineage) else value
 
     def _argument(self, subclasses: list[ClassRef], owner: ClassRef | None, parameter: _Parameter, depth: int) -> _Told:
         """What a constructor is given for an argument by all that make an object of the first of its subclasses, or of it."""
@@ -357,6 +369,9 @@ class _Flags:
             return _UNKNOWN
         if owner is ref.node:
             return _UNKNOWN
+        insisted = once(function, "_insisted", _insisted).get(value.name)
+        if insisted is not None:
+            return _Insisted(insisted)
         return _or_default(self._built(ClassRef(file, owner), value, depth + 1, needed=False), value)
 
     def _mentions(self, ref: ClassRef) -> list[tuple[Mention, IndexedFile]] | None:
@@ -402,6 +417,16 @@ class _Flags:
             if any(self._may_be_of(owner, file, keys) for owner in _writers(file, attribute)):
                 return True
         return False
+
+    def _is_only_asked(self, attribute: str) -> bool:
+        """Whether all that the project does with attributes of a name is to ask whether they are true."""
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        paths = mentions.naming(attribute)
+        if not mentions.is_whole or len(paths) > _MOST_FILES or mentions.is_in_configuration(attribute):
+            return False
+        files = [None if path.endswith(".ipynb") else self.project.file(path) for path in paths]
+        return all(file is not None and _only_asks(file, attribute) for file in files)
 
     def _may_be_of(self, owner: ast.ClassDef | None, file: IndexedFile, keys: set[tuple[str, int, int]]) -> bool:
         """Whether what a class writes to `self` may be written to an object of another: a subclass of it, as the rest is known."""
@@ -550,6 +575,61 @@ def _bound(node: ast.ClassDef, attribute: str) -> Iterator[ast.expr | None]:
                 *(each.value for each in of_kind(function, ast.AnnAssign) if each.target is part),
             )
             yield plain[0] if plain and function.name == "__init__" else None
+
+
+def _insisted(init: _Function) -> dict[str, bool]:
+    """The arguments without which, or with which, a constructor always raises, and whether it has to be given them."""
+    insisted: dict[str, bool] = {}
+    for statement in init.body:
+        match statement:
+            case ast.Assert(test=test):
+                on = True
+            case ast.If(test=test, body=[*_, ast.Raise()]):
+                on = False
+            case ast.If(test=test, orelse=[*_, ast.Raise()]):
+                on = True
+            case _:
+                continue
+        match test:
+            case ast.Name(id=name):
+                insisted[name] = on
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+                insisted[name] = not on
+    return {name: on for name, on in insisted.items() if _takes(init, name) and not _rebinds(init, name)}
+
+
+def _is_zero_buffer(node: ast.ClassDef, name: str) -> bool:
+    """Whether a class registers a buffer of zeros: ``self.register_buffer("learn", torch.zeros(1))``."""
+    return any(
+        called_name(call) == "register_buffer"
+        and isinstance(call.args[0], ast.Constant)
+        and call.args[0].value == name
+        and isinstance(call.args[1], ast.Call)
+        and dotted_name(call.args[1].func) == "torch.zeros"
+        for call in of_kind(node, ast.Call)
+        if len(call.args) > 1
+    )
+
+
+def _only_asks(file: IndexedFile, attribute: str) -> bool:
+    """Whether a file asks attributes of a name for their truth alone, and has the name in no strings but for the buffers themselves."""
+    named = sum(part.value == attribute for part in of_kind(file.tree, ast.Constant))
+    tests = [part.test for part in of_kind(file.tree, ast.If)] + [part.test for part in of_kind(file.tree, ast.IfExp)]
+    asked = {id(part) for test in tests for part in _parts_of(test)}
+    return named == sum(_is_zero_buffer(cls, attribute) for cls in of_kind(file.tree, ast.ClassDef)) and all(
+        id(part) in asked for part in of_kind(file.tree, ast.Attribute) if part.attr == attribute
+    )
+
+
+def _parts_of(test: ast.expr) -> Iterator[ast.expr]:
+    """A condition, and what it joins or turns round."""
+    yield test
+    match test:
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from _parts_of(value)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _parts_of(operand)
 
 
 def _own_init(ref: ClassRef) -> _Function | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import Mention, blocks, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
+from modellint.source.roles.training_parts import methods_of_forward
 from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
+from modellint.source.syntax.call_arguments import misfits
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -30,6 +33,8 @@ _GONE = frozenset(
     | {"unichr", "unicode", "xrange"}
 )
 """Builtins of Python 2 that Python 3 has not."""
+_PUT_IN = frozenset({"_", "profile", "display", "get_ipython", "reveal_type"})
+"""Names that tools put among the builtins."""
 _DEEPEST_METHOD = 3
 """How many methods call each other."""
 _LATER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.BoolOp, ast.IfExp)
@@ -345,29 +350,96 @@ def _looks_keeping(project: Project, file: IndexedFile, function: _Function, dep
     return False
 
 
-def cannot_be_run(ref: ClassRef) -> bool:
-    """Whether the own constructor or `forward` of a class always fails, as Python 2 wrote it.
+def cannot_be_run(project: Project, ref: ClassRef) -> bool:
+    """Whether the own constructor or `forward` of a class always fails.
 
-    It asks for `xrange`, a `NameError` where the file binds that nowhere, or for `range(n / 2)`, a `TypeError`.
+    It asks for `xrange`, a `NameError` where the file binds that nowhere, for `range(n / 2)`, a `TypeError`, or, in a project that is
+    read as a whole, for another name that nothing binds; or it builds a class of the project with arguments that this does not take.
     """
-    return once(ref.node, "_cannot_be_run", lambda _: _fails(ref))
+    if vars(ref.node).get("_fails_by_tree"):
+        project.touch_tree()
+    return once(ref.node, "_cannot_be_run", lambda _: _fails(project, ref))
 
 
-def _fails(ref: ClassRef) -> bool:
+def _fails(project: Project, ref: ClassRef) -> bool:
     methods = {function.name: function for function in functions_in([ref.node])}
     run = [methods[name] for name in ("__init__", "forward") if name in methods]
     if not run or ref.within or any(alias.name == "*" for alias in of_kind(ref.file.tree, ast.alias)):
         return False
-    return any(_always_asks(function, methods, ref.file, 0) for function in run)
+    place = _Place(project, ref, methods)
+    return any(_always_asks(function, place, 0) for function in run)
 
 
-def _always_asks(function: _Function, methods: dict[str, _Function], file: IndexedFile, depth: int) -> bool:
-    """Whether all that runs a function asks for a name that is gone and that the file does not bind, or for a range of a fraction."""
+def fails_before(project: Project, ref: ClassRef, function: _Function) -> bool:
+    """Whether a `forward` always calls a method of its own class with arguments that this does not take, and nothing else runs a method.
+
+    ``def encode(self, x, scale)`` and ``self.encode(x)``, a `TypeError`, unless a class that derives from it may have another method.
+    """
+    methods = {method.name: method for method in functions_in([ref.node])}
+    forward = methods.get("forward")
+    if forward is None or ref.within or not once(forward, "_misfits", lambda _: _calls_wrongly(forward, methods)):
+        return False
+    project.touch_tree()
+    mentions = project.mentions
+    if not mentions.is_whole or _is_derived_from(project, ref):
+        return False
+    if function is forward:
+        return True
+    return function.name in methods_of_forward(_Method(method) for method in methods.values()) and set(
+        mentions.naming(function.name)
+    ) <= {ref.file.path}
+
+
+class _Method(NamedTuple):
+    node: _Function
+
+
+def _calls_wrongly(forward: _Function, methods: dict[str, _Function]) -> bool:
+    bound = {
+        part.attr
+        for method in methods.values()
+        for part in of_kind(method, ast.Attribute)
+        if not isinstance(part.ctx, ast.Load)
+    }
+    for expression in _always_run(forward.body):
+        for part in _always_run_parts(expression):
+            match part:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name not in bound:
+                    called = methods.get(name)
+                    if called is not None and not called.decorator_list and misfits(called, part):
+                        return True
+    return False
+
+
+def _is_derived_from(project: Project, ref: ClassRef) -> bool:
+    """Whether a class of the project may derive from another."""
+    name = ref.node.name
+    for path in dict.fromkeys((ref.file.path, *project.mentions.naming(name))):
+        file = ref.file if path == ref.file.path else None if path.endswith(".ipynb") else project.file(path)
+        if file is None or any(
+            isinstance(mention.statement, ast.ClassDef) and mention.node in mention.statement.bases
+            for mention in mentions_in(file, name)
+        ):
+            return True
+    return False
+
+
+class _Place(NamedTuple):
+    """A class, and its methods by name."""
+
+    project: Project
+    ref: ClassRef
+    methods: dict[str, _Function]
+
+
+def _always_asks(function: _Function, place: _Place, depth: int) -> bool:
+    """Whether all that runs a function asks for a name that nothing binds, or for what always raises."""
+    file, methods = place.ref.file, place.methods
     for expression in _always_run(function.body):
         for part in _always_run_parts(expression):
             match part:
-                case ast.Name(id=name, ctx=ast.Load()) if name in _GONE:
-                    if name not in once(file.tree, "_bound_names", _bound_names):
+                case ast.Name(id=name, ctx=ast.Load()):
+                    if name not in once(file.tree, "_bound_names", _bound_names) and _is_unbound(place, name):
                         return True
                 case ast.Call(func=ast.Name(id="range"), args=arguments) if any(map(_is_quotient, arguments)):
                     if "range" not in once(file.tree, "_bound_names", _bound_names):
@@ -378,10 +450,48 @@ def _always_asks(function: _Function, methods: dict[str, _Function], file: Index
                         isinstance(called, ast.FunctionDef)
                         and not called.decorator_list
                         and called is not function
-                        and _always_asks(called, methods, file, depth + 1)
+                        and _always_asks(called, place, depth + 1)
                     ):
                         return True
+                case ast.Call(func=ast.Name(id=name)) if name in file.names and _builds_wrongly(function, place, part):
+                    return True
     return False
+
+
+def _is_unbound(place: _Place, name: str) -> bool:
+    """Whether a name that a file does not bind is bound nowhere: the file is part of a project, and no text that is run as it is."""
+    if name in _GONE:
+        return True
+    file, project = place.ref.file, place.project
+    if hasattr(builtins, name) or name in _PUT_IN or name.startswith("__") or _LOOKED_UP.search(file.source.text):
+        return False
+    if file.path.endswith(".ipynb") or "setattr(" in file.source.text or "builtins" in file.source.text:
+        return False
+    vars(place.ref.node)["_fails_by_tree"] = True
+    project.touch_tree()
+    # A text alone may be a part of one that binds the name.
+    others = project.mentions.naming("import")
+    return project.mentions.is_whole and file.path in others and len(others) > 1
+
+
+def _builds_wrongly(function: _Function, place: _Place, call: ast.Call) -> bool:
+    """Whether a call builds a class of the project with arguments that its constructor does not take."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    project, file = place.project, place.ref.file
+    if len(file.names[name]) != 1 or any(part.arg == name for part in of_kind(function, ast.arg)):
+        return False
+    if any(part.id == name and not isinstance(part.ctx, ast.Load) for part in of_kind(function, ast.Name)):
+        return False
+    symbol = project.resolve(file, name)
+    if not isinstance(symbol, ClassRef) or project.is_module(symbol) is not True:
+        return False
+    init: _Function | None = None
+    for ref in project.lineage(symbol):
+        members = {member.name: member for member in functions_in([ref.node])}
+        if "__new__" in members or ref.node.decorator_list or ref.node.keywords or len(ref.node.bases) != 1:
+            return False
+        init = init or members.get("__init__")
+    return init is not None and not init.decorator_list and misfits(init, call)
 
 
 def _is_quotient(node: ast.expr) -> bool:
@@ -418,4 +528,6 @@ def _bound_names(tree: ast.Module) -> set[str]:
     names |= {part.arg for part in of_kind(tree, ast.arg)}
     names |= {(alias.asname or alias.name).partition(".")[0] for alias in of_kind(tree, ast.alias)}
     names |= {part.name for part in of_kind(tree, ast.FunctionDef)}
+    names |= {part.name for part in of_kind(tree, ast.AsyncFunctionDef)}
+    names |= {part.name for part in of_kind(tree, ast.ExceptHandler) if part.name is not None}
     return names | {part.name for part in of_kind(tree, ast.ClassDef)}

@@ -31,19 +31,22 @@ from modellint.source.roles.comparisons import (
     is_only_compared,
     runs_with_collectives,
 )
+from modellint.source.roles.constant_variables import is_ruled_out
 from modellint.source.roles.constructor_flags import is_never_built, is_switched_off
-from modellint.source.roles.dead_code import Uses, cannot_be_run, may_be_looked_up
+from modellint.source.roles.dead_code import Uses, cannot_be_run, fails_before, may_be_looked_up
 from modellint.source.roles.module_calls import is_left_out, is_never_switched_on
 from modellint.source.roles.training_evidence import (
     UnreadClass,
     asks_for_answers,
     attributes_changed,
     binds_first,
+    changes_data,
     counts_up,
     follows_gradients,
     imports_a_runtime,
     infers_elsewhere,
     is_about_a_loss,
+    is_for_samples,
     is_for_training,
     is_loss_function,
     is_told_answers,
@@ -79,7 +82,7 @@ _DEEPEST = 40
 _MOST_FILES = 24
 """What more files than these name is taken for a part of models."""
 _NO_WEIGHTS = re.compile(
-    r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|\w*Pool[123]d|functional\..*)"
+    r"torch\.nn\.(?:\w*Loss|ReLU6?|Sigmoid|Tanh|Softmax|LogSoftmax|Identity|Flatten|\w*Pool[123]d|(?:functional|modules\.utils)\..*)"
 )
 _DICT = re.compile(r"(?:\w+\.)*(?:[Dd]ict|Mapping|MutableMapping)\b")
 _PARALLEL = re.compile(r"torch\.nn\.(?:parallel\.)?(?:\w+\.)?(?:Distributed)?DataParallel")
@@ -148,7 +151,13 @@ class _Paths:
             and self._is_named_to(rule.answered_by, finding.attribute)
         ):
             return True
-        if ref is not None and (rule.only_inference or rule.code.startswith("REG")) and cannot_be_run(ref):
+        # That a call raises is what FLW008 itself tells.
+        if (
+            ref is not None
+            and rule.code != "FLW008"
+            and (rule.only_inference or rule.code.startswith("REG"))
+            and cannot_be_run(self.project, ref)
+        ):
             return True
         if not rule.only_inference:
             if rule.code == "MOD002" and ref is not None:
@@ -201,7 +210,10 @@ class _Paths:
         if (
             functions
             and finding.span is not None
-            and runs_with_collectives(self.project, file, functions[-1], finding.span.row)
+            and (
+                self._is_ruled_out(file, around, finding.span.row)
+                or runs_with_collectives(self.project, file, functions[-1], finding.span.row)
+            )
         ):
             return True
         if len(around) > 1 and isinstance(around[0], ast.ClassDef):
@@ -217,6 +229,12 @@ class _Paths:
                 rule.code == "MUT005"
                 and not isinstance(around[1], ast.ClassDef)
                 and is_never_switched_on(self.project, owner, around[1], finding.span.row)
+            ):
+                return True
+            if (
+                rule.code != "FLW008"
+                and not isinstance(around[1], ast.ClassDef)
+                and fails_before(self.project, owner, around[1])
             ):
                 return True
             # Its parts may be exported all the same.
@@ -243,6 +261,14 @@ class _Paths:
         if rule.code.startswith("DEV"):
             return any(map(trains, functions))
         return self._function_is_off(file, around[0], 0)
+
+    def _is_ruled_out(self, file: IndexedFile, around: list[ast.ClassDef | _Function], row: int) -> bool:
+        """Whether a row of the innermost function is under a condition that none of the constants fulfils that a variable may be."""
+        function = around[-1]
+        if isinstance(function, ast.ClassDef):
+            return False
+        owner = ClassRef(file, around[0]) if isinstance(around[0], ast.ClassDef) and len(around) == 2 else None
+        return is_ruled_out(self.project, file, owner, function, row)
 
     def _is_unused(self, finding: Diagnostic, file: IndexedFile, ref: ClassRef | None) -> bool:
         """Whether nothing in the project uses the class or function that a finding is in, or the class that was read."""
@@ -422,6 +448,8 @@ class _Paths:
                 if owner is not mention.around[0]:
                     return False
                 user = ClassRef(file, owner)
+                if cannot_be_run(self.project, user):
+                    return True
                 held = _attribute_that_holds(mention)
                 other = UnreadClass(self.project, user)
                 if held is not None and (
@@ -434,9 +462,11 @@ class _Paths:
                 if self.project.is_module(user) is not False:
                     return False
             function = mention.function
-            if serves(file) or measures(self.project, file):
+            if serves(file) or measures(self.project, file) or is_for_samples(self.project, mention, file):
                 return True
             statement = mention.statement
+            if changes_data(statement) and self._has_no_weights(cls):
+                return True
             if isinstance(statement, ast.ClassDef) and mention.node in statement.bases and statement in file.tree.body:
                 # What nothing else uses is there for what derives from it.
                 return self._class_is_off(ClassRef(file, statement), depth + 1)
@@ -506,8 +536,9 @@ class _Paths:
         return self._has_no_weights(cls, wraps=True) and is_off_path(self.project, ref)
 
     def _changed(self, ref: ClassRef) -> frozenset[str]:
-        """The attributes that methods but the constructor write or change, and may read in a later call: their state."""
+        """The attributes that others than the constructor and what it alone runs change, and may read in a later call: their state."""
         methods = [part.node for part in UnreadClass(self.project, ref).methods if part.node.name != "__init__"]
+        methods = [method for method in methods if not _is_run_once(ref, method)]
         changed: set[str] = set().union(*map(attributes_changed, methods))
         return frozenset(
             name
@@ -651,6 +682,15 @@ def _named(body: list[ast.stmt]) -> Iterator[ast.ClassDef | _Function]:
             yield statement
         elif isinstance(statement, (ast.If, ast.Try, ast.With, ast.For)):
             yield from _named([*statement.body, *getattr(statement, "orelse", ())])
+
+
+def _is_run_once(ref: ClassRef, method: _Function) -> bool:
+    """Whether nothing in a file but the constructor of a class names a method of it."""
+    init = next((part for part in of_kind(ref.node, ast.FunctionDef) if part.name == "__init__"), None)
+    if init is None:
+        return False
+    inside = sum(part.attr == method.name for part in of_kind(init, ast.Attribute))
+    return inside > 0 and inside == sum(part.attr == method.name for part in of_kind(ref.file.tree, ast.Attribute))
 
 
 def _gives_back(mention: Mention) -> bool:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from modellint.source.project.mentions import mentions_in
+from modellint.source.project.mentions import Mention, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
 from modellint.source.roles.code_roles import is_in_tests
 from modellint.source.roles.constructor_flags import conditions_at
@@ -117,6 +117,62 @@ def _is_default(value: ast.expr, name: str, default: bool | None) -> bool:
         case ast.Constant(value=constant):
             return constant is default
     return False
+
+
+def given_for(
+    project: Project, file: IndexedFile, ref: ClassRef | None, function: _Function, name: str
+) -> list[tuple[ast.expr, _Function | None]] | None:
+    """What all calls in the project but those for training give for an argument, each with the function around it; None if not known.
+
+    A default counts, as one of the function itself. A function has to stand at the top of its file, and to be called by methods alone; a
+    method has to be called on `self` alone.
+    """
+    arguments = function.args
+    placed = [*arguments.posonlyargs, *arguments.args]
+    place = next((at for at, argument in enumerate(placed) if argument.arg == name), None)
+    calls = _Calls(project)
+    if function.decorator_list or (place is None and all(name != argument.arg for argument in arguments.kwonlyargs)):
+        return None
+    if ref is None:
+        sites = calls.of_function(file, function)
+    else:
+        place = place - 1 if place is not None else None
+        if function.name == "forward":
+            sites = None if ref.within or ref.node.decorator_list else calls.sites(ref)
+        else:
+            sites = None if function.name.startswith("__") else calls.on_self(function.name)
+    values: list[tuple[ast.expr, _Function | None]] = []
+    for site in sites or ():
+        if site.function is not None and is_training_hook(site.function):
+            continue
+        value = _value_of(site.call, name, place)
+        if value is not None:
+            values.append((value, site.function))
+            continue
+        default = _default_of(function, name)
+        if default is None or _is_spread(site.call):
+            return None
+        values.append((default, function))
+    return values or None
+
+
+def _value_of(call: ast.Call, name: str, place: int | None) -> ast.expr | None:
+    if _is_spread(call):
+        return None
+    word = next((word.value for word in call.keywords if word.arg == name), None)
+    return call.args[place] if word is None and place is not None and len(call.args) > place else word
+
+
+def _is_spread(call: ast.Call) -> bool:
+    return any(isinstance(part, ast.Starred) for part in call.args) or any(word.arg is None for word in call.keywords)
+
+
+def _default_of(function: _Function, name: str) -> ast.expr | None:
+    arguments = function.args
+    placed = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip((part.arg for part in reversed(placed)), reversed(arguments.defaults), strict=False))
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return defaults.get(name) or next((value for part, value in named if part.arg == name), None)
 
 
 def is_given_lists(project: Project, ref: ClassRef, function: _Function, name: str) -> bool:
@@ -247,7 +303,7 @@ class _Calls:
         argument = _optional(method).get(name)
         if argument is None or depth > _DEEPEST or ref.within or ref.node.decorator_list:
             return False
-        sites = self.sites(ref) if method.name == "forward" else self._calls_on_self(method.name)
+        sites = self.sites(ref) if method.name == "forward" else self.on_self(method.name)
         if not sites:
             return False
         is_called = False
@@ -281,7 +337,7 @@ class _Calls:
                 )
         return False
 
-    def _calls_on_self(self, name: str) -> list[_Site] | None:
+    def on_self(self, name: str) -> list[_Site] | None:
         """The calls of all methods of a name; None where not all are calls of one's own: `self.encode(x)`."""
         self.project.touch_tree()
         mentions = self.project.mentions
@@ -306,6 +362,48 @@ class _Calls:
                 return None
             sites += own
         return sites
+
+    def of_function(self, file: IndexedFile, function: _Function) -> list[_Site] | None:
+        """The calls of a function at the top of a file that are in no test; None where others than methods may call it."""
+        self.project.touch_tree()
+        mentions = self.project.mentions
+        name = function.name
+        paths = dict.fromkeys((file.path, *mentions.naming(name)))
+        if (
+            function not in file.tree.body
+            or len(file.names.get(name, ())) > 1
+            or not mentions.is_whole
+            or len(paths) > _MOST_FILES
+            or mentions.is_in_configuration(name)
+        ):
+            return None
+        sites: list[_Site] = []
+        for path in paths:
+            other = file if path == file.path else None if path.endswith(".ipynb") else self.project.file(path)
+            if other is None or any(
+                alias.name == name and alias.asname not in (None, name) for alias in of_kind(other.tree, ast.alias)
+            ):
+                return None
+            if is_in_tests(self.project, other):
+                continue
+            for mention in mentions_in(other, name):
+                if (
+                    mention.is_in_test
+                    or mention.is_demonstration
+                    or self._is_another_function(mention, other, function)
+                ):
+                    continue
+                called = (call for call in of_kind(mention.statement, ast.Call) if call.func is mention.node)
+                call = next(called, None)
+                if call is None or mention.cls is None:
+                    return None
+                sites.append(_Site(call, mention.function, None))
+        return sites
+
+    def _is_another_function(self, mention: Mention, place: IndexedFile, function: _Function) -> bool:
+        dotted = dotted_name(mention.node) if isinstance(mention.node, ast.expr) else None
+        symbol = self.project.resolve(place, dotted) if dotted is not None else None
+        return isinstance(symbol, (ClassRef, FunctionRef)) and symbol.node is not function
 
     def sites(self, ref: ClassRef) -> list[_Site] | None:
         """The calls of the objects of a class; None where not all are known."""

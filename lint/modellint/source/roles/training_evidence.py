@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from modellint.source.project.symbols import ClassRef, Imported, dotted_name
+from modellint.source.project.symbols import ClassRef, External, Imported, dotted_name
 from modellint.source.roles.training_parts import methods_run_by
-from modellint.source.syntax.ast_walk import functions_in, given_to, of_kind, once, parents_in
+from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once, parents_in
 
 if TYPE_CHECKING:
     from modellint.results.diagnostic import Diagnostic
     from modellint.source.project.index import Project
+    from modellint.source.project.mentions import Mention
     from modellint.source.project.symbols import IndexedFile
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -260,12 +261,15 @@ def keeps_nothing(method: _Function) -> bool:
 
 
 def attributes_changed(method: _Function) -> frozenset[str]:
-    """The attributes of `self` that a method writes, or changes in place, as a whole or in part."""
+    """The attributes of `self` that a method writes, or changes in place, as a whole or in part; that it only moves one is no change."""
     return once(method, "_changes", _changed_by)
 
 
 def _changed_by(method: _Function) -> frozenset[str]:
-    places: list[ast.expr] = [part for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load)]
+    moved = {target for part in of_kind(method, ast.Assign) if _is_move(part) for target in part.targets}
+    places: list[ast.expr] = [
+        part for part in of_kind(method, ast.Attribute) if not isinstance(part.ctx, ast.Load) and part not in moved
+    ]
     places += [part.value for part in of_kind(method, ast.Subscript) if not isinstance(part.ctx, ast.Load)]
     places += [
         call.func.value
@@ -279,6 +283,22 @@ def _changed_by(method: _Function) -> frozenset[str]:
         for part in ast.walk(place)
         if isinstance(part, ast.Attribute)
     )
+
+
+def _is_move(statement: ast.Assign) -> bool:
+    """Whether a statement puts an attribute on another device, or gives it another type: `self.weight = self.weight.to(x)`."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Attribute(value=ast.Name(id=owner), attr=name)],
+            value=ast.Call(
+                func=ast.Attribute(
+                    value=ast.Attribute(value=ast.Name(id=other), attr=moved),
+                    attr="to" | "cuda" | "cpu" | "type_as" | "float" | "double",
+                )
+            ),
+        ):
+            return (owner, name) == (other, moved)
+    return False
 
 
 def binds_first(method: _Function) -> frozenset[str]:
@@ -339,6 +359,42 @@ def _is_of_self(node: ast.expr) -> bool:
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return isinstance(node, ast.Name) and node.id == "self"
+
+
+def changes_data(statement: ast.stmt) -> bool:
+    """Whether a statement writes the data of a tensor past autograd, as an optimization does: `image.data = blur(image)`."""
+    match statement:
+        case ast.Assign(targets=[ast.Attribute(attr="data")]):
+            return True
+    return False
+
+
+def is_for_samples(project: Project, mention: Mention, file: IndexedFile) -> bool:
+    """Whether what a mention builds is put among the transforms of samples: `Compose([Net()])`, or a list that this is given."""
+    function = mention.function
+    if function is None:
+        return False
+    composed = [
+        part
+        for call in of_kind(function, ast.Call)
+        if called_name(call) == "Compose" and _is_of_library(project, file, call.func)
+        for part in given_to(call)
+    ]
+    names = {part.id for part in composed if isinstance(part, ast.Name)}
+    lists = [part for part in composed if isinstance(part, ast.List)]
+    match mention.statement:
+        case ast.AugAssign(target=ast.Name(id=name), value=ast.List() as value) if name in names:
+            lists.append(value)
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.List() as value) if name in names:
+            lists.append(value)
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[part])):
+            return name in names and isinstance(part, ast.Call) and part.func is mention.node
+    return any(isinstance(part, ast.Call) and part.func is mention.node for value in lists for part in value.elts)
+
+
+def _is_of_library(project: Project, file: IndexedFile, node: ast.expr) -> bool:
+    dotted = dotted_name(node)
+    return dotted is not None and isinstance(project.resolve(file, dotted), External)
 
 
 def trains(function: _Function) -> bool:

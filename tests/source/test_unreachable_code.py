@@ -1,0 +1,372 @@
+"""Unreachable code: findings in branches that constants, callers or constructors rule out are information."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import modellint
+from modellint.cli import cli
+
+HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
+
+
+def of_text(text: str, code: str = "MUT001") -> list[str]:
+    findings = modellint.check_source(HEAD + textwrap.dedent(text)).diagnostics
+    return [finding.severity.label for finding in findings if finding.code == code]
+
+
+def of_project(folder: Path, text: str, code: str = "MUT001", **others: str) -> list[str]:
+    (folder / ".git").mkdir()
+    for name, content in {"net": text, **others}.items():
+        (folder / f"{name}.py").write_text(HEAD + textwrap.dedent(content), "utf-8")
+    arguments = ["check", "--output-format", "json", "--select", code, str(folder / "net.py")]
+    return [finding["severity"] for finding in json.loads(CliRunner().invoke(cli, arguments).stdout)]
+
+
+LOOP = """
+class Net(nn.Module):
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        sizes = [1, 2, 3]
+        flips = [None, 3, None]
+        {before}
+        for {target} in {values}:
+            if {test}:
+                x[..., 0] = 1
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "target", "values", "test", "severity"),
+    [
+        ("", "size, flip", "zip(sizes, flips)", "flip == 2", "info"),
+        ("", "size, flip", "zip(sizes, flips)", "flip == 3", "error"),
+        ("", "at, (size, flip)", "enumerate(zip(sizes, flips))", "flip in (1, 2)", "info"),
+        ("", "size, flip", "zip(sizes, flips)", "size == 2", "error"),
+        ("", "at, flip", "enumerate(flips)", "at == 2", "error"),
+        ("", "flip", "(False, None, 0)", "flip", "info"),
+        ("", "flip", "(1, 2)", "not flip", "info"),
+        ("", "flip", "flips", "flip == 2", "info"),
+        ("flips.append(2)", "flip", "flips", "flip == 2", "error"),
+        ("flips = self.flips", "flip", "flips", "flip == 2", "error"),
+        ("flip = x.ndim", "size, flip", "zip(sizes, flips)", "flip == 2", "error"),
+        ("flip = 2", "size, flip", "zip(sizes, flips)", "flip == 2", "error"),
+        ("flip = 1", "size, flip", "zip(sizes, flips)", "flip == 2", "info"),
+    ],
+)
+def test_a_branch_that_no_constant_of_a_variable_takes(
+    before: str, target: str, values: str, test: str, severity: str
+) -> None:
+    assert of_text(LOOP.format(before=before, target=target, values=values, test=test)) == [severity]
+
+
+@pytest.mark.parametrize(("last", "severity"), [("None", "info"), ("2", "error")])
+def test_what_the_branches_before_leave_of_a_variable(last: str, severity: str) -> None:
+    text = f"""
+    class Net(nn.Module):
+        def forward(self, x):
+            x = x.permute(0, 2, 3, 1)
+            for at, flip in enumerate((3, {last})):
+                if flip == 3:
+                    x = x.flip(1)
+                elif flip is None:
+                    x = -x
+                elif flip == 2 and x.ndim == 2:
+                    x = x + 1
+                else:
+                    x[..., 0] = 1
+            return x
+    """
+    assert of_text(text) == [severity]
+
+
+DRAWS = """
+def drawn(x, sample=True, places=1):
+    if {test}:
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+    return x
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        {call}
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "call", "severity"),
+    [
+        ("not sample", "x = drawn(x, sample=True)", "info"),
+        ("not sample", "x = drawn(x)", "info"),
+        ("not sample", "x = drawn(x, False)", "error"),
+        ("not sample", "x = drawn(drawn(x, sample=False))", "error"),
+        ("not sample", "x = drawn(x, self.training)", "error"),
+        ("not sample", "x = drawn(*[x])", "error"),
+        ("not sample", "draw = drawn; x = draw(x)", "error"),
+        ("not sample", "pass", "error"),
+        ("places > 1", "x = drawn(x, True, 1)", "info"),
+        ("places > 1", "x = drawn(x, True, 2)", "error"),
+        ("places > 1", "x = [drawn(x, places=n) for n in (0, 1)][0]", "info"),
+        ("places > 1", "x = [drawn(x, places=n) for n in (1, 2)][0]", "error"),
+    ],
+)
+def test_a_constant_that_all_calls_give(tmp_path: Path, test: str, call: str, severity: str) -> None:
+    # A function that nobody calls is no finding of a module's.
+    found = of_project(tmp_path, DRAWS.format(test=test, call=call))
+    assert found == [severity] or (call == "pass" and not found)
+
+
+@pytest.mark.parametrize(("around", "severity"), [("", "error"), ("class Draw:\n    ", "info")])
+def test_a_function_that_others_than_methods_call_has_its_own_defaults(
+    tmp_path: Path, around: str, severity: str
+) -> None:
+    user = f"from net import drawn\n\n\n{around}def draw(self, x):\n    {'    ' * bool(around)}return drawn(x)\n"
+    text = DRAWS.format(test="not sample", call="x = drawn(x)")
+    assert of_project(tmp_path, text, user=user) == [severity]
+
+
+SHRINKS = """
+class Net(nn.Module):
+    def forward(self, x):
+        for stride in {strides}:
+            x = self.shrink(x, stride)
+        return x
+
+    def shrink(self, x, stride=1):
+        if stride > 1:
+            x = x.permute(0, 2, 3, 1)
+            x[..., 0] = 1
+        return x
+"""
+
+
+@pytest.mark.parametrize(("strides", "severity"), [("[1]", "info"), ("[1, 2]", "error"), ("self.strides", "error")])
+def test_a_constant_that_a_method_is_given(tmp_path: Path, strides: str, severity: str) -> None:
+    assert of_project(tmp_path, SHRINKS.format(strides=strides)) == [severity]
+
+
+TURNED = """
+class Turn(nn.Module):
+    def __init__(self, deep=False):
+        super().__init__()
+        self.deep = deep
+
+    def forward(self, x):
+        if not self.deep:
+            x = x.permute(0, 2, 3, 1)
+            x[..., 0] = 1
+        return x
+
+
+class Net(nn.Module):
+    def __init__(self, deep=False):
+        super().__init__()
+        self.turn = Turn(deep=deep)
+        {then}
+
+    def forward(self, x):
+        return self.turn(x)
+
+
+net = Net(True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "severity"),
+    [
+        ("if not deep:\n            raise NotImplementedError", "info"),
+        ("if deep:\n            self.a = 1\n        else:\n            raise ValueError(deep)", "info"),
+        ("assert deep", "info"),
+        ("if deep:\n            raise NotImplementedError", "error"),
+        ("if not deep:\n            print(deep)", "error"),
+        ("assert deep\n        self.last = Turn()", "error"),
+        # What is built as it is by default is what anybody may build.
+        ("pass", "error"),
+    ],
+)
+def test_a_flag_without_which_a_constructor_raises(tmp_path: Path, then: str, severity: str) -> None:
+    assert of_project(tmp_path, TURNED.format(then=then)) == [severity]
+
+
+BUILT = """
+class Part(nn.Module):
+    def __init__(self, size, deep=False, *, wide=False):
+        super().__init__()
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {first}
+
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return self.part(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "severity"),
+    [
+        ("self.part = Part(4, tall=True)", "info"),
+        ("self.part = Part()", "info"),
+        ("self.part = Part(4, True, True)", "info"),
+        ("self.part = Part(4, size=4)", "info"),
+        ("self.part = Part(4, True, wide=True)", "error"),
+        ("self.part = Part(*sizes)", "info"),
+        ("self.part = Part(*[4])", "error"),
+        ("self.part = Part(4)\n        if self.training:\n            Part()", "error"),
+        ("self.part = Part(depth)", "info"),
+        ("self.part = Part(len([torch]))", "error"),
+    ],
+)
+def test_what_a_class_that_cannot_be_built_holds(tmp_path: Path, first: str, severity: str) -> None:
+    assert of_project(tmp_path, BUILT.format(first=first), user="from net import Net\n\nnet = Net()\n") == [
+        severity,
+        severity,
+    ]
+
+
+CODER = """
+class Coder(nn.Module):
+    def encode(self, x, scale):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x * scale
+
+    def _blur(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x
+
+    def forward(self, x):
+        x = self.encode({given})
+        return self._blur(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "user", "severity"),
+    [
+        ("x", "def code(coder, x):\n    return coder.encode(x, 2)\n", ["error", "info"]),
+        ("x, 2", "def code(coder, x):\n    return coder.encode(x, 2)\n", ["error", "error"]),
+        (
+            "x",
+            "from net import Coder\n\n\nclass Plain(Coder):\n    def encode(self, x):\n        return x\n",
+            ["error", "error"],
+        ),
+    ],
+)
+def test_what_a_forward_runs_behind_a_call_that_raises(
+    tmp_path: Path, given: str, user: str, severity: list[str]
+) -> None:
+    assert of_project(tmp_path, CODER.format(given=given), user=user) == severity
+
+
+LOSS = """
+class WeightLoss(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.ones(size)
+        self.fill(size)
+
+    def fill(self, size):
+        self.grid = torch.ones(size)
+
+    def forward(self, x):
+        {first}
+        return (x * self.weight * self.grid).mean()
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x
+
+    def loss(self, x):
+        return WeightLoss(4)(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "severity"),
+    [
+        ("self.weight = self.weight.to(x.device)", ["info", "info"]),
+        ("self.weight = self.weight.cuda() * 2", ["warning", "info"]),
+        ("self.fill(4)", ["info", "warning"]),
+    ],
+)
+def test_a_tensor_of_a_loss_that_is_only_moved_is_no_state(tmp_path: Path, first: str, severity: list[str]) -> None:
+    found = of_project(tmp_path, LOSS.format(first=first), code="REG006")
+    assert sorted(found) == sorted(severity)
+
+
+LEARNS = """
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("learn", {value})
+
+    def forward(self, x):
+        if self.learn:
+            x = x.permute(0, 2, 3, 1)
+            x[..., 0] = 1
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "user", "severity"),
+    [
+        ("torch.zeros(1)", "", "info"),
+        ("torch.ones(1)", "", "error"),
+        ("torch.zeros(1)", "def begin(norm):\n    norm.learn.fill_(1)\n", "error"),
+        ("torch.zeros(1)", "def begin(norm):\n    norm.learn[0] = 1\n", "error"),
+        ("torch.zeros(1)", "def begin(norm):\n    setattr(norm, 'learn', True)\n", "error"),
+        ("torch.zeros(1)", "def begin(norm):\n    return 1 if norm.learn else 0\n", "info"),
+    ],
+)
+def test_a_buffer_of_zeros_that_is_only_asked_for(tmp_path: Path, value: str, user: str, severity: str) -> None:
+    assert of_project(tmp_path, LEARNS.format(value=value), user=user) == [severity]
+
+
+SCALED = """
+from torchvision import transforms
+
+
+class Scale(nn.Module):
+    def forward(self, x):
+        x = x.permute(0, 2, 3, 1)
+        x[..., 0] = 1
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "severity"),
+    [
+        ("return transforms.Compose([Scale(), len])", "info"),
+        ("parts = [len]\n    parts += [Scale()]\n    return transforms.Compose(parts)", "info"),
+        ("parts = [len]\n    parts.append(Scale())\n    return transforms.Compose(parts)", "info"),
+        ("parts = [len]\n    parts.append(Scale())\n    return nn.Sequential(*parts)", "error"),
+        ("parts = Scale()\n    return parts, transforms.Compose([len])", "error"),
+        ("image.data = Scale()(image)", "info"),
+        ("image.blurred = Scale()(image)", "error"),
+    ],
+)
+def test_a_module_that_no_model_holds(tmp_path: Path, use: str, severity: str) -> None:
+    assert of_project(tmp_path, f"{SCALED}\n\ndef use(image):\n    {use}\n") == [severity]
