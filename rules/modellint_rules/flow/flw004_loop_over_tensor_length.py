@@ -74,12 +74,14 @@ class LoopOverTensorLength(Rule):
     There is no fix: operators on the whole tensor have to take the loop's place.
 
     ## Known limits
-    A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too, and an
-    argument that is one wherever the project calls the class) or a configuration value, or the weights of the layer that takes
-    what the turns make (`torch.cat(parts, 1)` before a convolution), is left alone, and so are loops in training
-    only, in losses, and in functions that TorchScript compiles, which
+    A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too, a tensor made of
+    one that a loop of fixed length has filled, and an argument that is one wherever the project calls the class), an axis that
+    a pattern of `einops` binds (`rearrange(x, "b (u h) w -> b u h w", u=5)`) or a configuration value, or the weights of the
+    layer or the product that takes what the turns make (`torch.cat(parts, 1)` before a convolution), is left alone, and so are
+    loops in training only, in losses, and in functions that TorchScript compiles, which
     a trace keeps (with `--frontend export` they are found). A loop over what is called sources,
-    axes, channels, heads, states or features, or that calls `self.layers[i]` in each turn, is for information: as a rule
+    axes, channels, heads, states or features, over the sizes of the parts that each input is cut into, or up to a size that
+    only code which cannot be seen tells, or that calls `self.layers[i]` in each turn, is for information: as a rule
     every input has as many.
 
     ## References

@@ -204,10 +204,26 @@ class Code:
         """Whether all that call the class's `forward` in the project give it a list for an argument."""
         from modellint.source.roles.module_calls import is_given_lists
 
-        forward = next((method.node for method in self.methods if _name(method) == "forward"), None)
-        if self.ref is None or not isinstance(forward, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        forward = self._forward
+        if self.ref is None or forward is None:
             return False
         return is_given_lists(self.project, self.ref, forward, name)
+
+    def is_given_one_for(self, names: Sequence[str], row: int) -> bool:
+        """Whether all calls of the class's `forward` in the project give one variable for several arguments, still unbound at a row."""
+        from modellint.source.roles.module_calls import is_given_one_for
+
+        forward = self._forward
+        return (
+            self.ref is not None
+            and forward is not None
+            and is_given_one_for(self.project, self.ref, forward, names, row)
+        )
+
+    @property
+    def _forward(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        node = next((method.node for method in self.methods if _name(method) == "forward"), None)
+        return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
     def absent_outputs(self, statement: ast.Return) -> frozenset[int]:
         """The places of a tuple that the class's own `forward` returns, at a `return` that always runs, that hold None by what it calls."""
@@ -633,6 +649,12 @@ class Code:
 
         ref = self.ref
         return all(ref is not None and keeps_default(self.project, ref, name) for name in names)
+
+    def is_left_none(self, name: str) -> bool:
+        """Whether everyone in the project who builds the class, and somebody does, gives None for an argument of its constructor."""
+        from modellint.source.roles.constructor_flags import is_left_none
+
+        return self.ref is not None and is_left_none(self.project, self.ref, name)
 
     @staticmethod
     def only_reports(statements: list[ast.stmt]) -> bool:
