@@ -932,3 +932,33 @@ def test_a_loop_over_the_sizes_of_levels_is_for_information(forward: str, severi
     text = net(f"y, at = 0, 0\n{forward}", "x: torch.Tensor, table: torch.Tensor")
     found = [finding for finding in modellint.check_source(text).diagnostics if finding.code == "FLW004"]
     assert [finding.severity for finding in found] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [
+        ("self.attend(x, x)", 0),
+        ("self.attend(query=x, key=x)", 0),
+        ("self.attend(x, y)", 1),
+        ("self.attend(x, *[x])", 1),
+        ("self.attend(x, x) + self.attend(x, y)", 1),
+    ],
+)
+def test_arguments_that_are_one_object_are_not_compared(call: str, count: int) -> None:
+    text = net("if query is key or torch.equal(query, key):\n    return query * 2\nreturn query + key", "query, key")
+    text = text.replace("class Net", "class Attend")
+    text += "\n\nclass Outer(nn.Module):\n    def __init__(self, kind):\n        super().__init__()\n"
+    text += '        if kind == "Attend":\n            self.attend = Attend()\n\n'
+    text += f"    def forward(self, x):\n        y = x.abs()\n        return {call}\n"
+    assert len(codes(text, "FLW001")) == count
+
+
+def test_a_comparison_of_other_values_is_found_where_arguments_are_one_object() -> None:
+    text = net(
+        "if query is key or torch.equal(query, key.abs()) or query.sum() > 0:\n    return key\nreturn query",
+        "query, key",
+    )
+    text = text.replace("class Net", "class Attend")
+    text += "\n\nclass Outer(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.attend = Attend()\n\n"
+    text += "    def forward(self, x):\n        return self.attend(x, x)\n"
+    assert codes(text, "FLW001") == ["FLW001"]
