@@ -93,11 +93,11 @@ def _list_of_turns(loop: ast.AST, over: ast.expr) -> str | None:
     match loop:
         case ast.For(iter=iterated, body=body) if iterated is over:
             for statement in body:
-                name = _appended_to(statement)
-                if name is not None:
+                appended = _appended_to(statement)
+                if appended is not None:
                     # What leaves a turn early leaves the list short.
                     early = any(isinstance(part, (ast.Break, ast.Continue)) for part in walk(loop))
-                    return None if early else name
+                    return None if early else appended
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp(generators=[generator])):
             return name if generator.iter is over and not generator.ifs else None
     return None

@@ -21,10 +21,10 @@ def rearranged(arguments: Arguments) -> Layout | None:
     tensor, pattern = arguments.get(0, "tensor"), arguments.get(1, "pattern")
     if not isinstance(tensor, Tensor) or not isinstance(pattern, Const) or not isinstance(pattern.value, str):
         return None
-    sides = [_axes(side) for side in pattern.value.split("->")]
-    if len(sides) != 2 or sides[0] is None or sides[1] is None:
+    left, _, right = pattern.value.partition("->")
+    before, after = _axes(left), _axes(right)
+    if before is None or not after:
         return None
-    before, after = sides
     sizes = {name: dim for name, value in arguments.keywords.items() if name and (dim := dim_of(value)) is not None}
     taken = tensor.layout.with_rank(len(before)) if tensor.layout is not None else None
     for names, axis in zip(before, taken.axes if taken is not None else (), strict=False):

@@ -305,8 +305,8 @@ class Code:
         So is the last dimension of what is multiplied by a matrix that does not depend on what the caller gives.
         """
         dims: dict[ast.AST | None, set[int]] = {}
-        for part, last in self._times_weights():
-            dims.setdefault(part.node, set()).update(last)
+        for tensor, last in self._times_weights():
+            dims.setdefault(tensor.node, set()).update(last)
         for readings in self.calls:
             for call in readings:
                 layers = [part for part in alternatives(call.callee) if isinstance(part, Instance)]
@@ -332,7 +332,7 @@ class Code:
         for operations in self.operations:
             for operation in operations:
                 if isinstance(operation.node, ast.BinOp) and isinstance(operation.node.op, ast.MatMult):
-                    yield from _multiplied(*operation.operands[:2], False)
+                    yield from _multiplied(operation.operands[0], operation.operands[1], False)
 
     @property
     def returned(self) -> Iterator[Value]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modellint.source.domains.dimension_arguments import dim_of
 from modellint.source.domains.tensors import Tensor, is_fixed
 from modellint.source.engine.abstract_values import Const, Container, Instance, alternatives
-from modellint.source.syntax.ast_walk import of_kind, once, parents_in
+from modellint.source.syntax.ast_walk import called_name, of_kind, once, parents_in, walk
 
 if TYPE_CHECKING:
     from modellint.source.engine.abstract_values import Value
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _STACKS = frozenset({"torch.stack", "torch.tensor", "torch.as_tensor"})
 _JOINS = frozenset({"torch.cat", "torch.concat", "torch.concatenate"})
 _WRAPPERS = frozenset({"enumerate", "zip", "reversed", "list", "tuple"})
+_READING = _WRAPPERS | {name.rpartition(".")[2] for name in _STACKS | _JOINS} | {"len", "sum", "range"}
+"""What only looks at the items of a list."""
 
 
 def counted_symbols(code: Code) -> frozenset[object]:
@@ -58,7 +60,9 @@ def _is_filled_by_fixed_loops(code: Code, call: Call) -> bool:
     match call.node:
         case ast.Call(args=[ast.Name(id=name), *_]) if function is not None:
             appends = once(function, "_list_appends", _list_appends).get(name)
-            return bool(appends) and all(_is_fixed_loop(code, loop) for loops in appends or () for loop in loops)
+            return bool(appends) and all(
+                _is_fixed_loop(code, function, loop) for loops in appends or () for loop in loops
+            )
     return False
 
 
@@ -72,15 +76,16 @@ def _list_appends(function: ast.AST) -> dict[str, list[Sequence[ast.AST]]]:
         match parent:
             case ast.Attribute(attr="append"):
                 appends.setdefault(name.id, []).append(tuple(_around(parents, name, function)))
-            case ast.Attribute() | ast.AugAssign(target=ast.Name()):
+            case ast.Attribute() | ast.AugAssign(target=ast.Name()) | ast.keyword() | ast.Subscript(ctx=ast.Del()):
+                changed.add(name.id)
+            case ast.Assign(value=value) if value is name:
+                # It goes by another name, too.
                 changed.add(name.id)
             case ast.Assign(value=value) if not isinstance(name.ctx, ast.Load):
                 is_empty = isinstance(value, ast.List) and not value.elts
-                if not is_empty and not any(
-                    part.id == name.id for part in ast.walk(value) if isinstance(part, ast.Name)
-                ):
+                if not is_empty and not any(part.id == name.id for part in walk(value) if isinstance(part, ast.Name)):
                     changed.add(name.id)
-            case ast.Call(func=ast.Name()):
+            case ast.Call() if called_name(parent) not in _READING:
                 # Another function may fill it.
                 changed.add(name.id)
     return {name: loops for name, loops in appends.items() if name not in changed}
@@ -94,13 +99,25 @@ def _around(parents: dict[ast.AST, ast.AST], node: ast.AST, function: ast.AST) -
         part = parents.get(part)
 
 
-def _is_fixed_loop(code: Code, loop: ast.AST) -> bool:
+def _is_fixed_loop(code: Code, function: ast.AST, loop: ast.AST) -> bool:
     match loop:
         case ast.For(iter=over):
             # What leaves a turn early leaves the list short.
-            early = any(isinstance(part, (ast.Break, ast.Continue)) for part in ast.walk(loop))
-            return not early and _has_fixed_turns(code, over)
+            return loop not in once(function, "_left_early", _left_early) and _has_fixed_turns(code, over)
     return False
+
+
+def _left_early(function: ast.AST) -> frozenset[ast.AST]:
+    """The loops that a `break` or a `continue` is of."""
+    parents = parents_in(function)
+    loops: set[ast.AST] = set()
+    for part in (*of_kind(function, ast.Break), *of_kind(function, ast.Continue)):
+        around = parents.get(part)
+        while around is not None and not isinstance(around, (ast.For, ast.AsyncFor, ast.While)):
+            around = parents.get(around)
+        if around is not None:
+            loops.add(around)
+    return frozenset(loops)
 
 
 def _has_fixed_turns(code: Code, over: ast.expr) -> bool:
