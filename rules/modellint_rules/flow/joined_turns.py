@@ -109,8 +109,8 @@ def _appended_to(statement: ast.stmt) -> str | None:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"))):
             return name
         case ast.If(body=[*_, last], orelse=[*_, other]):
-            name = _appended_to(last)
-            return name if name is not None and name == _appended_to(other) else None
+            appended = _appended_to(last)
+            return appended if appended == _appended_to(other) else None
     return None
 
 

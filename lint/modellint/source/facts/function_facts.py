@@ -296,7 +296,7 @@ class Code:
     def _counted_symbols(self) -> frozenset[object]:
         from modellint.source.facts.list_lengths import counted_symbols
 
-        return counted_symbols(self)
+        return counted_symbols(self.flow)
 
     @cached_property
     def _dims_of_weights(self) -> dict[ast.AST | None, set[int]]:

@@ -13,8 +13,7 @@ from modellint.source.syntax.ast_walk import called_name, of_kind, once, parents
 
 if TYPE_CHECKING:
     from modellint.source.engine.abstract_values import Value
-    from modellint.source.facts.function_facts import Code
-    from modellint.source.facts.recorded_operations import Call
+    from modellint.source.facts.recorded_operations import Call, Recorder
 
 _STACKS = frozenset({"torch.stack", "torch.tensor", "torch.as_tensor"})
 _JOINS = frozenset({"torch.cat", "torch.concat", "torch.concatenate"})
@@ -23,12 +22,12 @@ _READING = _WRAPPERS | {name.rpartition(".")[2] for name in _STACKS | _JOINS} | 
 """What only looks at the items of a list."""
 
 
-def counted_symbols(code: Code) -> frozenset[object]:
+def counted_symbols(flow: Recorder) -> frozenset[object]:
     """The symbols of sizes that the number of items of a list decides, which is the same for every input."""
-    return frozenset(symbol for readings in code.calls for call in readings for symbol in _counted(code, call))
+    return frozenset(symbol for readings in flow.calls.values() for call in readings for symbol in _counted(flow, call))
 
 
-def _counted(code: Code, call: Call) -> Iterator[object]:
+def _counted(flow: Recorder, call: Call) -> Iterator[object]:
     if call.name not in _STACKS and call.name not in _JOINS:
         return
     given, result = call.arguments.get(0, "tensors"), call.result
@@ -38,7 +37,7 @@ def _counted(code: Code, call: Call) -> Iterator[object]:
         or given.kind != "list"
         or not isinstance(result, Tensor)
         or result.layout is None
-        or not _is_filled_by_fixed_loops(code, call)
+        or not _is_filled_by_fixed_loops(flow, call)
     ):
         return
     dim = call.arguments.get(1, "dim") if call.name not in ("torch.tensor", "torch.as_tensor") else None
@@ -54,14 +53,14 @@ def _counted(code: Code, call: Call) -> Iterator[object]:
         yield from (symbol for symbol, power in dim_of_turns.powers if power == 1)
 
 
-def _is_filled_by_fixed_loops(code: Code, call: Call) -> bool:
+def _is_filled_by_fixed_loops(flow: Recorder, call: Call) -> bool:
     """Whether a list is a variable of the function around that nothing but `append` fills, in loops of a fixed number of turns."""
     function = call.function
     match call.node:
         case ast.Call(args=[ast.Name(id=name), *_]) if function is not None:
             appends = once(function, "_list_appends", _list_appends).get(name)
             return bool(appends) and all(
-                _is_fixed_loop(code, function, loop) for loops in appends or () for loop in loops
+                _is_fixed_loop(flow, function, loop) for loops in appends or () for loop in loops
             )
     return False
 
@@ -99,11 +98,11 @@ def _around(parents: dict[ast.AST, ast.AST], node: ast.AST, function: ast.AST) -
         part = parents.get(part)
 
 
-def _is_fixed_loop(code: Code, function: ast.AST, loop: ast.AST) -> bool:
+def _is_fixed_loop(flow: Recorder, function: ast.AST, loop: ast.AST) -> bool:
     match loop:
         case ast.For(iter=over):
             # What leaves a turn early leaves the list short.
-            return loop not in once(function, "_left_early", _left_early) and _has_fixed_turns(code, over)
+            return loop not in once(function, "_left_early", _left_early) and _has_fixed_turns(flow, over)
     return False
 
 
@@ -120,17 +119,17 @@ def _left_early(function: ast.AST) -> frozenset[ast.AST]:
     return frozenset(loops)
 
 
-def _has_fixed_turns(code: Code, over: ast.expr) -> bool:
+def _has_fixed_turns(flow: Recorder, over: ast.expr) -> bool:
     match over:
         case ast.Call(func=ast.Name(id="range")):
-            calls = code.readings(over)
+            calls = flow.calls.get(over, ())
             return bool(calls) and all(all(map(_is_fixed_number, call.arguments.everything())) for call in calls)
         case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in _WRAPPERS and isinstance(first, ast.Call):
-            return _has_fixed_turns(code, first)
+            return _has_fixed_turns(flow, first)
         case ast.Call(func=ast.Name(id=name)) if name in _WRAPPERS:
-            calls = code.readings(over)
+            calls = flow.calls.get(over, ())
             return bool(calls) and all(any(map(_is_written_down, call.arguments.positional[:1])) for call in calls)
-    loops = code.flow.loops.get(over, ())
+    loops = flow.loops.get(over, ())
     return bool(loops) and all(_is_written_down(loop.value) for loop in loops)
 
 
