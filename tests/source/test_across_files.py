@@ -261,3 +261,18 @@ def test_what_a_module_of_another_file_gives_is_written_to(
     """
     project(tmp_path, net=net, user=user)
     assert checked(tmp_path, monkeypatch, "--select", "MUT002", ".") == ["user.py:13 MUT002"]
+
+
+@pytest.mark.parametrize(
+    ("guard", "found"),
+    [("if is_tensor(low):\n        low = low.detach()", []), ("low = low.detach()", ["bins.py:6 FLW003"])],
+)
+def test_what_may_be_a_tensor_may_be_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str, found: list[str]
+) -> None:
+    bins = f"import numpy as np\nfrom kinds import is_tensor\n\ndef bins(low, n):\n    {guard}\n"
+    bins += "    return torch.as_tensor(np.log(low * 2) * n)\n"
+    net = "from bins import bins\n\nclass Net(nn.Module):\n    def forward(self, x, low=None):\n        return x + bins(low, 4)\n"
+    kinds = "def is_tensor(data):\n    return type(data) == torch.Tensor\n"
+    project(tmp_path, bins=bins, net=net, kinds=kinds)
+    assert checked(tmp_path, monkeypatch, "--select", "FLW003", "bins.py") == found

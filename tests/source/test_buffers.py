@@ -439,3 +439,19 @@ def test_a_tensor_that_the_class_moves_itself_is_missed_by_what_holds_the_class(
     text = net("self.table = torch.arange(n)", "return x + self.table", f"\n    {method}\n")
     messages = [one.message for one in modellint.check_source(text).diagnostics if one.code == "REG006"]
     assert [("of a module that holds this one" in message) for message in messages] == [is_moved]
+
+
+@pytest.mark.parametrize(
+    ("built", "count"), [("Net(4)", 0), ("Net(4, None)", 0), ("Net(4, mask)", 1), ("Net(4, mask=mask)", 1), ("", 1)]
+)
+def test_a_tensor_that_nobody_gives_is_none(built: str, count: int) -> None:
+    text = (
+        f"{HEAD}class Net(nn.Module):\n    def __init__(self, n, mask: torch.Tensor = None):\n        super().__init__()\n"
+        "        self.mask = mask\n\n    def forward(self, x):\n"
+        "        self.mask = self.mask.to(x.device) if self.mask is not None else None\n"
+        "        return x if self.mask is None else x + self.mask\n\n\n"
+    )
+    if built:
+        text += f"class Outer(nn.Module):\n    def __init__(self, mask):\n        super().__init__()\n        self.net = {built}\n\n"
+        text += "    def forward(self, x):\n        return self.net(x)\n"
+    assert len(codes(text, "REG006")) == count

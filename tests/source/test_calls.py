@@ -381,3 +381,21 @@ def test_dropout_in_a_helper_by_the_rate_of_its_callers(default: str, call: str,
     text = "import torch.nn.functional as F\nfrom torch import nn\n" + HELPER.format(default=default, call=call)
     findings = modellint.check_source(text).diagnostics
     assert [finding.code for finding in findings if finding.code == "MOD002"] == ["MOD002"] * told
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("os.path.join(root, 'resnet50-19c8e357.pth')", False),
+        ("WEIGHTS", False),
+        ("os.path.expanduser('~/.cache/torch/hub/checkpoints/' + name)", False),
+        ("os.path.join(root, 'resnet50-best.pth')", True),
+        ("OWN", True),
+    ],
+)
+def test_a_file_that_was_published_is_loaded_without_a_gpu(path: str, found: bool) -> None:
+    text = (
+        "import os\n\nimport torch\n\nWEIGHTS = os.path.join('weights', 'vgg16-397923af.pth')\nOWN = 'runs/checkpoint.pth'\n\n\n"
+        f"def build(net, root, name):\n    net.load_state_dict(torch.load({path}))\n"
+    )
+    assert ("DEV002" in codes(text)) is found

@@ -812,3 +812,153 @@ def test_how_many_boxes_a_suppression_keeps(body: str, code: str) -> None:
 def test_branch_under_a_flag_of_the_function(flag: str, found: bool) -> None:
     body = f"{flag}\nif flag and x.dim():\n    y = y * x.max().item()\nreturn y"
     assert nets.said(nets.net(body, arguments="x, y"), "FLW002") == [f"E{flag.count(chr(10)) + 3}"] * found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "dim", "count"),
+    [
+        ("'b c (u h) (v w) -> (b c) u v h w', u=self.k, v=self.k", 1, 0),
+        ("'b c (u h) (v w) -> (b c) u v h w', u=self.k, v=self.k", 3, 1),
+        ("'b (u c) h w -> b u c h w', c=3", 1, 1),
+        ("'b c h w -> b 1 (h w) c'", 1, 0),
+        ("'b ... -> b (...)'", 1, 1),
+    ],
+)
+def test_an_axis_that_a_pattern_binds_is_fixed(pattern: str, dim: int, count: int) -> None:
+    forward = f"y = rearrange(x, {pattern})\nfor i in range(y.shape[{dim}]):\n    x = x + i\nreturn x"
+    text = "from einops import rearrange\n" + net(forward, "x: torch.Tensor", init="self.k = k")
+    assert len(codes(text, "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("filled", "made", "count"),
+    [
+        ("for i in range(self.k):\n    parts.append(x[:, i])", "torch.stack(parts)", 0),
+        ("for i in range(self.k):\n    for j in range(2):\n        parts.append(x[:, i + j])", "torch.stack(parts)", 0),
+        ("for i, m in enumerate(self.layers):\n    parts.append(m(x[:, i]))", "torch.stack(parts)", 0),
+        ("for i in range(self.k):\n    parts.append(x[:, i])", "torch.stack(parts).relu().double()", 0),
+        ("for i in range(self.k):\n    parts.append(x.reshape(-1)[:1].reshape(1))", "torch.cat(parts)", 0),
+        ("for i in range(self.k):\n    parts.append((x.shape[2], i))", "torch.as_tensor(parts)", 0),
+        # What is joined is as long as the input itself, or the list is.
+        ("for i in range(self.k):\n    parts.append(x.reshape(-1))", "torch.cat(parts)", 1),
+        ("for i in range(self.k):\n    parts.append(x[:, i])\nparts += [x[:, 0]] * len(x)", "torch.stack(parts)", 1),
+        ("for i in range(self.k):\n    parts.append(x[:, i])\nfill(parts)", "torch.stack(parts)", 1),
+        ("for i in range(n):\n    parts.append(x[:, i])", "torch.stack(parts)", 0),
+        ("for i in range(self.k):\n    if i > n:\n        break\n    parts.append(x[:, i])", "torch.stack(parts)", 1),
+    ],
+)
+def test_a_tensor_of_a_list_of_fixed_length_is_as_long(filled: str, made: str, count: int) -> None:
+    init = "self.k = k\nself.layers = nn.ModuleList([nn.Linear(3, 3)])"
+    forward = f"parts = []\n{filled}\ny = {made}\nfor row in y:\n    x = x + row.sum()\nreturn x"
+    assert len(codes(net(forward, "x: torch.Tensor, n: int = 2", init=init), "FLW004")) == count
+
+
+def test_a_list_with_a_part_for_each_row_is_as_long_as_the_input() -> None:
+    forward = "parts = []\nfor i in range(len(x)):\n    parts.append(x[i])\ny = torch.stack(parts)\n"
+    forward += "for row in y:\n    x = x + row\nreturn x"
+    assert codes(net(forward, "x: torch.Tensor"), "FLW004") == ["FLW004", "FLW004"]
+
+
+@pytest.mark.parametrize(
+    ("product", "count"),
+    [
+        ("torch.spmm(y, self.weight)", 0),
+        ("torch.matmul(y, self.weight.reshape(2, 3).t())", 0),
+        ("y @ self.weight", 0),
+        ("y @ x", 1),
+        ("torch.matmul(self.weight, y)", 1),
+    ],
+)
+def test_turns_that_are_multiplied_by_weights_are_fixed(product: str, count: int) -> None:
+    init = "self.weight = nn.Parameter(torch.zeros(6, 3))\nself.flag = flag"
+    forward = "rows = []\nfor part in parts:\n    if self.flag:\n        rows.append(part * 2)\n    else:\n        rows.append(part)\n"
+    forward += f"y = torch.cat(rows, -1)\nreturn {product}"
+    assert len(codes(net(forward, "x, parts: torch.Tensor", init=init), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("lengths", "count"),
+    [
+        ("torch.full((len(x),), 20)", 0),
+        ("torch.ones(len(x), dtype=torch.long) * 20", 0),
+        ("torch.full((2,), x.shape[1])", 1),
+        ("torch.arange(x.shape[1])", 1),
+    ],
+)
+def test_the_shape_of_a_tensor_says_nothing_of_what_it_holds(lengths: str, count: int) -> None:
+    forward = f"lengths = {lengths}\nfor t in range(max(lengths)):\n    x = x + t\nreturn x.relu()"
+    assert len(codes(net(forward, "x: torch.Tensor"), "FLW004")) == count
+
+
+@pytest.mark.parametrize(
+    ("size", "severity"),
+    [
+        ("parts.shape[1]", Severity.INFO),
+        ("points.shape[1]", Severity.INFO),
+        ("points.shape[0]", Severity.WARNING),
+        ("self.fc(x).shape[1]", Severity.WARNING),
+    ],
+)
+def test_a_size_that_only_unseen_code_tells_is_for_information(size: str, severity: Severity) -> None:
+    forward = "points = final_points(x)\nparts = points.view(len(x), -1, 2)\nx = x + points.transpose(1, 2)\n"
+    forward += f"for k in range({size}):\n    x = x + k\nreturn x"
+    text = "from heads import final_points\n" + net(forward, "x: torch.Tensor")
+    found = [finding for finding in modellint.check_source(text).diagnostics if finding.code == "FLW004"]
+    assert [finding.severity for finding in found] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("forward", "severity"),
+    [
+        (
+            "for i, (h, w) in enumerate(table):\n    y = y + x[:, at : at + h * w].view(1, h, w).sum()\n    at = at + h * w\nreturn y",
+            Severity.INFO,
+        ),
+        (
+            "for i, (h, w) in enumerate(table):\n    y = y + torch.ones(1).expand(h, w).sum() * x[:, None, i]\nreturn y",
+            Severity.INFO,
+        ),
+        ("return sum(p.mean() for p in x.split([h * w for h, w in table], dim=1))", Severity.INFO),
+        # Parts of the batch: images of their own sizes, one behind the other.
+        (
+            "for h, w in table:\n    y = y + x[at : at + h * w].view(1, h, w).sum()\n    at = at + h * w\nreturn y",
+            Severity.WARNING,
+        ),
+        ("return sum(p.mean() for p in x.split([h * w for h, w in table], dim=0))", Severity.WARNING),
+        ("for a, b in table:\n    y = y + x[:, 0] * a + b\nreturn y", Severity.WARNING),
+    ],
+)
+def test_a_loop_over_the_sizes_of_levels_is_for_information(forward: str, severity: Severity) -> None:
+    text = net(f"y, at = 0, 0\n{forward}", "x: torch.Tensor, table: torch.Tensor")
+    found = [finding for finding in modellint.check_source(text).diagnostics if finding.code == "FLW004"]
+    assert [finding.severity for finding in found] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [
+        ("self.attend(x, x)", 0),
+        ("self.attend(query=x, key=x)", 0),
+        ("self.attend(x, y)", 1),
+        ("self.attend(x, *[x])", 1),
+        ("self.attend(x, x) + self.attend(x, y)", 1),
+    ],
+)
+def test_arguments_that_are_one_object_are_not_compared(call: str, count: int) -> None:
+    text = net("if query is key or torch.equal(query, key):\n    return query * 2\nreturn query + key", "query, key")
+    text = text.replace("class Net", "class Attend")
+    text += "\n\nclass Outer(nn.Module):\n    def __init__(self, kind):\n        super().__init__()\n"
+    text += '        if kind == "Attend":\n            self.attend = Attend()\n\n'
+    text += f"    def forward(self, x):\n        y = x.abs()\n        return {call}\n"
+    assert len(codes(text, "FLW001")) == count
+
+
+def test_a_comparison_of_other_values_is_found_where_arguments_are_one_object() -> None:
+    text = net(
+        "if query is key or torch.equal(query, key.abs()) or query.sum() > 0:\n    return key\nreturn query",
+        "query, key",
+    )
+    text = text.replace("class Net", "class Attend")
+    text += "\n\nclass Outer(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.attend = Attend()\n\n"
+    text += "    def forward(self, x):\n        return self.attend(x, x)\n"
+    assert codes(text, "FLW001") == ["FLW001"]

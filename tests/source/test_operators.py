@@ -445,7 +445,15 @@ def test_samples_of_distributions(body: str, codes: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "severity"), [("1", "warning"), ("(1, 1, 1)", "warning"), ("2", "error"), ("(None, 1, 1)", "error")]
+    ("size", "severity"),
+    [
+        ("1", "warning"),
+        ("(1, 1, 1)", "warning"),
+        ("(2 // 2, 1, 1)", "warning"),
+        ("2", "error"),
+        ("(8 // 2, 1, 1)", "error"),
+        ("(None, 1, 1)", "error"),
+    ],
 )
 def test_pooling_to_one_element_is_a_mean(size: str, severity: str) -> None:
     lacking = [("OPS001", severity, "aten::adaptive_avg_pool3d")]

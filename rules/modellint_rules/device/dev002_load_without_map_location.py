@@ -65,7 +65,8 @@ class LoadWithoutMapLocation(Rule):
     and caches are saved from the CPU. So are a file that the same function writes, a tensor of the CPU if it does so later, or
     deletes, a file of a name to which the same source saves `net.cpu().state_dict()` alone, and a load
     under `torch.cuda.is_available()` where the other branch loads the same file with `map_location` (a checkpoint
-    of the second GPU needs it there, too). So are loads that need a GPU anyway: the
+    of the second GPU needs it there, too), and files that were published for `torch.hub`
+    (`resnet50-19c8e357.pth`). So are loads that need a GPU anyway: the
     engine of a `TRTModule`, and what stands behind a test for a strategy of several devices. In tests, and in what only a trainer
     runs, the finding is information.
 
@@ -88,7 +89,7 @@ class LoadWithoutMapLocation(Rule):
             if call.name == "torch.load" and not call.has(1, "map_location") and _is_checkpoint(call):
                 if _is_own_file(call) or _is_own_cache(call, code) or _needs_a_gpu(call, code):
                     continue
-                if _has_another_without_a_gpu(call) or _is_saved_from_the_cpu(call, code):
+                if _has_another_without_a_gpu(call) or _is_saved_from_the_cpu(call, code) or _is_published(call, code):
                     continue
                 of_training = _OF_TRAINING.search(_taker(call)) is not None
                 edit = code.rewriter.add_argument(call.node, 'map_location="cpu"')
@@ -187,6 +188,22 @@ def _is_saved_from_the_cpu(call: Call, code: Code) -> bool:
     saves = once(code.file.tree, "_saves", _saves) if is_told else []
     moved = [is_moved for other, is_moved in saves if other == name]
     return bool(moved) and all(moved)
+
+
+def _is_published(call: Call, code: Code) -> bool:
+    """Whether a file has the name of one that was published for `torch.hub`, whose names end in a hash, or lies among those that it keeps.
+
+    Tools that publish weights take them to the CPU: `resnet50-19c8e357.pth`.
+    """
+    words = _words_of_path(call.node.args[0], call.function or code.file.tree) if call.node.args else frozenset()
+    if call.node.args and call.function is not None:
+        names = {part.id for part in walk(call.node.args[0]) if isinstance(part, ast.Name)}
+        if names.isdisjoint(part.id for part in of_kind(call.function, ast.Name) if isinstance(part.ctx, ast.Store)):
+            words |= _words_of_path(call.node.args[0], code.file.tree)
+    return any(re.search(_PUBLISHED, word) for word in words)
+
+
+_PUBLISHED = r"-[0-9a-f]{8}\.pth?$|\btorch/hub/checkpoints/"
 
 
 def _saves(tree: ast.AST) -> list[tuple[frozenset[str], bool]]:

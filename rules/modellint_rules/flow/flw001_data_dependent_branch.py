@@ -7,7 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from modellint.authoring import Const, Diagnostic, Drawn, Rule, Severity, Tensor, Trigger, alternatives, walk
+from modellint.authoring import (
+    Const,
+    Diagnostic,
+    Drawn,
+    Rule,
+    Severity,
+    Tensor,
+    Trigger,
+    alternatives,
+    called_name,
+    walk,
+)
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Question
@@ -92,6 +103,8 @@ class DataDependentBranch(Rule):
         for readings in code.questions:
             question = readings[0]
             if question.site not in reported and all(_depends(reading) for reading in readings):
+                if _is_settled(code, question):
+                    continue
                 reported.add(question.site)
                 yield from self._asked(code, question, code.is_compiled(readings))
         for calls in code.calls:
@@ -164,6 +177,32 @@ def _depends(question: Question) -> bool:
         return False
     parts = [part for part in alternatives(question.value) if not isinstance(part, Const)]
     return bool(parts) and all(_is_asked(part, question) for part in parts)
+
+
+def _is_settled(code: Code, question: Question) -> bool:
+    """Whether values are compared only of what may be one object, and is: `x is y or torch.equal(x, y)` of a call `self.attend(z, z)`."""
+    equals = [
+        part
+        for part in walk(question.test)
+        if isinstance(part, ast.Call) and called_name(part) in ("equal", "allclose")
+    ]
+    whole = question.site.test if isinstance(question.site, (ast.If, ast.IfExp, ast.While)) else question.test
+    settled: set[ast.AST] = set()
+    for part in walk(whole) if equals else ():
+        match part:
+            case ast.BoolOp(
+                op=ast.Or(),
+                values=[
+                    ast.Compare(left=ast.Name(id=left), ops=[ast.Is()], comparators=[ast.Name(id=right)]),
+                    ast.Call() as call,
+                ],
+            ) if code.is_given_one_for((left, right), call.lineno):
+                settled.add(call)
+    return bool(equals) and settled.issuperset(equals) and len(_drawn_in(question)) == len(equals)
+
+
+def _drawn_in(question: Question) -> set[ast.AST]:
+    return {part.node for part in alternatives(question.value) if isinstance(part, Drawn)}
 
 
 def _is_asked(part: object, question: Question) -> bool:

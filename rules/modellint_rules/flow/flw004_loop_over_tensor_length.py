@@ -15,12 +15,13 @@ from modellint.authoring import (
     Tensor,
     Trigger,
     alternatives,
-    called_name,
     of_kind,
     tensors_in,
     walk,
 )
 from modellint_rules.flow.joined_turns import Joins, are_counted_by_weights
+from modellint_rules.flow.open_sizes import holds_size, open_sizes
+from modellint_rules.flow.size_tables import goes_through_sizes
 
 if TYPE_CHECKING:
     from modellint.authoring import Call, Code, LiveModel, Loop, Question
@@ -73,12 +74,14 @@ class LoopOverTensorLength(Rule):
     There is no fix: operators on the whole tensor have to take the loop's place.
 
     ## Known limits
-    A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too, and an
-    argument that is one wherever the project calls the class) or a configuration value, or the weights of the layer that takes
-    what the turns make (`torch.cat(parts, 1)` before a convolution), is left alone, and so are loops in training
-    only, in losses, and in functions that TorchScript compiles, which
+    A loop whose number of turns the code fixes, by a constant size, a list (`x = [f(part) for part in x]` too, a tensor made of
+    one that a loop of fixed length has filled, and an argument that is one wherever the project calls the class), an axis that
+    a pattern of `einops` binds (`rearrange(x, "b (u h) w -> b u h w", u=5)`) or a configuration value, or the weights of the
+    layer or the product that takes what the turns make (`torch.cat(parts, 1)` before a convolution), is left alone, and so are
+    loops in training only, in losses, and in functions that TorchScript compiles, which
     a trace keeps (with `--frontend export` they are found). A loop over what is called sources,
-    axes, channels, heads, states or features, or that calls `self.layers[i]` in each turn, is for information: as a rule
+    axes, channels, heads, states or features, over the sizes of the parts that each input is cut into, or up to a size that
+    only code which cannot be seen tells, or that calls `self.layers[i]` in each turn, is for information: as a rule
     every input has as many.
 
     ## References
@@ -119,7 +122,7 @@ class LoopOverTensorLength(Rule):
                     turns.node,
                     "This loop runs over a dimension of a tensor: it is unrolled for the sample input, whatever size others have",
                     severity=code.severity_at(
-                        Severity.INFO if _is_of_the_architecture(turns) else self.severity,
+                        Severity.INFO if _is_of_the_model(code, turns) else self.severity,
                         turns.node,
                         turns.function,
                     ),
@@ -211,6 +214,11 @@ def _is_given_as_a_list(code: Code, turns: Loop) -> bool:
     )
 
 
+def _is_of_the_model(code: Code, turns: Loop) -> bool:
+    """Whether it is likely that the model, and no input, says how many turns a loop takes."""
+    return _is_of_the_architecture(turns) or _is_counted_by_the_unseen(code, turns) or goes_through_sizes(turns)
+
+
 def _is_of_the_architecture(turns: Loop) -> bool:
     """Whether a loop goes through what every input has as many of: sources, axes, heads by its names, or layers by what it calls."""
     loops = [
@@ -244,7 +252,7 @@ _STATES = r"(?<!hidden)(?:^|_)states$"
 def _runs_up_to_size(code: Code, question: Question) -> bool:
     test = question.test
     counts = isinstance(question.site, ast.While) and isinstance(test, ast.Compare)
-    return counts and _holds_size(code, test, question.function)
+    return counts and holds_size(code, test, question.function)
 
 
 _PASSING = frozenset({"enumerate", "zip", "reversed", "list", "tuple", "iter", "tqdm"})
@@ -254,7 +262,9 @@ def _is_over(code: Code, turns: Loop) -> bool:
     """Whether a loop goes through a tensor, itself or by `enumerate` and the like."""
     parts = alternatives(turns.value)
     if all(part.is_data for part in parts):
-        return not all(isinstance(part, Tensor) and part.has_fixed_size(0) for part in parts)
+        return not all(
+            isinstance(part, Tensor) and (part.has_fixed_size(0) or code.is_fixed_by_lists(part, 0)) for part in parts
+        )
     match turns.node:
         case ast.Call(func=ast.Name(id=name)) if name in _PASSING:
             calls = code.readings(turns.node)
@@ -299,110 +309,32 @@ def _is_unbound_by_the_code(call: Call) -> bool:
 
 def _counts(code: Code, turns: Loop) -> bool:
     """Whether a loop counts up to a size."""
+    return any(holds_size(code, bound, turns.function) for bound in _bounds(code, turns))
+
+
+def _bounds(code: Code, turns: Loop) -> Sequence[ast.expr]:
+    """The numbers that a loop counts from and up to."""
     match turns.node:
         case ast.Call(func=ast.Name(id="range"), args=arguments):
-            return any(_holds_size(code, part, turns.function) for part in arguments)
+            return arguments
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in _PASSING:
             if name == "zip" and _goes_through_layers(code, turns.node):
-                return False
-            inner = [part for part in arguments if isinstance(part, ast.Call)]
-            return any(
-                isinstance(part.func, ast.Name)
-                and part.func.id == "range"
-                and any(_holds_size(code, bound, turns.function) for bound in part.args)
-                for part in inner
-            )
-    return False
+                return ()
+            return [
+                bound
+                for part in arguments
+                if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "range"
+                for bound in part.args
+            ]
+    return ()
 
 
-def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, depth: int = 0) -> bool:
-    """Whether a number depends on a size of a tensor that depends on what the caller gives."""
-    # What `x.dim()` and `x.ndim` are asked of is no number.
-    owners = {id(node.value) for node in walk(expression) if isinstance(node, ast.Attribute)}
-    # Of `len(x)` the size counts, and not what `x` was computed with.
-    lengths = [node for node in walk(expression) if isinstance(node, ast.Call) and called_name(node) == "len"]
-    counted = {id(part) for node in lengths for part in node.args}
-    owners.update(id(part) for node in lengths for argument in node.args for part in walk(argument)[1:])
-    ratios = [node for node in walk(expression) if isinstance(node, ast.BinOp) and _is_ratio(code, node)]
-    of_ratios = {id(part) for ratio in ratios for part in walk(ratio)}
-    for node in walk(expression):
-        if id(node) in of_ratios:
-            continue
-        if isinstance(node, (ast.Subscript, ast.Call)):
-            dim = _dimension(node)
-            if any(size.is_data and (dim is None or not _has_one_size(code, size, dim)) for size in code.sizes(node)):
-                return True
-        if id(node) in owners:
-            continue
-        bound = _bound(function, node.id) if isinstance(node, ast.Name) and function is not None and depth < 4 else ()
-        for target, value in bound:
-            if id(node) in counted:
-                # Of a list the turns count that make it, and of one that is written down nothing.
-                if function is not None and _is_made_of_sizes(code, value, function, depth):
-                    return True
-                continue
-            if function is not None and _holds_size_of(code, target, value, getattr(node, "id", ""), function, depth):
-                return True
-    return False
+def _is_counted_by_the_unseen(code: Code, turns: Loop) -> bool:
+    """Whether only code that cannot be seen says how many turns there are: a size, not that of the batch, of what it gave."""
+    sizes = [size for bound in _bounds(code, turns) for size in open_sizes(code, bound, turns.function)]
+    return bool(sizes) and all(
+        tensor.root.origin == "unseen" and (dim or tensor.made_by in _RESHAPING) for tensor, dim in sizes
+    )
 
 
-def _is_ratio(code: Code, node: ast.BinOp) -> bool:
-    """Whether a quotient is that of one dimension of two tensors which layers made: their strides say it, and no input does."""
-    match node:
-        case ast.BinOp(left=ast.Subscript() | ast.Call() as over, op=ast.Div() | ast.FloorDiv(), right=under):
-            if not isinstance(under, (ast.Subscript, ast.Call)) or _dimension(over) is None:
-                return False
-            tensors = [code.sizes(over), code.sizes(under)]
-            return (
-                _dimension(over) == _dimension(under)
-                and all(tensors)
-                and all(part.root.origin != "argument" for part in (*tensors[0], *tensors[1]))
-            )
-    return False
-
-
-def _has_one_size(code: Code, tensor: Tensor, dim: int) -> bool:
-    """Whether the code or the weights of a layer that takes the tensor say how large a dimension is."""
-    return tensor.has_fixed_size(dim) or code.is_fixed_by_weights(tensor, dim)
-
-
-def _dimension(node: ast.Subscript | ast.Call) -> int | None:
-    """The dimension that `x.shape[1]` or `x.size(1)` asks for, where it is written down."""
-    match node:
-        case ast.Subscript(slice=ast.Constant(value=int(dim))) | ast.Call(args=[ast.Constant(value=int(dim))]):
-            return dim
-        case ast.Subscript(slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(dim)))):
-            return -dim
-        case ast.Call(args=[ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(dim)))]):
-            return -dim
-    return None
-
-
-def _is_made_of_sizes(code: Code, value: ast.expr, function: ast.AST, depth: int) -> bool:
-    if not isinstance(value, ast.ListComp):
-        return False
-    ranges = [
-        generator.iter
-        for generator in value.generators
-        if isinstance(generator.iter, ast.Call) and called_name(generator.iter) == "range"
-    ]
-    return any(_holds_size(code, part, function, depth + 1) for generator in ranges for part in generator.args)
-
-
-def _bound(function: ast.AST, name: str) -> Iterator[tuple[ast.expr, ast.expr]]:
-    for assignment in of_kind(function, ast.Assign):
-        for target in assignment.targets:
-            if any(isinstance(part, ast.Name) and part.id == name for part in walk(target)):
-                yield target, assignment.value
-
-
-def _holds_size_of(code: Code, target: ast.expr, value: ast.expr, name: str, function: ast.AST, depth: int) -> bool:
-    if isinstance(target, ast.Name):
-        return _holds_size(code, value, function, depth + 1)
-    if isinstance(target, ast.Tuple):
-        places = [at for at, part in enumerate(target.elts) if isinstance(part, ast.Name) and part.id == name]
-        stars = any(isinstance(part, ast.Starred) for part in target.elts)
-        return bool(places) and any(
-            tensor.is_data and (stars or not _has_one_size(code, tensor, places[0])) for tensor in code.sizes(target)
-        )
-    return False
+_RESHAPING = frozenset({"view", "reshape"})

@@ -93,13 +93,24 @@ def _list_of_turns(loop: ast.AST, over: ast.expr) -> str | None:
     match loop:
         case ast.For(iter=iterated, body=body) if iterated is over:
             for statement in body:
-                match statement:
-                    case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"))):
-                        # What leaves a turn early leaves the list short.
-                        early = any(isinstance(part, (ast.Break, ast.Continue)) for part in walk(loop))
-                        return None if early else name
+                appended = _appended_to(statement)
+                if appended is not None:
+                    # What leaves a turn early leaves the list short.
+                    early = any(isinstance(part, (ast.Break, ast.Continue)) for part in walk(loop))
+                    return None if early else appended
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp(generators=[generator])):
             return name if generator.iter is over and not generator.ifs else None
+    return None
+
+
+def _appended_to(statement: ast.stmt) -> str | None:
+    """The variable of a list that a statement adds one part to, whichever branch it takes."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"))):
+            return name
+        case ast.If(body=[*_, last], orelse=[*_, other]):
+            appended = _appended_to(last)
+            return appended if appended == _appended_to(other) else None
     return None
 
 

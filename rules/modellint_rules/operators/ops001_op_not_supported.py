@@ -236,7 +236,8 @@ def _may_give_one(use: Use) -> bool:
     """Whether a pooling may leave one element of each channel, as far as its sizes are written."""
     size = use.arguments.get(0 if use.name.rpartition(".")[2][:1].isupper() else 1, "output_size")
     sizes = size.items if isinstance(size, Container) and size.exact else [size]
-    return all(part.value == 1 for part in sizes if isinstance(part, Const))
+    numbers = [part.value if isinstance(part, Const) else part.integer or 1 for part in sizes if part is not None]
+    return all(number == 1 for number in numbers)
 
 
 def _supplied(operator: str) -> str:

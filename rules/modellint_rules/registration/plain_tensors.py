@@ -54,9 +54,13 @@ def kept_tensors(code: Code) -> Iterator[Kept]:
 def _are_moved(code: Code, name: str, values: list[Value]) -> bool:
     """Whether what `__init__` is given for a tensor is none of a parameter: a method puts it, moved, in its own place."""
     initial = [value for value in values if not (isinstance(value, Const) and value.value is None)]
-    if not initial or not all(isinstance(value, Argument) and value.is_said_to_be_tensor for value in initial):
+    names = [value.name for value in initial if isinstance(value, Argument) and value.is_said_to_be_tensor]
+    if not names or len(names) != len(initial):
         return False
-    return any(_moves(write, name) for write in code.attribute_writes(name) if not code.is_aside(write.function))
+    if not any(_moves(write, name) for write in code.attribute_writes(name) if not code.is_aside(write.function)):
+        return False
+    # It may be None by default, and nobody in the project give one.
+    return not all(map(code.is_left_none, names))
 
 
 def _moves(write: Write, name: str) -> bool:

@@ -222,9 +222,17 @@ def joined(name: str, arguments: Arguments, node: ast.AST, quiet: bool) -> Tenso
                 layout = tensors.forgotten(layout)
         elif None in ranks and all(map(_keeps_order, parts)):
             layout = Layout.unranked()
+            if name == "stack" and (at := _place(arguments)) is not None and (told := layout.size(at)) is not None:
+                layout = told[0]
     made = derived(node, layout, name, parts, quiet)
     made.certain = True
     return made
+
+
+def _place(arguments: Arguments) -> int | None:
+    """The dimension that tensors are joined along, where it is known."""
+    dim = arguments.get(1, "dim")
+    return 0 if dim is None else dim.integer
 
 
 def _stacked(part: Tensor, tensors: Container, arguments: Arguments) -> list[Dim] | None:

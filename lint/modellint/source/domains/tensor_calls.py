@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from modellint.source.domains import (
+    axis_patterns,
     counted_floats,
     dimension_arguments,
     masks,
@@ -61,7 +62,8 @@ def external_result(name: str, arguments: Arguments, node: ast.expr, reading: bo
         parts = tensors_in(arguments.everything())
         if not parts:
             return None
-        made = derived(node, None, "rearrange", parts, quiet)
+        layout = axis_patterns.rearranged(arguments) if name == "einops.rearrange" else None
+        made = derived(node, layout, "rearrange", parts, quiet)
         if name.endswith((".rearrange", ".repeat")) and all(map(masks.is_mask, parts)):
             made.told = {masks.TRUTHS: True}
         return made

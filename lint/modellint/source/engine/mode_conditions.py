@@ -221,8 +221,12 @@ class Modes:
         """Nothing is known of a local variable any more but that it is no tensor."""
         if name in frame.locals:
             tensor = self._tensor
-            kept = [part for part in alternatives(frame.locals[name]) if not isinstance(part, tensor)]
-            frame.locals[name] = union(kept) if kept else self._opaque()
+            parts = alternatives(frame.locals[name])
+            kept = [part for part in parts if not isinstance(part, tensor)]
+            # What only may have been a tensor is something else then.
+            if not kept or any(isinstance(part, tensor) and not part.is_made for part in parts):
+                kept.append(self._opaque())
+            frame.locals[name] = union(kept)
 
     def decided(self, test: ast.expr, frame: Frame, read: Reads) -> bool | None:
         """What a condition certainly is: a local variable that holds a tensor which the code itself makes is not None."""

@@ -204,10 +204,26 @@ class Code:
         """Whether all that call the class's `forward` in the project give it a list for an argument."""
         from modellint.source.roles.module_calls import is_given_lists
 
-        forward = next((method.node for method in self.methods if _name(method) == "forward"), None)
-        if self.ref is None or not isinstance(forward, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        forward = self._forward
+        if self.ref is None or forward is None:
             return False
         return is_given_lists(self.project, self.ref, forward, name)
+
+    def is_given_one_for(self, names: Sequence[str], row: int) -> bool:
+        """Whether all calls of the class's `forward` in the project give one variable for several arguments, still unbound at a row."""
+        from modellint.source.roles.module_calls import is_given_one_for
+
+        forward = self._forward
+        return (
+            self.ref is not None
+            and forward is not None
+            and is_given_one_for(self.project, self.ref, forward, names, row)
+        )
+
+    @property
+    def _forward(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        node = next((method.node for method in self.methods if _name(method) == "forward"), None)
+        return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
     def absent_outputs(self, statement: ast.Return) -> frozenset[int]:
         """The places of a tuple that the class's own `forward` returns, at a `return` that always runs, that hold None by what it calls."""
@@ -269,10 +285,28 @@ class Code:
         """Whether a layer of torch takes the tensor whose weights say how large a dimension of it is."""
         return dim in self._dims_of_weights.get(tensor.node, ())
 
+    def is_fixed_by_lists(self, tensor: Tensor, dim: int) -> bool:
+        """Whether the size of a dimension says how often loops of a fixed number of turns have filled a list."""
+        size = tensor.layout.size(dim) if tensor.layout is not None else None
+        if size is None or not size[1].powers:
+            return False
+        return all(isinstance(symbol, tuple) or symbol in self._counted_symbols for symbol, _ in size[1].powers)
+
+    @cached_property
+    def _counted_symbols(self) -> frozenset[object]:
+        from modellint.source.facts.list_lengths import counted_symbols
+
+        return counted_symbols(self.flow)
+
     @cached_property
     def _dims_of_weights(self) -> dict[ast.AST | None, set[int]]:
-        """By where tensors are made, the dimensions that are channels of a convolution which takes them, or features of a linear layer."""
+        """By where tensors are made, the dimensions that are channels of a convolution which takes them, or features of a linear layer.
+
+        So is the last dimension of what is multiplied by a matrix that does not depend on what the caller gives.
+        """
         dims: dict[ast.AST | None, set[int]] = {}
+        for tensor, last in self._times_weights():
+            dims.setdefault(tensor.node, set()).update(last)
         for readings in self.calls:
             for call in readings:
                 layers = [part for part in alternatives(call.callee) if isinstance(part, Instance)]
@@ -285,6 +319,20 @@ class Code:
                             # With the channels of each part, these say how many parts there are.
                             dims.setdefault(part.base.node, set()).update(*taken)
         return dims
+
+    def _times_weights(self) -> Iterator[tuple[Tensor, Sequence[int]]]:
+        """The tensors that stand on the left of a product with a matrix of weights, each with its last dimension."""
+        for readings in self.calls:
+            for call in readings:
+                if call.name.rpartition(".")[2] in _PRODUCTS and call.name.startswith("torch."):
+                    left = call.receiver or call.arguments.get(0, "input")
+                    right = call.arguments.get(0 if call.receiver is not None else 1, "other")
+                    if left is not None and right is not None:
+                        yield from _multiplied(left, right, call.method in _OF_MATRICES)
+        for operations in self.operations:
+            for operation in operations:
+                if isinstance(operation.node, ast.BinOp) and isinstance(operation.node.op, ast.MatMult):
+                    yield from _multiplied(operation.operands[0], operation.operands[1], False)
 
     @property
     def returned(self) -> Iterator[Value]:
@@ -602,6 +650,12 @@ class Code:
         ref = self.ref
         return all(ref is not None and keeps_default(self.project, ref, name) for name in names)
 
+    def is_left_none(self, name: str) -> bool:
+        """Whether everyone in the project who builds the class, and somebody does, gives None for an argument of its constructor."""
+        from modellint.source.roles.constructor_flags import is_left_none
+
+        return self.ref is not None and is_left_none(self.project, self.ref, name)
+
     @staticmethod
     def only_reports(statements: list[ast.stmt]) -> bool:
         """Whether statements do nothing but raise, warn or print."""
@@ -744,6 +798,9 @@ _DIMS_OF_WEIGHTS: dict[str, frozenset[int]] = {
     "torch.nn.Linear": frozenset({-1}),
 }
 """Layers of torch whose weights say how large a dimension of their input, which is a batch, is."""
+_OF_MATRICES = frozenset({"mm", "spmm"})
+_PRODUCTS = _OF_MATRICES | {"matmul"}
+"""Operators that take the last dimension of one tensor to be as large as one of the other."""
 _ABOUT = frozenset({"shape", "size", "ndim", "dim", "numel", "dtype"})
 _UNBOUND = ("staticmethod", "classmethod")
 
@@ -763,6 +820,16 @@ def _merges_second(node: ast.AST) -> bool:
         case ast.Call(args=[_, ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)), _, *_]):
             return True
     return False
+
+
+def _multiplied(left: Value, right: Value, of_matrices: bool) -> Iterator[tuple[Tensor, Sequence[int]]]:
+    weights = alternatives(right)
+    if not all(isinstance(part, Tensor) and part.is_made and part.batch is None for part in weights):
+        return
+    for part in alternatives(left):
+        if isinstance(part, Tensor) and part.node is not None:
+            rank = 2 if of_matrices else part.rank
+            yield part, (-1,) if rank is None else (-1, rank - 1)
 
 
 def _is_open(size: Value) -> bool:

@@ -128,6 +128,11 @@ def keeps_default(project: Project, ref: ClassRef, name: str) -> bool:
     return known[name]
 
 
+def is_left_none(project: Project, ref: ClassRef, name: str) -> bool:
+    """Whether an argument of a constructor is None in all the project, where somebody builds the class."""
+    return _Flags(project, ref, _own_init(ref)).argument(name) is None
+
+
 def _is_same(one: _Told, other: _Told) -> bool:
     return one is other or (type(one) is type(other) and isinstance(one, (str, int, float)) and one == other)
 

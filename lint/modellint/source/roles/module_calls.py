@@ -7,7 +7,7 @@ on is followed to the calls around it. Nothing is told where an object goes else
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from modellint.source.project.mentions import Mention, mentions_in
@@ -15,7 +15,7 @@ from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile,
 from modellint.source.roles.code_roles import is_in_tests
 from modellint.source.roles.constructor_flags import conditions_at
 from modellint.source.roles.training_parts import is_training_hook
-from modellint.source.syntax.ast_walk import functions_in, of_kind, once, parents_in
+from modellint.source.syntax.ast_walk import functions_in, of_kind, once, parents_in, walk
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -184,13 +184,33 @@ def is_given_lists(project: Project, ref: ClassRef, function: _Function, name: s
     return bool(sites) and all(_gives_a_list(site, name, placed.index(name) - 1) for site in sites or ())
 
 
-def _gives_a_list(site: _Site, name: str, place: int) -> bool:
-    call = site.call
-    if any(isinstance(part, ast.Starred) for part in call.args):
+def is_given_one_for(project: Project, ref: ClassRef, function: _Function, names: Sequence[str], row: int) -> bool:
+    """Whether all calls of a `forward` in the project give one variable for several arguments: `self.attend(x, x, x)`."""
+    placed = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    if function.name != "forward" or not set(names) <= set(placed[1:]):
         return False
+    if any(_is_bound_before(function, name, row) for name in names):
+        return False
+    sites = _Calls(project).sites(ref)
+    given = [{_variable_for(site.call, name, placed.index(name) - 1) for name in names} for site in sites or ()]
+    return bool(given) and all(len(variables) == 1 and None not in variables for variables in given)
+
+
+def _variable_for(call: ast.Call, name: str, place: int) -> str | None:
+    value = _argument_of(call, name, place)
+    return value.id if isinstance(value, ast.Name) else None
+
+
+def _argument_of(call: ast.Call, name: str, place: int) -> ast.expr | None:
+    """What a call gives for an argument; None where it does not, or where a star may."""
+    if any(isinstance(part, ast.Starred) for part in call.args):
+        return None
     value = next((word.value for word in call.keywords if word.arg == name), None)
-    if value is None and len(call.args) > place:
-        value = call.args[place]
+    return call.args[place] if value is None and len(call.args) > place else value
+
+
+def _gives_a_list(site: _Site, name: str, place: int) -> bool:
+    value = _argument_of(site.call, name, place)
     if isinstance(value, ast.Name) and site.function is not None:
         variable, function = value.id, site.function
         stores = [
@@ -447,6 +467,8 @@ class _Calls:
                         sites += local
                     case _ if _is_name_for_super(mention.node, mention.statement):
                         pass
+                    case _ if _is_compared_with(mention.node, mention.statement):
+                        pass
                     case _:
                         return None
         return sites
@@ -566,6 +588,15 @@ def _is_name_for_super(node: ast.AST, statement: ast.stmt) -> bool:
     return any(
         isinstance(part.func, ast.Name) and part.func.id == "super" and node in part.args
         for part in of_kind(statement, ast.Call)
+    )
+
+
+def _is_compared_with(node: ast.AST, statement: ast.stmt) -> bool:
+    """Whether a name is a string that a condition compares another with: `if kind == "Attention":`."""
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(statement, ast.If)
+        and any(isinstance(part, ast.Compare) and node in part.comparators for part in walk(statement.test))
     )
 
 
