@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from modellint.source.project.mentions import Mention, blocks, mentions_in
 from modellint.source.project.symbols import ClassRef, FunctionRef, IndexedFile, dotted_name
-from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, of_kind, once
+from modellint.source.roles.code_roles import is_path_of_tests
+from modellint.source.syntax.ast_walk import called_name, functions_in, given_to, mentioned_in, of_kind, once
 
 if TYPE_CHECKING:
     from modellint.source.project.index import Project
@@ -82,6 +83,8 @@ class Uses:
         if any(self._names(path, file, node) for path in paths):
             return False
         if not self._is_shared(file, node) or (vars(file.tree).get("_is_namespace") and self._is_variant(file, node)):
+            return False
+        if isinstance(node, ast.ClassDef) and builds_by_dotted_names(self.project, file.path):
             return False
         return not mentions.is_in_configuration(node.name)
 
@@ -219,6 +222,64 @@ class Uses:
         """Whether an import binds a file as a whole, to be asked for any name."""
         prefix, level = ("", 0) if isinstance(node, ast.Import) else (f"{node.module or ''}.".lstrip("."), node.level)
         return any(self.project.find(prefix + alias.name, level, place.path) == file.path for alias in node.names)
+
+
+def builds_by_dotted_names(project: Project, path: str) -> bool:
+    """Whether modules in the package of a file build what they are told of by a dotted name: ``getattr(import_module(path), name)``.
+
+    What they are told stands in a configuration, which need not be here.
+    """
+    package = os.path.relpath(path, project.root).rpartition(os.sep)[0].partition(os.sep)[0]
+    return project.remembered(("builds by dotted names", package), lambda: any(_builders(project, package)))
+
+
+def _builders(project: Project, package: str) -> Iterator[bool]:
+    """Of each use of a function that takes what a dotted name means, in a package, whether a module makes it."""
+    project.touch_tree()
+    inside = os.path.join(project.root, package)  # noqa: PTH118
+    for path in project.mentions.naming("import_module"):
+        file = None if path.endswith(".ipynb") or is_path_of_tests(project, path) else project.file(path)
+        if file is None or "getattr" not in file.source.text:
+            continue
+        functions = [*file.functions.values()]
+        first = [function for function in functions if _gets_from_import(function)]
+        names = {function.name for function in first}
+        builders = [*first, *(part for part in functions if part not in first and names & mentioned_in(part))]
+        for builder in builders:
+            for place in project.mentions.naming(builder.name)[:_MOST_FILES]:
+                other = project.file(place) if place.startswith(inside) and not place.endswith(".ipynb") else None
+                for mention in mentions_in(other, builder.name) if other is not None else ():
+                    owner = mention.cls
+                    yield (
+                        other is not None
+                        and owner is not None
+                        and owner is mention.around[0]
+                        and project.is_module(ClassRef(other, owner)) is True
+                    )
+
+
+def _gets_from_import(function: _Function) -> bool:
+    """Whether a function imports a file by a name that is handed to it as a whole, and takes from it what another names."""
+    imports = [
+        call
+        for call in of_kind(function, ast.Call)
+        if called_name(call) == "import_module" and call.args and isinstance(call.args[0], (ast.Name, ast.Attribute))
+    ]
+    names = {
+        target.id
+        for part in of_kind(function, ast.Assign)
+        if part.value in imports
+        for target in part.targets
+        if isinstance(target, ast.Name)
+    }
+    for call in of_kind(function, ast.Call):
+        match call:
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[place, ast.Name() | ast.Attribute() | ast.Subscript(), *_]
+            ):
+                if place in imports or (isinstance(place, ast.Name) and place.id in names):
+                    return True
+    return False
 
 
 def _called_of(file: IndexedFile) -> frozenset[str]:
