@@ -812,3 +812,15 @@ def test_how_many_boxes_a_suppression_keeps(body: str, code: str) -> None:
 def test_branch_under_a_flag_of_the_function(flag: str, found: bool) -> None:
     body = f"{flag}\nif flag and x.dim():\n    y = y * x.max().item()\nreturn y"
     assert nets.said(nets.net(body, arguments="x, y"), "FLW002") == [f"E{flag.count(chr(10)) + 3}"] * found
+
+
+@pytest.mark.parametrize(
+    ("size", "is_found"),
+    [("x.shape[1]", True), ("self.table.shape[1]", False), ("self.table.size(1)", False), ("len(self.table)", False)],
+)
+def test_a_loop_over_what_the_module_keeps_need_not_hang_on_its_input(size: str, is_found: bool) -> None:
+    loop = "for i in range({size}):\n    x = x + i\nreturn x"
+    kept = "self.table = x * 2\n"
+    assert codes(net(kept + loop.format(size=size)), "FLW004") == ["FLW004"] * is_found
+    unpacked = f"{kept}_, n = {'x' if is_found else 'self.table'}.shape\n" + loop.format(size="n")
+    assert codes(net(unpacked), "FLW004") == ["FLW004"] * is_found

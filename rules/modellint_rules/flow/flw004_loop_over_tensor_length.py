@@ -328,7 +328,7 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
     for node in walk(expression):
         if id(node) in of_ratios:
             continue
-        if isinstance(node, (ast.Subscript, ast.Call)):
+        if isinstance(node, (ast.Subscript, ast.Call)) and not _is_of_state(node):
             dim = _dimension(node)
             if any(size.is_data and (dim is None or not _has_one_size(code, size, dim)) for size in code.sizes(node)):
                 return True
@@ -344,6 +344,20 @@ def _holds_size(code: Code, expression: ast.expr, function: ast.AST | None, dept
             if function is not None and _holds_size_of(code, target, value, getattr(node, "id", ""), function, depth):
                 return True
     return False
+
+
+def _is_of_state(node: ast.expr) -> bool:
+    """Whether a size is that of a tensor that the module keeps, which need not hang on what it is given: `self.table.shape[1]`."""
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    match node:
+        case ast.Call(func=ast.Name(id="len"), args=[owner]):
+            pass
+        case ast.Call(func=ast.Attribute(attr="size", value=owner)) | ast.Attribute(attr="shape", value=owner):
+            pass
+        case _:
+            return False
+    return isinstance(owner, ast.Attribute) and isinstance(owner.value, ast.Name) and owner.value.id == "self"
 
 
 def _is_ratio(code: Code, node: ast.BinOp) -> bool:
@@ -402,7 +416,12 @@ def _holds_size_of(code: Code, target: ast.expr, value: ast.expr, name: str, fun
     if isinstance(target, ast.Tuple):
         places = [at for at, part in enumerate(target.elts) if isinstance(part, ast.Name) and part.id == name]
         stars = any(isinstance(part, ast.Starred) for part in target.elts)
-        return bool(places) and any(
-            tensor.is_data and (stars or not _has_one_size(code, tensor, places[0])) for tensor in code.sizes(target)
+        return (
+            bool(places)
+            and not _is_of_state(value)
+            and any(
+                tensor.is_data and (stars or not _has_one_size(code, tensor, places[0]))
+                for tensor in code.sizes(target)
+            )
         )
     return False

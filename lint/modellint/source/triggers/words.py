@@ -221,7 +221,7 @@ class Words:
         asked: dict[Function, list[Rule]] = {}
         for function in own:
             if function not in run:
-                reached = self._place(reached_from([function], functions_in(nodes)))
+                reached = self._place([*reached_from([function], functions_in(nodes))])
                 rules = [
                     one.rule
                     for one in wanted
