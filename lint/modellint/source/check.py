@@ -308,6 +308,11 @@ def _read_entered(
     file: IndexedFile, project: Project, about_code: list[Rule], words: Words | None, shown: str, goal: Destination
 ) -> list[Diagnostic]:
     """The findings in methods that other modules run beside the `forward` of a class."""
+
+    def may_be_run(name: str) -> bool:
+        project.touch_tree()
+        return project.mentions.is_called_on_parts(name)
+
     found: list[Diagnostic] = []
     for node, within in classes_in(file.tree):
         if not node.bases or within or node.name in file.patched:
@@ -319,8 +324,7 @@ def _read_entered(
             from modellint.source.triggers.words import Words, wanted_by
 
             words = Words(file, project, [wanted_by(rule, goal) for rule in about_code])
-        project.touch_tree()
-        asked = words.asked_of_entries(ref, project.mentions.is_called_on_parts)
+        asked = words.asked_of_entries(ref, may_be_run)
         if asked:
             found += _entry_findings(ref, project, asked, about_code, shown, goal)
     return found

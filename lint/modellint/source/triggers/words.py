@@ -208,7 +208,7 @@ class Words:
         What `forward` itself runs is read with it.
         """
         own = [function for function in functions_in([ref.node]) if not function.name.startswith("__")]
-        own = [function for function in own if function.name != "forward" and may_be_run(function.name)]
+        own = [function for function in own if function.name != "forward"]
         if not own:
             return {}
         wanted = [_abroad(one) for one in self._all_wanted if one.rule.only_inference]
@@ -229,7 +229,8 @@ class Words:
                     and self._runs(one, reached, place)
                     and self._shows_all(one, place, reached)
                 ]
-                if rules:
+                # Who is asked last: the answer rests on all files.
+                if rules and may_be_run(function.name):
                     asked[function] = rules
         return asked
 
